@@ -1,0 +1,1 @@
+"""The loops: training, certification, evaluation."""

@@ -1,0 +1,181 @@
+"""The training loop: one loop, whatever the objective."""
+
+import math
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from safetensors.torch import save as to_safetensors
+from torch import nn
+
+from radii.datasets import Images
+from radii.engine import build, checkpoint
+from radii.engine.build import Parts
+from radii.engine.checkpoint import Progress
+from radii.engine.environment import environment
+from radii.experiment import files
+from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run
+from radii.objectives import Batch, Step
+from radii.smoothing.attack import evaluating
+from radii.smoothing.noise import generator
+
+SECONDS_BETWEEN_CHECKPOINTS = 300.0
+"""Within an epoch; the end of an epoch always writes one."""
+
+# What an address of randomness is for: the first number of every training address.
+SHUFFLE, AUGMENT, NOISE, TEST = range(4)
+
+
+class NotFiniteError(ValueError):
+    """The loss left the numbers; the last good checkpoint is kept."""
+
+
+class Tick(NamedTuple):
+    """What a progress display needs after a step."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    row: dict[str, Any] | None
+    """The finished epoch's row of training.csv, once an epoch."""
+
+
+def train(
+    recipe: Recipe,
+    path: Path | str,
+    *,
+    data: Path | None = None,
+    resources: dict[str, Any] | None = None,
+    watch: Callable[[Tick], None] = lambda _: None,
+) -> Run:
+    """Train a recipe in a run directory, from the beginning or from where it stopped; finished is finished."""
+    run = Run(path)
+    parts = build.build(recipe, data, resources)
+    if run.finished and run.recipe == parts.recipe:
+        return run
+    splits = parts.dataset.split("train"), parts.dataset.split("test")
+    run.claim(parts.recipe)
+    files.write_json(run.environment_file, environment())
+    _epochs(run, parts, *splits, watch)
+    files.write(run.weights_file, to_safetensors({k: v.contiguous() for k, v in parts.model.state_dict().items()}))
+    return run
+
+
+def _epochs(run: Run, parts: Parts, images: Images, test: Images, watch: Callable[[Tick], None]) -> None:
+    training, seed = parts.recipe.training, parts.recipe.seed
+    device = build.device()
+    model = parts.model.to(device)
+    optimiser = torch.optim.SGD(
+        model.parameters(),
+        lr=training.learning_rate,
+        momentum=training.momentum,
+        weight_decay=training.weight_decay,
+        fused=True,
+    )
+    progress = checkpoint.restore(run, model, optimiser)
+    steps = math.ceil(len(images) / training.images_per_step)
+    saved = time.monotonic()
+    while progress.epoch < training.epochs:
+        model.train()
+        for batch in _batches(images, training, seed, progress, device):
+            began = time.perf_counter()
+            optimiser.param_groups[0]["lr"] = learning_rate(training, progress.epoch, progress.step / steps)
+            rng = generator(device, NOISE, seed, progress.epoch, progress.step, 0)
+            loss = _step(parts, model, optimiser, batch, Step(progress.epoch, rng), progress)
+            progress.step += 1
+            progress.seconds += time.perf_counter() - began
+            if time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                checkpoint.save(run, model, optimiser, progress)
+                saved = time.monotonic()
+            watch(Tick(progress.epoch, training.epochs, progress.step, steps, loss, None))
+        row = _close_epoch(progress, parts, model, test, len(images), device)
+        checkpoint.save(run, model, optimiser, progress)
+        run.write_history(progress.history)
+        watch(Tick(progress.epoch, training.epochs, 0, steps, loss, row))
+
+
+def _step(
+    parts: Parts, model: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, step: Step, progress: Progress
+) -> float:
+    terms = parts.objective.terms(model, batch, step)
+    loss = torch.stack([term.mean() for term in terms.values()]).sum()
+    if not math.isfinite(value := loss.item()):
+        bad = next((name for name, term in terms.items() if not bool(torch.isfinite(term).all())), "their sum")
+        raise NotFiniteError(
+            f"the loss is {value} at epoch {progress.epoch}, step {progress.step}, in the term {bad!r}; "
+            "the last good checkpoint is kept: lower training.learning_rate and start another run"
+        )
+    optimiser.zero_grad()
+    loss.backward()
+    optimiser.step()
+    for name, term in terms.items():
+        progress.totals[name] = progress.totals.get(name, 0.0) + term.detach().sum().item()
+    return value
+
+
+def _batches(
+    images: Images, training: Training, seed: int, progress: Progress, device: torch.device
+) -> Iterator[Batch]:
+    """The rest of this epoch's batches; their content depends on (seed, epoch, step) alone."""
+    order = torch.randperm(len(images), generator=generator("cpu", SHUFFLE, seed, progress.epoch))
+    for number, indices in enumerate(order.split(training.images_per_step)):
+        if number < progress.step:
+            continue
+        rng = generator("cpu", AUGMENT, seed, progress.epoch, number)
+        pixels = images.batch(indices, rng)
+        yield Batch(pixels.to(device), images.labels[indices].to(device), indices.to(device))
+
+
+def _close_epoch(
+    progress: Progress, parts: Parts, model: nn.Module, test: Images, trained: int, device: torch.device
+) -> dict[str, Any]:
+    row = {
+        "epoch": progress.epoch,
+        "seconds": progress.seconds,
+        "learning_rate": learning_rate(parts.recipe.training, progress.epoch, 0.0),
+        "loss": sum(progress.totals.values()) / trained,
+        **{name: total / trained for name, total in progress.totals.items()},
+        "noisy_test_accuracy": noisy_accuracy(model, test, parts.recipe, progress.epoch, device),
+    }
+    progress.history.append(row)
+    progress.epoch, progress.step, progress.seconds, progress.totals = progress.epoch + 1, 0, 0.0, {}
+    return row
+
+
+def noisy_accuracy(model: nn.Module, test: Images, recipe: Recipe, epoch: int, device: torch.device) -> float:
+    """The share of test images that the base classifier gets right under one draw of noise each."""
+    hits = 0
+    rng = generator(device, TEST, recipe.seed, epoch)
+    with evaluating(model), torch.inference_mode():
+        for indices in torch.arange(len(test)).split(500):
+            pixels = test.batch(indices).to(device)
+            noise = torch.randn(pixels.shape, generator=rng, device=device)
+            hits += int((model(pixels + recipe.sigma * noise).argmax(1).cpu() == test.labels[indices]).sum())
+    return hits / len(test)
+
+
+def learning_rate(training: Training, epoch: int, through: float) -> float:
+    """The learning rate at `epoch` plus the share `through` of it."""
+    passed = (epoch + through) / training.epochs
+    match training.schedule:
+        case "step":
+            factor = training.decay ** (epoch // training.decay_every)
+        case "multi_step":
+            factor = training.decay ** sum(epoch >= at for at in training.decay_at)
+        case "cosine":
+            factor = (1 + math.cos(math.pi * passed)) / 2
+        case _:
+            # One cycle: up from a twenty-fifth over the first 30 %, then down to nothing, both along cosines.
+            peak = 0.3
+            rising = passed < peak
+            part = passed / peak if rising else (passed - peak) / (1 - peak)
+            wave = (1 - math.cos(math.pi * part)) / 2
+            factor = 0.04 + 0.96 * wave if rising else 1 - wave
+    return training.learning_rate * factor
+
+

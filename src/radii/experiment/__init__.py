@@ -1,0 +1,1 @@
+"""What lies on disk: recipes, runs, certificates. Nothing here needs torch."""

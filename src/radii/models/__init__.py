@@ -1,0 +1,5 @@
+"""Architectures: one family a file, every public function of a file a model."""
+
+from radii.models.base import create, names
+
+__all__ = ["create", "names"]

@@ -1,0 +1,72 @@
+"""The contract of a training method."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from radii.fields import check, option
+
+
+class Batch(NamedTuple):
+    """What one optimiser step sees."""
+
+    images: Tensor
+    """[batch, channel, height, width], pixels in [0, 1]."""
+    labels: Tensor
+    """[batch]."""
+    indices: Tensor
+    """[batch], position in the training split."""
+
+
+class Step(NamedTuple):
+    """When a step happens, and the stream all of its randomness comes from."""
+
+    epoch: int
+    rng: torch.Generator
+
+
+Terms = Mapping[str, Tensor]
+"""Weighted summands of the loss, each [batch]."""
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Objective(ABC):
+    """A training method. Fields are its hyper-parameters; the loss is the mean over images of the summed terms."""
+
+    sigma: float = option(above=0)
+
+    def __post_init__(self) -> None:
+        name = type(self).__module__.rpartition(".")[2]
+        check(self, f"objective {name!r}")
+        for key in self.resources():
+            if getattr(self, key) is None:
+                raise LookupError(f"objective {name!r} needs {key}: {self.resource_help(key)}")
+
+    @abstractmethod
+    def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
+        """The weighted summands of every image's loss."""
+
+    @classmethod
+    def resources(cls) -> list[str]:
+        """The fields that the caller hands over as objects."""
+        return [f.name for f in fields(cls) if f.metadata.get("resource")]
+
+    @classmethod
+    def resource_help(cls, key: str) -> str:
+        """Where a missing resource comes from."""
+        return f"hand it over as {key}="
+
+
+def ramp(epoch: int, warmup_epochs: int) -> float:
+    """The share of the full strength in this epoch: rises linearly over the warm-up, then stays at one."""
+    return min(1.0, (epoch + 1) / warmup_epochs) if warmup_epochs else 1.0
+
+
+def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
+    """Cross-entropy of every copy against its image's label: [copy, batch]."""
+    flat = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)), reduction="none")
+    return flat.unflatten(0, logits.shape[:2])

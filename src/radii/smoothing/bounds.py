@@ -1,0 +1,46 @@
+"""Exact binomial bounds and the radii that follow from them (Cohen et al. 2019, Theorem 1; Clopper & Pearson 1934)."""
+
+import math
+
+from scipy.special import bdtr, betaincinv, ndtr, ndtri
+
+
+def binomial_lower(hits: int, samples: int, failure: float) -> float:
+    """A lower bound on a probability that is wrong with probability at most `failure`."""
+    return 0.0 if hits == 0 else float(betaincinv(hits, samples - hits + 1, failure))
+
+
+def binomial_upper(hits: int, samples: int, failure: float) -> float:
+    """An upper bound on a probability that is wrong with probability at most `failure`."""
+    return 1.0 if hits == samples else float(betaincinv(hits + 1, samples - hits, 1.0 - failure))
+
+
+def radius_at(probability: float, sigma: float) -> float:
+    """The l2 radius that a top class of this probability certifies."""
+    return sigma * float(ndtri(probability))
+
+
+def probability_for(radius: float, sigma: float) -> float:
+    """The probability that the top class needs to certify this l2 radius."""
+    return float(ndtr(radius / sigma))
+
+
+def coin_p_value(heads: int, tosses: int) -> float:
+    """The two-sided exact binomial test of a fair coin."""
+    return min(1.0, 2.0 * float(bdtr(min(heads, tosses - heads), tosses, 0.5)))
+
+
+def fewest_to_certify(failure: float) -> int:
+    """The fewest samples that can prove a probability of one half or more, all of them hits."""
+    samples = max(1, math.floor(math.log(failure) / math.log(0.5)))
+    while binomial_lower(samples, samples, failure) < 0.5:
+        samples += 1
+    return samples
+
+
+def fewest_to_predict(failure: float) -> int:
+    """The fewest samples that can tell a top class from the runner-up, all of them hits."""
+    samples = 1
+    while coin_p_value(samples, samples) > failure:
+        samples += 1
+    return samples

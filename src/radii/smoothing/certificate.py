@@ -1,0 +1,22 @@
+"""What a certification procedure answers."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+ABSTAIN = -1
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """The smoothed classifier answers `prediction` for every image nearer than `radius`."""
+
+    prediction: int
+    """ABSTAIN (-1) when nothing is proven."""
+    radius: float
+    """l2, pixels in [0, 1]; 0.0 when abstaining; never rounded up."""
+    samples: int
+    """Forward passes spent."""
+    counts: tuple[int, ...] = field(default=(), compare=False, repr=False)
+    """Votes per class that the radius rests on."""
+    procedure: Any = field(default=None, compare=False)
+    """The procedure with all its parameters, its failure probability among them."""

@@ -1,0 +1,117 @@
+"""The smoothed classifier: the most likely class of a base classifier under Gaussian noise."""
+
+import math
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor, nn
+
+from radii.smoothing.attack import evaluating
+from radii.smoothing.noise import NoiseAddress
+
+
+class SmoothedClassifier:
+    """The most likely class of a base classifier under Gaussian noise.
+
+    `base` maps images [batch, channel, height, width] with pixels in [0, 1] to logits [batch, class]. `batch_size` is
+    the forward block: part of a certificate's identity, because floating-point results depend on it.
+    """
+
+    def __init__(self, base: nn.Module, *, sigma: float, classes: int, batch_size: int = 128) -> None:
+        if not (math.isfinite(sigma) and sigma > 0):
+            raise ValueError(f"sigma = {sigma}, expected a number > 0: the noise's deviation in pixel units")
+        if classes < 2:
+            raise ValueError(f"classes = {classes}, expected at least 2")
+        if batch_size < 1:
+            raise ValueError(f"batch_size = {batch_size}, expected at least 1")
+        self.base = base
+        self.sigma = sigma
+        self.classes = classes
+        self.batch_size = batch_size
+        self._probed: tuple[int, ...] = ()
+
+    def votes(self, image: Tensor, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+        """How often each class wins over `samples` noisy copies: [class]."""
+        counts = torch.zeros(self.classes, dtype=torch.int64, device=self._device())
+        for logits in self._noisy_logits(image, samples, noise):
+            counts += torch.bincount(logits.argmax(1), minlength=self.classes)
+        return np.asarray(counts.cpu().numpy(), dtype=np.int64)
+
+    def moments(
+        self, image: Tensor, samples: int, noise: NoiseAddress
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Sums over `samples` noisy copies of the class probabilities and of their squares: two [class]."""
+        sums, squares = np.zeros(self.classes), np.zeros(self.classes)
+        for probabilities in self.probabilities(image, samples, noise):
+            sums += probabilities.sum(0)
+            squares += (probabilities**2).sum(0)
+        return sums, squares
+
+    def probabilities(
+        self, image: Tensor, samples: int, noise: NoiseAddress, sharpness: float = 1.0
+    ) -> Iterator[NDArray[np.float64]]:
+        """Softmax of `sharpness` times the logits of the noisy copies, a block at a time: [block, class]."""
+        for logits in self._noisy_logits(image, samples, noise):
+            yield (sharpness * logits.double()).softmax(1).cpu().numpy()
+
+    def _noisy_logits(self, image: Tensor, samples: int, noise: NoiseAddress) -> Iterator[Tensor]:
+        if samples < 1:
+            raise ValueError(f"samples = {samples}, expected at least 1")
+        check_image(image)
+        channels, height, width = image.shape
+        device = self._device()
+        # Laid out height, width, channel: what convolutions on a CPU are fastest on.
+        block = torch.empty(min(samples, self.batch_size), height, width, channels, device=device)
+        pixels = image.detach().to(device, torch.float32).permute(1, 2, 0)
+        with evaluating(self.base), torch.inference_mode():
+            self._probe(pixels)
+            for number, start in enumerate(range(0, samples, self.batch_size)):
+                noisy = block[: min(self.batch_size, samples - start)]
+                noisy.normal_(generator=noise.generator(number, device))
+                torch.add(pixels, noisy, alpha=self.sigma, out=noisy)
+                yield self._checked(self.base(noisy.permute(0, 3, 1, 2)))
+
+    def _device(self) -> torch.device:
+        return next((tensor.device for tensor in self.base.parameters()), torch.device("cpu"))
+
+    def _checked(self, logits: Tensor) -> Tensor:
+        if logits.ndim != 2 or logits.shape[1] != self.classes:
+            raise ValueError(
+                f"the base classifier returned {list(logits.shape)}, expected [batch, {self.classes}]: "
+                "state the number of its classes"
+            )
+        if not bool(torch.isfinite(logits).all()):
+            raise ValueError("the base classifier returned a logit that is not finite: nothing can be certified")
+        return logits
+
+    def _probe(self, pixels: Tensor) -> None:
+        """Once per image size: two forwards of one input must agree, or votes would not be of one function."""
+        if self._probed == tuple(pixels.shape):
+            return
+        probe = pixels.permute(2, 0, 1)[None]
+        try:
+            first, second = self._checked(self.base(probe)), self._checked(self.base(probe))
+        except RuntimeError as error:
+            shape = " x ".join(map(str, probe.shape[1:]))
+            raise ValueError(
+                f"the base classifier does not take an image of {shape} (channels x height x width): {error}"
+            ) from error
+        if not torch.equal(first, second):
+            raise ValueError(
+                "the base classifier is not deterministic in eval mode: two forwards of one image differ; "
+                "remove what draws random numbers (dropout called as a function, say)"
+            )
+        self._probed = tuple(pixels.shape)
+
+
+def check_image(image: Tensor) -> None:
+    """Raise a ValueError unless this is one image with pixels in [0, 1]."""
+    if image.ndim != 3:
+        raise ValueError(f"the image has shape {list(image.shape)}, expected [channel, height, width]: one image")
+    if not image.is_floating_point():
+        raise ValueError(f"the image holds {image.dtype}, expected floating-point pixels in [0, 1]: divide by 255")
+    low, high = float(image.min()), float(image.max())
+    if not (low >= 0.0 and high <= 1.0):
+        raise ValueError(f"the image has pixels from {low:g} to {high:g}, expected finite numbers in [0, 1]")

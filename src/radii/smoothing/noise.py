@@ -1,0 +1,54 @@
+"""Gaussian noise, drawn from an address rather than from a running state."""
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+
+def noisy_copies(images: Tensor, count: int, sigma: float, rng: torch.Generator) -> Tensor:
+    """Copies of every image, each under noise of its own: [copy, batch, channel, height, width], one draw."""
+    noise = torch.randn((count, *images.shape), generator=rng, dtype=images.dtype, device=images.device)
+    return noise.mul_(sigma).add_(images)
+
+
+def logits_of(model: nn.Module, copies: Tensor) -> Tensor:
+    """Logits of all copies from one forward: [copy, batch, class]."""
+    logits: Tensor = model(copies.flatten(0, 1))
+    return logits.unflatten(0, copies.shape[:2])
+
+
+def generator(device: torch.device | str, *address: int) -> torch.Generator:
+    """The random stream that belongs to an address of non-negative integers of any size."""
+    seeds = np.random.SeedSequence(address)
+    rng = torch.Generator(device)
+    if rng.device.type != "cpu":
+        return rng.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
+    # manual_seed keeps 32 bits on the CPU, so streams would repeat after some ten thousand addresses;
+    # the whole state of the Mersenne twister is laid instead.
+    state = rng.manual_seed(0).get_state()
+    words = state.numpy().view(np.uint64)
+    words[_STATE] = seeds.generate_state(_STATE.stop - _STATE.start, np.uint32)
+    rng.set_state(state)
+    return rng
+
+
+_STATE = slice(3, 627)
+"""Where torch keeps the 624 words of the twister in a generator's state; tests hold it to that."""
+
+
+@dataclass(frozen=True)
+class NoiseAddress:
+    """Where the noise of one image comes from: (seed, image, stage), a stream for every block."""
+
+    seed: int
+    image: int = 0
+    stage: int = 0
+
+    def at(self, stage: int) -> "NoiseAddress":
+        """The address of another stage: its draws are independent of all other stages'."""
+        return replace(self, stage=stage)
+
+    def generator(self, block: int, device: torch.device | str) -> torch.Generator:
+        return generator(device, self.seed, self.image, self.stage, block)

@@ -1,0 +1,40 @@
+"""Standardisation as a model's first layer: noise is added before it, so sigma and radii are in pixel units."""
+
+from typing import NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+
+class Normalisation(NamedTuple):
+    """Per-channel constants; empty ones leave the pixels as they are."""
+
+    mean: tuple[float, ...] = ()
+    std: tuple[float, ...] = ()
+
+
+NONE = Normalisation()
+# The deviations are not CIFAR-10's own; every published checkpoint carries them, so they stay.
+CIFAR10 = Normalisation((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
+CIFAR100 = Normalisation((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
+IMAGENET = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
+
+
+class Normalise(nn.Module):
+    """Subtracts the mean and divides by the deviation of each channel; it adds nothing to a state dict."""
+
+    mean: Tensor
+    std: Tensor
+
+    def __init__(self, constants: Normalisation) -> None:
+        super().__init__()
+        for name, values in constants._asdict().items():
+            self.register_buffer(name, torch.tensor(values).view(1, -1, 1, 1), persistent=False)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return (images - self.mean) / self.std
+
+
+def layer(constants: Normalisation) -> nn.Module:
+    """The first layer of a model; an identity keeps the state dict's keys where there are no constants."""
+    return Normalise(constants) if constants.mean else nn.Identity()
