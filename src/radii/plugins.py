@@ -1,4 +1,4 @@
-"""A folder is a registry: a file in it is an entry, its name is the name, and adding one touches nothing else."""
+"""A folder is a registry: a file in it is an entry under its own name, and adding one touches nothing else."""
 
 import ast
 import importlib
@@ -45,6 +45,12 @@ def functions(folder: str) -> dict[str, tuple[str, str]]:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 found[node.name] = (f"radii.{folder}.{path.stem}", _first_line(node))
     return found
+
+
+def recipes_folder() -> Path:
+    """Where the recipes lie: inside an installed package, or beside the source."""
+    inside = ROOT / "recipes"
+    return inside if inside.is_dir() else ROOT.parents[1] / "recipes"
 
 
 def _files(folder: str) -> Iterator[Path]:

@@ -39,9 +39,7 @@ class Certifier(ABC):
         return type(self).__module__.rpartition(".")[2]
 
     @abstractmethod
-    def certify(
-        self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None
-    ) -> Certificate:
+    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         """Certify one image; `noise` is the address of its draws, `label` its true class where it is known."""
 
     def proven(self, prediction: int, radius: float, samples: int, counts: Sequence[int]) -> Certificate:

@@ -26,9 +26,7 @@ class Fixed(Certifier):
                 f"even if all agree; the smallest that can is {fewest}"
             )
 
-    def certify(
-        self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None
-    ) -> Certificate:
+    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         top = int(classifier.votes(image, self.selection, noise.at(0)).argmax())
         counts = classifier.votes(image, self.estimation, noise.at(1))
         lower = binomial_lower(int(counts[top]), self.estimation, self.failure)

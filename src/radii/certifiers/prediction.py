@@ -27,9 +27,7 @@ class Prediction(Certifier):
                 f"even if all agree; the smallest that can is {fewest}"
             )
 
-    def certify(
-        self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None
-    ) -> Certificate:
+    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         counts = classifier.votes(image, self.samples, noise.at(0))
         runner_up, top = np.argsort(counts, kind="stable")[-2:]
         decided = coin_p_value(int(counts[top]), int(counts[top] + counts[runner_up])) <= self.failure

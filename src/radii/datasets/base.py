@@ -1,8 +1,7 @@
-"""The contract of a dataset, images in memory, and publishers' files found, downloaded and checked."""
+"""The contract of a dataset, and images held in memory."""
 
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, Literal
@@ -15,6 +14,8 @@ from radii.smoothing.normalisation import NONE, Normalisation
 
 Split = Literal["train", "test"]
 Shape = tuple[int, int, int]
+
+PADDING = 4
 
 
 class DataError(ValueError):
@@ -32,7 +33,10 @@ class Images(ABC):
 
     @abstractmethod
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
-        """These images as floats in [0, 1], [batch, channel, height, width]; augmented where `rng` is given."""
+        """These images as float32 in [0, 1], contiguous [batch, channel, height, width].
+
+        A training split is augmented where `rng` is given; the same `rng` gives the same pixels.
+        """
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,13 +48,13 @@ class InMemory(Images):
     augmented: bool = False
 
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
-        chosen = self.images[indices]
-        pixels = chosen if chosen.is_floating_point() else chosen.float().div_(255)
-        return crop_and_flip(pixels, rng) if rng is not None and self.augmented else pixels
+        chosen = self.images.index_select(0, indices)
+        # Before the conversion: bytes are a quarter of the traffic.
+        return as_floats(crop_and_flip(chosen, rng) if self.augmented and rng is not None else chosen)
 
 
 class Dataset(ABC):
-    """Where images come from. `data` is the folder that the user named, RADII_DATA, or none."""
+    """Where images come from. `data` is the folder (or file) that the user named, RADII_DATA, or none."""
 
     shape: Shape
     classes: int
@@ -69,54 +73,48 @@ class Dataset(ABC):
         """The images of one split, checked."""
 
 
-def crop_and_flip(images: Tensor, rng: torch.Generator, padding: int = 4) -> Tensor:
-    """Each image cut from its zero-padded self at a place of its own, and flipped or not."""
-    count, _, height, width = images.shape
-    top, left = torch.randint(0, 2 * padding + 1, (2, count), generator=rng)
+def named_data(dataset: Dataset, expected: str) -> Path:
+    """The path that the user named, for a dataset that cannot do without."""
+    if dataset.data is None:
+        raise DataError(f"{dataset.name} needs {expected}: name it with --data or RADII_DATA")
+    return dataset.data
+
+
+def existing_folder(path: Path) -> Path:
+    """A folder that the user named, or a sentence that it is not there."""
+    if not path.is_dir():
+        raise DataError(f"there is no folder {path}: create it, or correct --data or RADII_DATA")
+    return path
+
+
+def as_floats(pixels: Tensor) -> Tensor:
+    """Bytes as floats in [0, 1]; floats as they are."""
+    return pixels if pixels.is_floating_point() else pixels.float().div_(255)
+
+
+def crop_and_flip(images: Tensor, rng: torch.Generator) -> Tensor:
+    """Each image cut from its zero-padded self at a place of its own, then flipped or not.
+
+    The result is contiguous, in the order in which noise is drawn, so that adding it is one pass over memory;
+    a channels-last model reorders the sum once.
+    """
+    count, channels, height, width = images.shape
+    top, left = torch.randint(0, 2 * PADDING + 1, (2, count), generator=rng)
     flip = torch.rand(count, generator=rng) < 0.5
     rows = top[:, None] + torch.arange(height)
     columns = left[:, None] + torch.arange(width)
     columns = torch.where(flip[:, None], columns.flip(1), columns)
-    padded = F.pad(images, (padding,) * 4)
-    return padded[torch.arange(count)[:, None, None], :, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
+    padded = F.pad(images, (PADDING,) * 4)
+    # One index per pixel for all channels: several times faster than indexing rows and columns apart.
+    source = (rows[:, :, None] * padded.shape[3] + columns[:, None, :]).view(count, 1, -1)
+    return padded.flatten(2).gather(2, source.expand(-1, channels, -1)).view(images.shape)
 
 
-def checked_labels(labels: Tensor, classes: int, where: str) -> Tensor:
-    """Labels as int64, all within the classes."""
+def checked_labels(labels: Tensor, images: int, classes: int, where: str) -> Tensor:
+    """Labels as int64: one for each image, all within the classes."""
+    if not images or len(labels) != images:
+        raise DataError(f"{where} has {images} images and {len(labels)} labels, expected one for each image")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise DataError(f"{where} has labels from {low} to {high}, expected 0 to {classes - 1}")
     return labels.long()
-
-
-@dataclass(frozen=True)
-class Published:
-    """A publisher's file: its name, where it can be downloaded, and the hash that tells it is whole."""
-
-    name: str
-    url: str
-    hash: str
-    """`md5:...` or `sha256:...`, as the publisher states it."""
-
-
-def locate(dataset: Dataset, files: Sequence[Published]) -> list[Path]:
-    """The paths of publisher's files under the data folder, downloaded and checked where they are missing."""
-    folders = [] if dataset.data is None else [dataset.data / dataset.name, dataset.data]
-    for folder in folders:
-        if all((folder / file.name).is_file() for file in files):
-            return [folder / file.name for file in files]
-    return _download(dataset, files)
-
-
-def _download(dataset: Dataset, files: Sequence[Published]) -> list[Path]:
-    import pooch
-
-    folder = (dataset.data or Path(pooch.os_cache("radii"))) / dataset.name
-    try:
-        return [Path(pooch.retrieve(f.url, known_hash=f.hash, fname=f.name, path=folder, progressbar=False)) for f in files]
-    except Exception as error:
-        listing = ", ".join(file.name for file in files)
-        raise DataError(
-            f"{dataset.name} is not there and cannot be downloaded ({type(error).__name__}). "
-            f"Put {listing} into {folder}, or name the folder that holds them with --data or RADII_DATA"
-        ) from error

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from safetensors.torch import save as to_safetensors
 from torch import nn
 
 from radii.datasets import Images
@@ -18,7 +17,7 @@ from radii.engine.environment import environment
 from radii.experiment import files
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
-from radii.objectives import Batch, Step
+from radii.objectives import Batch, Objective, Step, Terms
 from radii.smoothing.attack import evaluating
 from radii.smoothing.noise import generator
 
@@ -50,24 +49,25 @@ def train(
     path: Path | str,
     *,
     data: Path | None = None,
-    resources: dict[str, Any] | None = None,
+    teacher: Run | Path | str | None = None,
+    soft_labels: Path | str | None = None,
     watch: Callable[[Tick], None] = lambda _: None,
 ) -> Run:
     """Train a recipe in a run directory, from the beginning or from where it stopped; finished is finished."""
     run = Run(path)
-    parts = build.build(recipe, data, resources)
-    if run.finished and run.recipe == parts.recipe:
-        return run
+    parts = build.build(recipe, data, teacher, soft_labels)
     splits = parts.dataset.split("train"), parts.dataset.split("test")
-    run.claim(parts.recipe)
+    run.claim(parts.recipe, parts.origin)
+    if run.finished:
+        return run
     files.write_json(run.environment_file, environment())
     _epochs(run, parts, *splits, watch)
-    files.write(run.weights_file, to_safetensors({k: v.contiguous() for k, v in parts.model.state_dict().items()}))
+    build.save_weights(run, parts.model, parts.dataset)
     return run
 
 
 def _epochs(run: Run, parts: Parts, images: Images, test: Images, watch: Callable[[Tick], None]) -> None:
-    training, seed = parts.recipe.training, parts.recipe.seed
+    training, seed = parts.training, parts.recipe.seed
     device = build.device()
     model = parts.model.to(device)
     optimiser = torch.optim.SGD(
@@ -100,22 +100,40 @@ def _epochs(run: Run, parts: Parts, images: Images, test: Images, watch: Callabl
 
 
 def _step(
-    parts: Parts, model: nn.Module, optimiser: torch.optim.Optimizer, batch: Batch, step: Step, progress: Progress
+    parts: Parts,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    batch: Batch,
+    step: Step,
+    progress: Progress,
 ) -> float:
-    terms = parts.objective.terms(model, batch, step)
+    terms, loss = gradient_step(parts.objective, model, optimiser, batch, step, f"step {progress.step}")
+    for name, term in terms.items():
+        progress.totals[name] = progress.totals.get(name, 0.0) + term.detach().sum().item()
+    return loss
+
+
+def gradient_step(
+    objective: Objective,
+    model: nn.Module,
+    optimiser: torch.optim.Optimizer,
+    batch: Batch,
+    step: Step,
+    where: str = "",
+) -> tuple[Terms, float]:
+    """One step of the optimiser; the terms and their summed mean. A loss off the numbers stops it."""
+    terms = objective.terms(model, batch, step)
     loss = torch.stack([term.mean() for term in terms.values()]).sum()
     if not math.isfinite(value := loss.item()):
         bad = next((name for name, term in terms.items() if not bool(torch.isfinite(term).all())), "their sum")
         raise NotFiniteError(
-            f"the loss is {value} at epoch {progress.epoch}, step {progress.step}, in the term {bad!r}; "
+            f"the loss is {value} at epoch {step.epoch}, {where}, in the term {bad!r}; "
             "the last good checkpoint is kept: lower training.learning_rate and start another run"
         )
     optimiser.zero_grad()
     loss.backward()
     optimiser.step()
-    for name, term in terms.items():
-        progress.totals[name] = progress.totals.get(name, 0.0) + term.detach().sum().item()
-    return value
+    return terms, value
 
 
 def _batches(
@@ -137,7 +155,7 @@ def _close_epoch(
     row = {
         "epoch": progress.epoch,
         "seconds": progress.seconds,
-        "learning_rate": learning_rate(parts.recipe.training, progress.epoch, 0.0),
+        "learning_rate": learning_rate(parts.training, progress.epoch, 0.0),
         "loss": sum(progress.totals.values()) / trained,
         **{name: total / trained for name, total in progress.totals.items()},
         "noisy_test_accuracy": noisy_accuracy(model, test, parts.recipe, progress.epoch, device),
@@ -177,5 +195,3 @@ def learning_rate(training: Training, epoch: int, through: float) -> float:
             wave = (1 - math.cos(math.pi * part)) / 2
             factor = 0.04 + 0.96 * wave if rising else 1 - wave
     return training.learning_rate * factor
-
-

@@ -48,18 +48,19 @@ class Recipe:
     normalisation: str = option("full", choices=("full", "centre", "none"))
     """How the model's first layer standardises pixels: divide and centre, only centre, or not at all."""
     objective: Mapping[str, Any] = field(default_factory=lambda: {"name": "gaussian"})
-    training: Training
+    training: Training | None = None
+    """None for a model that was trained elsewhere."""
 
     def __post_init__(self) -> None:
         check(self, "recipe")
-        if not isinstance(self.objective, Mapping) or not isinstance(self.objective.get("name"), str):
-            raise ValueError("recipe: [objective] needs a name, such as name = 'gaussian'")
         if "sigma" in self.objective:
             raise ValueError("recipe: sigma is stated once, at the top, not under [objective]")
+        if not isinstance(self.objective, Mapping) or not isinstance(self.objective.get("name"), str):
+            raise ValueError("recipe: [objective] needs a name, such as name = 'gaussian'")
 
     def to_toml(self) -> str:
         """The recipe as TOML that `parse` reads back to an equal recipe."""
-        values = asdict(self)
+        values = {key: value for key, value in asdict(self).items() if value is not None}
         tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
         lines = [f"{key} = {_toml(value)}" for key, value in values.items() if key not in tables]
         for name, table in tables.items():
@@ -82,7 +83,8 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
         values = tomllib.loads(text)
         for setting in settings:
             _lay(values, setting)
-        values["training"] = build(Training, values.get("training", {}), "[training]")
+        if "training" in values:
+            values["training"] = build(Training, values["training"], "[training]")
         recipe: Recipe = build(Recipe, values, "the recipe")
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{where} is not TOML: {error}") from error
@@ -101,10 +103,15 @@ def _lay(values: dict[str, Any], setting: str) -> None:
         table = table.setdefault(part, {})
         if not isinstance(table, dict):
             raise ValueError(f"--set {setting!r}: {part} is not a table")
+    table[name] = parse_value(text)
+
+
+def parse_value(text: str) -> Any:
+    """A value as typed on the command line: TOML, or else a plain text."""
     try:
-        table[name] = tomllib.loads(f"value = {text}")["value"]
+        return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
-        table[name] = text.strip()
+        return text.strip()
 
 
 def _toml(value: Any) -> str:

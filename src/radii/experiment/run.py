@@ -25,6 +25,8 @@ class Run:
         self.history_file = self.path / "training.csv"
         self.checkpoint_file = self.path / "checkpoint.pt"
         self.weights_file = self.path / "model.safetensors"
+        self.origin_file = self.path / "origin.json"
+        self.soft_labels_file = self.path / "soft-labels.npy"
         self.certificates = self.path / "certificates"
 
     @property
@@ -48,17 +50,26 @@ class Run:
             raise RunError(f"{self.path} is not trained to the end: continue it with `radii train`")
         return self.weights_file
 
-    def claim(self, wanted: Recipe) -> None:
+    def origin(self) -> dict[str, Any]:
+        """What the run was trained from beside its recipe: the teacher or the soft labels, with their hashes."""
+        found: dict[str, Any] = json.loads(self.origin_file.read_text()) if self.origin_file.is_file() else {}
+        return found
+
+    def claim(self, wanted: Recipe, origin: Mapping[str, Any]) -> None:
         """Make the directory this recipe's, or refuse one that belongs to another."""
         if self.recipe_file.is_file():
             if (theirs := self.recipe) != wanted:
                 raise RunError(
                     f"{self.path} belongs to another recipe ({_difference(theirs, wanted)}): name another --run"
                 )
+            if self.origin() != dict(origin):
+                raise RunError(f"{self.path} was begun from another {' or '.join(origin)}: name another --run")
             return
-        if self.path.is_dir() and any(self.path.iterdir()):
-            raise RunError(f"{self.path} is not empty and is not a run: name another --run")
+        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
+            raise RunError(f"{self.path} is there already and is not a run: name another --run")
         self.path.mkdir(parents=True, exist_ok=True)
+        if origin:
+            files.write_json(self.origin_file, dict(origin))
         files.write(self.recipe_file, wanted.to_toml())
 
     def write_history(self, rows: Sequence[Mapping[str, Any]]) -> None:

@@ -5,6 +5,7 @@ import inspect
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 from torch import nn
 
@@ -37,12 +38,40 @@ def create(
     `module:factory` names a function of one's own, called with the same keywords, that returns any `nn.Module`.
     """
     factory = _own(name) if ":" in name else _built_in(name)
-    usual = {key: p.default for key, p in inspect.signature(factory).parameters.items()}
-    shape = usual.get("shape") if shape is None else shape
-    classes = usual.get("classes") if classes is None else classes
+    usual = _usual(factory, name)
+    shape = usual["shape"] if shape is None else shape
+    classes = usual["classes"] if classes is None else classes
     if normalisation is None:
         normalisation = USUAL.get(shape, NONE) if shape else NONE
-    return nn.Sequential(layer(normalisation), factory(shape=shape, classes=classes))
+    _check(shape, classes, normalisation)
+    model = factory(shape=shape, classes=classes)
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"the model {name!r} made a {type(model).__name__}, expected a torch.nn.Module")
+    return nn.Sequential(layer(normalisation), model)
+
+
+def _usual(factory: Factory, name: str) -> dict[str, Any]:
+    """What a factory takes where nothing is stated; None where it has no default of its own."""
+    signature = inspect.signature(factory)
+    try:
+        signature.bind(shape=None, classes=None)
+    except TypeError as error:
+        raise ValueError(
+            f"the model {name!r} cannot be made with the keywords shape and classes alone: {error}"
+        ) from error
+    defaults = {key: p.default for key, p in signature.parameters.items() if p.default is not p.empty}
+    return {"shape": defaults.get("shape"), "classes": defaults.get("classes")}
+
+
+def _check(shape: Shape | None, classes: int | None, normalisation: Normalisation) -> None:
+    if shape is not None and (len(shape) != 3 or min(shape) < 1):
+        raise ValueError(f"shape = {shape}, expected channels, height and width, each at least 1")
+    if classes is not None and classes < 2:
+        raise ValueError(f"classes = {classes}, expected at least 2")
+    if shape is not None and len(normalisation.mean) not in (0, shape[0]):
+        raise ValueError(
+            f"the normalisation is of {len(normalisation.mean)} channels, expected {shape[0]}, as the images have"
+        )
 
 
 def _built_in(name: str) -> Factory:
@@ -63,8 +92,10 @@ def _own(name: str) -> Factory:
         sys.path.insert(0, here)
     try:
         found: Factory = getattr(importlib.import_module(module_name), function)
-    except (ImportError, AttributeError) as error:
+    except (ImportError, AttributeError, ValueError) as error:
         raise LookupError(
             f"cannot find the model {name!r}: {error}; expected module:factory, with the module importable from here"
         ) from error
+    if not callable(found):
+        raise LookupError(f"the model {name!r} is a {type(found).__name__}, expected a function that makes one")
     return found

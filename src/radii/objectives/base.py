@@ -35,7 +35,10 @@ Terms = Mapping[str, Tensor]
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Objective(ABC):
-    """A training method. Fields are its hyper-parameters; the loss is the mean over images of the summed terms."""
+    """A training method.
+
+    Fields are its hyper-parameters; the loss is the mean over images of the summed terms.
+    """
 
     sigma: float = option(above=0)
 
@@ -69,4 +72,21 @@ def ramp(epoch: int, warmup_epochs: int) -> float:
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
     """Cross-entropy of every copy against its image's label: [copy, batch]."""
     flat = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)), reduction="none")
-    return flat.unflatten(0, logits.shape[:2])
+    return flat.view(logits.shape[:2])
+
+
+def smoothed_loss(logits: Tensor, labels: Tensor) -> Tensor:
+    """Minus the log of the label's mean probability over the copies, what attacks raise: [batch]."""
+    likelihood = logits.softmax(-1).mean(0).gather(1, labels[:, None]).squeeze(1)
+    return -likelihood.clamp(min=1e-20).log()
+
+
+def divergence(targets: Tensor, log_probabilities: Tensor) -> Tensor:
+    """KL(targets || probabilities) over the last axis; gradients also reach the targets, zeros included."""
+    log_targets = targets.clamp(min=torch.finfo(targets.dtype).tiny).log()
+    return (targets * (log_targets - log_probabilities)).sum(-1)
+
+
+def keeps_batch_statistics(model: nn.Module) -> bool:
+    """Whether leaving an image out of a train-mode forward could be noticed by the others or later."""
+    return any(isinstance(module, nn.modules.batchnorm._NormBase) for module in model.modules())

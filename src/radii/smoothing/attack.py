@@ -1,5 +1,6 @@
 """Gradient ascent on images with the model held still."""
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -36,8 +37,30 @@ def frozen(model: nn.Module) -> Iterator[None]:
                 parameter.requires_grad_(True)
 
 
+def unit(gradient: Tensor) -> Tensor:
+    """Each image's direction; a zero gradient stays zero."""
+    return gradient / (norms(gradient) + 1e-8)
+
+
+def unit_or_random(gradient: Tensor, rng: torch.Generator) -> Tensor:
+    """Each image's direction; a zero gradient becomes Gaussian noise, drawn only if there is one."""
+    lengths = norms(gradient)
+    flat = lengths.flatten() == 0
+    if not flat.any():
+        return gradient / lengths
+    shape = (int(flat.sum()), *gradient.shape[1:])
+    noise = torch.randn(shape, generator=rng, dtype=gradient.dtype, device=gradient.device)
+    return (gradient / lengths).index_put((flat,), noise)
+
+
 def ascent(
-    start: Tensor, gain: Callable[[Tensor], Tensor], *, steps: int, step_size: float, project: Projection
+    start: Tensor,
+    gain: Callable[[Tensor], Tensor],
+    *,
+    steps: int,
+    step_size: float,
+    project: Projection,
+    direction: Callable[[Tensor], Tensor] = unit,
 ) -> Iterator[Tensor]:
     """The successive points of normalised gradient ascent from `start`, `start` not among them.
 
@@ -47,27 +70,82 @@ def ascent(
     point = start.detach()
     for _ in range(steps):
         with torch.enable_grad():
-            leaf = point.requires_grad_()
+            leaf = point.detach().requires_grad_()
             (gradient,) = torch.autograd.grad(gain(leaf), leaf)
-        point = project(point.detach() + step_size * unit(gradient))
+        point = project(point + step_size * direction(gradient))
         yield point
 
 
-def unit(gradient: Tensor) -> Tensor:
-    """Each image's direction; a zero gradient stays zero."""
-    return gradient / (norms(gradient) + 1e-8)
+def decoupled_ascent(
+    images: Tensor,
+    look: Callable[[Tensor], tuple[Tensor, Tensor]],
+    *,
+    steps: int,
+    radius: float,
+    direction: Callable[[Tensor], Tensor],
+) -> Tensor:
+    """The nearest fooling point that decoupled direction and norm (Rony et al. 2019) finds, else the image.
+
+    `look` maps points to the number whose gradient is taken and to whether the model is fooled by each. The
+    norm of the offset shrinks after a success and grows after a failure; all points tried are 8-bit images
+    but the first.
+    """
+    farthest = norms(torch.maximum(images, 1 - images))
+    norm, best_norm = torch.full_like(farthest, radius), farthest
+    offset = best = torch.zeros_like(images)
+    for number in range(steps):
+        with torch.enable_grad():
+            leaf = (images + offset).requires_grad_()
+            gain, fooled = look(leaf)
+        fooled = fooled.view_as(norm)
+        nearer = fooled & (norms(offset) < best_norm)
+        best, best_norm = torch.where(nearer, offset, best), torch.where(nearer, norms(offset), best_norm)
+        # Where the last gradient leads is never tried.
+        if number < steps - 1:
+            (gradient,) = torch.autograd.grad(gain, leaf)
+            offset = offset + _cosine(number + 1, steps) * direction(gradient)
+            norm = torch.minimum(torch.where(fooled, 0.95 * norm, 1.05 * norm), farthest)
+            offset = offset * (norm / norms(offset).clamp(min=1e-12))
+            offset = _grey_levels(images + offset).clamp(0, 1) - images
+    return images + _grey_levels(_shrink(best, radius))
 
 
 def norms(images: Tensor) -> Tensor:
     """The l2 norm of each image, shaped to broadcast over it."""
-    return images.flatten(1).norm(dim=1).view(-1, *(1 for _ in images.shape[1:]))
+    lengths: Tensor = torch.linalg.vector_norm(images, dim=tuple(range(1, images.dim())), keepdim=True)
+    return lengths
 
 
 def l2_ball(center: Tensor, radius: float) -> Projection:
     """Projection to the l2 ball around each image of `center`."""
+    return lambda points: center + _shrink(points - center, radius)
+
+
+def same_moments(reference: Tensor, *, centred: bool) -> Projection:
+    """Shift and scale each image to its reference's mean and root mean square, or deviation if `centred`."""
+
+    def moments(images: Tensor) -> tuple[Tensor, Tensor]:
+        pixels = tuple(range(1, images.dim()))
+        mean = images.mean(pixels, keepdim=True)
+        return mean, (images - mean if centred else images).square().mean(pixels, keepdim=True).sqrt()
+
+    wanted_mean, wanted_spread = moments(reference)
 
     def project(points: Tensor) -> Tensor:
-        offset = points - center
-        return center + offset * (radius / norms(offset).clamp(min=1e-12)).clamp(max=1.0)
+        mean, spread = moments(points)
+        return wanted_mean + wanted_spread * (points - mean) / spread
 
     return project
+
+
+def _shrink(offset: Tensor, radius: float) -> Tensor:
+    return offset * (radius / norms(offset).clamp(min=1e-12)).clamp(max=1.0)
+
+
+def _grey_levels(pixels: Tensor) -> Tensor:
+    return (pixels * 255).round() / 255
+
+
+def _cosine(number: int, steps: int) -> float:
+    """The step size of update `number`, counted from one: it falls from one to a hundredth."""
+    return 0.01 + 0.99 * (1 + math.cos(math.pi * number / steps)) / 2

@@ -7,10 +7,15 @@ import torch
 from torch import Tensor, nn
 
 
+def noise_like(images: Tensor, copies: int, sigma: float, rng: torch.Generator) -> Tensor:
+    """Noise for copies of every image: [copy, batch, channel, height, width], one draw."""
+    noise = torch.randn((copies, *images.shape), generator=rng, dtype=images.dtype, device=images.device)
+    return noise.mul_(sigma)
+
+
 def noisy_copies(images: Tensor, count: int, sigma: float, rng: torch.Generator) -> Tensor:
     """Copies of every image, each under noise of its own: [copy, batch, channel, height, width], one draw."""
-    noise = torch.randn((count, *images.shape), generator=rng, dtype=images.dtype, device=images.device)
-    return noise.mul_(sigma).add_(images)
+    return noise_like(images, count, sigma, rng).add_(images)
 
 
 def logits_of(model: nn.Module, copies: Tensor) -> Tensor:

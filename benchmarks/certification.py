@@ -1,0 +1,129 @@
+"""The price of certification: against a packaged peer, a plain loop, and the machine's own speed."""
+
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors.torch import save_file
+from torch import nn
+
+from benchmarks import art, plain, pricing
+from benchmarks.timing import machine, take_turns
+from radii import certifiers, models
+from radii.engine.certify import Plan, certify_run
+from radii.engine.inference import ENGINES, Job, folded, prepare
+from radii.engine.train import train
+from radii.experiment import certificates, recipe
+from radii.experiment.run import Run
+from radii.plugins import recipes_folder
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import NoiseAddress
+
+LOGS = Path(__file__).parents[2] / "shared" / "logs"
+SAMPLES = 2_560
+MULTIPLY_ADDS = {"cifar_resnet20": 40_813_184, "lenet": 2_293_000}
+"""Per image, convolutions and linear layers."""
+
+
+def measure(data: Path | None = None) -> dict[str, Any]:
+    """Every number of the certification table, in one run."""
+    with tempfile.TemporaryDirectory() as folder:
+        return {
+            "machine": machine(),
+            "lenet": _forwards("lenet", (1, 28, 28), Path(folder), rounds=7),
+            "cifar_resnet20": _forwards("cifar_resnet20", (3, 32, 32), Path(folder), rounds=5),
+            "memory": _memory(),
+            "pricing": pricing.price(LOGS),
+            "mnist": _mnist(Path(folder), data),
+        }
+
+
+def _forwards(name: str, shape: tuple[int, int, int], folder: Path, rounds: int) -> dict[str, Any]:
+    """Samples per second of every engine, of a plain loop and of ART, and the share of a matrix product's speed."""
+    torch.manual_seed(0)
+    model = models.create(name).eval()
+    weights = folder / f"{name}.safetensors"
+    save_file({key: value.contiguous() for key, value in model.state_dict().items()}, weights)
+    image = torch.rand(shape)
+    square = torch.rand(2048, 2048)
+    turns: dict[str, Any] = {
+        "plain loop": lambda: plain.votes(model, image, 0.25, SAMPLES, 1000),
+        "matrix product": lambda: square @ square,
+    }
+    job = Job(folded(model), shape, 0.25, 128, folder / f"{name}-int8", lambda: torch.rand(1024, *shape))
+    for engine in ENGINES:
+        turns[engine] = _votes(prepare(job, engine)[1], image)
+    seconds = take_turns(turns, rounds)
+    rates = {key: SAMPLES / value for key, value in seconds.items() if key != "matrix product"}
+    rates["art"] = art.measure(name, weights, shape, 0.25, 10_000, 2)["samples_per_second"]
+    product = 2048**3 / seconds["matrix product"]
+    ours = {key: rates[key] for key in ENGINES}
+    return {
+        "samples_per_second": rates,
+        "over_art": {key: rate / rates["art"] for key, rate in ours.items()},
+        "over_plain_loop": {key: rate / rates["plain loop"] for key, rate in ours.items()},
+        "share_of_matrix_product": {key: rate * MULTIPLY_ADDS[name] / product for key, rate in ours.items()},
+    }
+
+
+def _votes(form: nn.Module, image: torch.Tensor) -> Any:
+    classifier = SmoothedClassifier(form, sigma=0.25, classes=10)
+    return lambda: classifier.votes(image, SAMPLES, NoiseAddress(0))
+
+
+def _memory() -> dict[str, float]:
+    """Peak memory above the model's for 100,000 samples of a CIFAR image, in a process of its own."""
+    code = "from benchmarks.certification import _peak; _peak()"
+    done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
+    return {"peak_megabytes": json.loads(done.stdout)}
+
+
+def _peak() -> None:
+    classifier = SmoothedClassifier(folded(models.create("cifar_resnet20")), sigma=0.25, classes=10)
+    image = torch.rand(3, 32, 32)
+    classifier.votes(image, 1, NoiseAddress(0))
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    classifier.votes(image, 100_000, NoiseAddress(0))
+    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+
+
+def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
+    """Certified accuracy at sigma of 500 MNIST images with a trained LeNet: ours, sequential, against ART, fixed n."""
+    wanted = recipe.read(recipes_folder() / "mnist" / "gaussian-0.50.toml", ["training.epochs=3"])
+    run = train(wanted, folder / "lenet", data=data)
+    plan = Plan(run=run.path, procedure=certifiers.create("sequential", radii=(0.5,)), every=20, data=data)
+    began = time.perf_counter()
+    path = certify_run(plan, workers=2)
+    seconds = time.perf_counter() - began
+    rows = certificates.read(path).rows
+    peer = art.measure("lenet", run.weights_file, (1, 28, 28), 0.5, 100_000, 3)
+    art_seconds = 500 * 100_100 / peer["samples_per_second"]
+    return {
+        "images": len(rows),
+        "seconds": seconds,
+        "art_seconds_extrapolated_from_3_images": art_seconds,
+        "speed_up": art_seconds / seconds,
+        "certified_accuracy": sum(row.correct and row.radius >= 0.5 for row in rows) / len(rows),
+        "samples_per_image": sum(row.samples or 0 for row in rows) / len(rows),
+        "art_peak_megabytes": peer["peak_megabytes"],
+        "workers": _workers(run, data),
+    }
+
+
+def _workers(run: Run, data: Path | None) -> dict[str, float]:
+    """One worker against two, each with one thread, on the same images; the start of processes is not counted."""
+    rates = {}
+    for workers in (1, 2):
+        for path in run.certificates.glob("fixed-*"):
+            path.unlink()
+        moments: list[float] = []
+        plan = Plan(run=run.path, procedure=certifiers.create("fixed", estimation=20_000), every=200, data=data)
+        certify_run(plan, workers=workers, watch=lambda *_, moments=moments: moments.append(time.perf_counter()))
+        rates[f"{workers} workers"] = (len(moments) - 2 - workers) / (moments[-1] - moments[workers + 1])
+    return {**rates, "speed_up": rates["2 workers"] / rates["1 workers"]}

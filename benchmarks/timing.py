@@ -1,0 +1,35 @@
+"""Fair timing on a shared machine: candidates take turns, and the median of each counts."""
+
+import os
+import platform
+import statistics
+import time
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+
+
+def take_turns(candidates: Mapping[str, Callable[[], object]], rounds: int, warmups: int = 2) -> dict[str, float]:
+    """The median seconds of a call of each candidate, measured turn by turn."""
+    for call in candidates.values():
+        for _ in range(warmups):
+            call()
+    seconds: dict[str, list[float]] = {name: [] for name in candidates}
+    for _ in range(rounds):
+        for name, call in candidates.items():
+            began = time.perf_counter()
+            call()
+            seconds[name].append(time.perf_counter() - began)
+    return {name: statistics.median(values) for name, values in seconds.items()}
+
+
+def machine() -> dict[str, Any]:
+    """The class of machine that a number was measured on."""
+    return {
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "capability": torch.backends.cpu.get_cpu_capability(),
+        "torch": torch.__version__,
+    }

@@ -1,0 +1,126 @@
+"""The price of training: one loop against a plain one, and every method against standard training."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from benchmarks import plain
+from benchmarks.timing import machine, take_turns
+from radii import datasets, models, objectives
+from radii.datasets import Images
+from radii.engine.inference import channels_last
+from radii.engine.train import gradient_step
+from radii.objectives import Batch, Objective, Step
+from radii.smoothing.noise import generator
+
+# Published settings for MNIST at sigma 0.50, and what the published scripts take over a plain Gaussian epoch.
+MNIST = {
+    "gaussian": ({}, None),
+    "stability": ({}, 1.9),
+    "consistency": ({"copies": 2, "weight": 5.0}, 1.9),
+    "macer": ({"copies": 16, "weight": 16.0}, 20.0),
+    "smoothmix": ({"copies": 4, "steps": 4, "step_size": 1.0}, 24.0),
+    "catrs": ({"copies": 4, "steps": 4}, 24.0),
+    "smoothadv": ({"copies": 4, "steps": 10}, 45.0),
+    "transfer": ({}, None),
+}
+# CRT, Tables 1 and 17: CIFAR-10 at sigma 0.25.
+CIFAR = {
+    "gaussian": ({}, None),
+    "stability": ({}, None),
+    "consistency": ({"copies": 2, "weight": 20.0}, None),
+    "smoothmix": ({"copies": 2, "steps": 4, "step_size": 0.5}, 5.0),
+    "catrs": ({"copies": 4, "steps": 4, "weight": 0.5}, None),
+    "macer": ({"copies": 16, "weight": 12.0}, 21.0),
+    "smoothadv": ({"copies": 8, "steps": 10}, 46.0),
+    "transfer": ({}, None),
+}
+Settings = dict[str, tuple[dict[str, Any], float | None]]
+
+
+def measure(data: Path | None = None, rounds: int = 15) -> dict[str, Any]:
+    """Seconds an epoch of every method on MNIST and CIFAR-shaped images, over plain loops in the same run."""
+    mnist = datasets.create("mnist", data).split("train")
+    return {
+        "machine": machine(),
+        "mnist_lenet": _mnist(mnist, rounds),
+        "cifar_resnet20": _cifar(max(3, rounds // 5)),
+    }
+
+
+def _mnist(images: Images, rounds: int) -> dict[str, Any]:
+    pixels = images.batch(torch.arange(len(images)))
+    model = channels_last(models.create("lenet"))
+    # An epoch of plain training first: what CAT-RS and MACER do depends on how good the model is.
+    warm = step_of("gaussian", {}, 0.5, model, images, 256, model)
+    for _ in range(200):
+        warm()
+    steps = {"plain loop": plain.training_step(plain.lenet(), pixels, images.labels, 0.5, 256)}
+    inputs = {"plain loop": 256}
+    for name, (settings, _) in MNIST.items():
+        inputs[name] = 256 // settings.get("copies", 1)
+        steps[name] = step_of(name, settings, 0.5, model, images, inputs[name], model)
+    return _ratios(take_turns(steps, rounds), inputs, len(images), MNIST)
+
+
+def _cifar(rounds: int) -> dict[str, Any]:
+    images = _random_images()
+    pixels = images.batch(torch.arange(len(images)))
+    model = channels_last(models.create("cifar_resnet20"))
+    steps = {"plain loop": plain.training_step(models.create("cifar_resnet20"), pixels, images.labels, 0.0, 128)}
+    inputs = {"plain loop": 128}
+    for name, (settings, _) in CIFAR.items():
+        inputs[name] = 128 // settings.get("copies", 1)
+        steps[name] = step_of(name, settings, 0.25, model, images, inputs[name], model)
+    return _ratios(take_turns(steps, rounds, warmups=1), inputs, 50_000, CIFAR)
+
+
+def _random_images() -> Images:
+    from radii.datasets.base import InMemory
+
+    rng = generator("cpu", 0)
+    pixels = torch.randint(0, 256, (2048, 3, 32, 32), generator=rng, dtype=torch.uint8)
+    return InMemory(pixels, torch.randint(0, 10, (2048,), generator=rng), augmented=True)
+
+
+def step_of(
+    name: str, settings: dict[str, Any], sigma: float, model: nn.Module, images: Images, batch: int, teacher: nn.Module
+) -> Callable[[], None]:
+    """A step of a method as the training loop makes it, on fresh batches, batching and augmentation included."""
+    resources: dict[str, Any] = {}
+    if name == "transfer":
+        resources["teacher"] = teacher
+    if name == "catrs":
+        resources["soft_labels"] = torch.nn.functional.one_hot(images.labels).float() * 0.9 + 0.01
+    objective: Objective = objectives.create(name, sigma=sigma, **settings, **resources)
+    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=1e-4, fused=True)
+    counter = iter(range(1 << 30))
+
+    def step() -> None:
+        number = next(counter)
+        indices: Tensor = torch.randint(0, len(images), (batch,), generator=generator("cpu", 1, number))
+        pixels = images.batch(indices, generator("cpu", 2, number))
+        rng = generator("cpu", 3, number)
+        gradient_step(
+            objective, model.train(), optimiser, Batch(pixels, images.labels[indices], indices), Step(100, rng)
+        )
+
+    return step
+
+
+def _ratios(seconds: dict[str, float], inputs: dict[str, int], images: int, settings: Settings) -> dict[str, Any]:
+    epochs = {name: value * images / inputs[name] for name, value in seconds.items()}
+    rows = {}
+    for name, epoch in epochs.items():
+        published = settings.get(name, ({}, None))[1]
+        ratio = epoch / epochs["plain loop"]
+        rows[name] = {
+            "seconds_per_epoch": epoch,
+            "ratio_to_plain_loop": ratio,
+            "published_ratio": published,
+            "share_of_published": ratio / published if published else None,
+        }
+    return rows

@@ -1,0 +1,44 @@
+"""Image classifiers whose answers carry a proof: certified l2 radii by randomized smoothing."""
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from radii.engine.answer import certify, predict
+    from radii.engine.build import load
+    from radii.engine.train import train
+    from radii.experiment.recipe import Recipe
+    from radii.experiment.run import Run
+    from radii.smoothing.certificate import ABSTAIN, Certificate
+    from radii.smoothing.classifier import SmoothedClassifier
+
+__all__ = [
+    "ABSTAIN",
+    "Certificate",
+    "Recipe",
+    "Run",
+    "SmoothedClassifier",
+    "certify",
+    "load",
+    "predict",
+    "train",
+]
+
+_HOMES = {
+    "ABSTAIN": "radii.smoothing.certificate",
+    "Certificate": "radii.smoothing.certificate",
+    "Recipe": "radii.experiment.recipe",
+    "Run": "radii.experiment.run",
+    "SmoothedClassifier": "radii.smoothing.classifier",
+    "certify": "radii.engine.answer",
+    "load": "radii.engine.build",
+    "predict": "radii.engine.answer",
+    "train": "radii.engine.train",
+}
+
+
+def __getattr__(name: str) -> Any:
+    """Names are imported when first used: the command line and reports start without torch."""
+    if name not in _HOMES:
+        raise AttributeError(f"module 'radii' has no attribute {name!r}")
+    return getattr(importlib.import_module(_HOMES[name]), name)

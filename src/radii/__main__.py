@@ -1,0 +1,3 @@
+from radii.cli import main
+
+main()

@@ -1,0 +1,95 @@
+"""Arrays: images and labels of one's own in an .npz file."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from radii.datasets.base import DataError, Dataset, InMemory, Split, checked_labels, named_data
+
+KEYS: dict[Split, tuple[str, ...]] = {"train": ("train_",), "test": ("test_", "")}
+"""The prefixes under which the images and labels of a split may be kept."""
+
+
+class Arrays(Dataset):
+    """Reads train_images and train_labels, test_images and test_labels; or images and labels, a test split.
+
+    Images are bytes, or floats in [0, 1]: [n, h, w], [n, h, w, c] or [n, c, h, w], where c is 1 or 3.
+    """
+
+    def __init__(self, data: Path | None = None) -> None:
+        super().__init__(data)
+        named = named_data(self, "an .npz file with images and labels")
+        self._file = named / "arrays.npz" if named.is_dir() else named
+        self._splits = _splits(self._file)
+        shapes = {tuple(split.images.shape[1:]) for split in self._splits.values()}
+        if len(shapes) != 1:
+            raise DataError(f"{self._file} holds images of {len(shapes)} shapes, {sorted(shapes)}, expected one")
+        ((channels, height, width),) = shapes
+        self.shape = (channels, height, width)
+        self.classes = 1 + max(int(split.labels.max()) for split in self._splits.values())
+
+    def split(self, split: Split) -> InMemory:
+        if split not in self._splits:
+            prefixes = " or ".join(f"{prefix}images and {prefix}labels" for prefix in KEYS[split])
+            raise DataError(f"{self._file} has no {split} split: add the arrays {prefixes}")
+        return self._splits[split]
+
+
+def _splits(path: Path) -> dict[Split, InMemory]:
+    content = _read(path)
+    found: dict[Split, InMemory] = {}
+    for split, prefixes in KEYS.items():
+        for prefix in prefixes:
+            images, labels = f"{prefix}images", f"{prefix}labels"
+            if images in content and labels in content and split not in found:
+                pixels = _pixels(content[images], f"{path}: {images}")
+                found[split] = InMemory(pixels, _labels(content[labels], len(pixels), f"{path}: {labels}"))
+    if not found:
+        got = ", ".join(content) or "nothing"
+        raise DataError(
+            f"{path} holds {got}, expected images and labels, "
+            "or train_images, train_labels, test_images and test_labels"
+        )
+    return found
+
+
+def _read(path: Path) -> dict[str, NDArray[Any]]:
+    try:
+        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
+            return {key: content[key] for key in content}
+    except FileNotFoundError as error:
+        raise DataError(f"there is no file {path}: name an .npz file, or a folder with arrays.npz") from error
+    except Exception as error:
+        # Zip, zlib and numpy each have errors of their own, and so has a plain .npy file.
+        raise DataError(
+            f"{path} is not a whole .npz file of plain arrays ({error}): write it with numpy.savez"
+        ) from error
+
+
+def _pixels(images: NDArray[Any], where: str) -> Tensor:
+    """Images as contiguous [n, c, h, w]: bytes, or float32 in [0, 1]."""
+    if images.ndim == 3:
+        images = images[:, None]
+    elif images.ndim == 4 and images.shape[3] in (1, 3):
+        images = images.transpose(0, 3, 1, 2)
+    if images.ndim != 4 or images.shape[1] not in (1, 3) or 0 in images.shape:
+        raise DataError(f"{where} has the shape {list(images.shape)}, expected [n, h, w], [n, h, w, c] or [n, c, h, w]")
+    if images.dtype == np.uint8:
+        return torch.from_numpy(np.ascontiguousarray(images))
+    if not np.issubdtype(images.dtype, np.floating):
+        raise DataError(f"{where} is {images.dtype}, expected uint8, or floats in [0, 1]")
+    low, high = float(images.min()), float(images.max())
+    if not (low >= 0 and high <= 1):
+        raise DataError(f"{where} has pixels from {low:g} to {high:g}, expected floats in [0, 1]: scale them")
+    return torch.from_numpy(np.ascontiguousarray(images, np.float32))
+
+
+def _labels(labels: NDArray[Any], images: int, where: str) -> Tensor:
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise DataError(f"{where} is {labels.dtype} {list(labels.shape)}, expected integers [n]")
+    whole = torch.from_numpy(labels.astype(np.int64))
+    return checked_labels(whole, images, 1 + int(labels.max(initial=0)), where)

@@ -1,0 +1,137 @@
+"""A folder of photographs in class folders, ImageNet's layout: train/<class>/* and val/<class>/*."""
+
+import os
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from itertools import chain
+from pathlib import Path
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from PIL import Image
+from torch import Tensor
+
+from radii.datasets.base import DataError, Dataset, Images, Split, as_floats, existing_folder, named_data
+from radii.smoothing.normalisation import IMAGENET
+
+SIDE = 224
+SHORTER_SIDE = 256
+SMALLEST_AREA = 0.08
+WIDEST_RATIO = 4 / 3
+TRIES = 10
+"""Crops drawn for a photograph, of which the first that fits is taken."""
+
+LAYOUT: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("val", "test")}
+SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff"}
+
+View = Callable[[Image.Image], Image.Image]
+
+
+class Folder(Dataset):
+    shape = (3, SIDE, SIDE)
+    normalisation = IMAGENET
+
+    def __init__(self, data: Path | None = None) -> None:
+        super().__init__(data)
+        self._root = existing_folder(named_data(self, "a folder with train/<class>/ and val/<class>/"))
+        self._class_folders = _class_folders(self._root)
+        names = [{folder.name for folder in found} for found in self._class_folders.values()]
+        if odd := sorted(names[0] ^ names[-1]):
+            raise DataError(f"{self._root}: the class folder {odd[0]} is in one split only, expected in both")
+        self.classes = len(names[0])
+
+    def split(self, split: Split) -> "Photographs":
+        if split not in self._class_folders:
+            expected = " or ".join(f"{name}/<class>/" for name in LAYOUT[split])
+            raise DataError(f"{self._root} has no {split} split: put its photographs into {expected}")
+        listings = [_photographs(folder) for folder in self._class_folders[split]]
+        labels = torch.arange(self.classes).repeat_interleave(torch.tensor([len(files) for files in listings]))
+        return Photographs(list(chain.from_iterable(listings)), labels, augmented=split == "train")
+
+
+@dataclass(frozen=True, eq=False)
+class Photographs(Images):
+    """Photographs on disk, read and decoded by threads."""
+
+    files: Sequence[str]
+    labels: Tensor
+    augmented: bool
+
+    def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        chosen = [self.files[index] for index in indices.tolist()]
+        views: Sequence[View] = [centre_crop] * len(chosen)
+        if self.augmented and rng is not None:
+            # All draws come before any work, so that the threads' order cannot matter.
+            draws = torch.rand((len(chosen), 1 + 4 * TRIES), generator=rng).tolist()
+            views = [partial(random_crop, draws=row) for row in draws]
+        pixels = torch.empty((len(chosen), *Folder.shape), dtype=torch.uint8)
+        with ThreadPoolExecutor(os.cpu_count()) as pool:
+            list(pool.map(_read_into, pixels.numpy(), chosen, views))
+        return as_floats(pixels)
+
+
+def centre_crop(image: Image.Image) -> Image.Image:
+    """The middle of a photograph whose shorter side is made 256."""
+    shorter = min(image.size)
+    width, height = (SHORTER_SIDE * side // shorter for side in image.size)
+    left, top = round((width - SIDE) / 2), round((height - SIDE) / 2)
+    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    return resized.crop((left, top, left + SIDE, top + SIDE))
+
+
+def random_crop(image: Image.Image, draws: Sequence[float]) -> Image.Image:
+    """A crop of random size, shape and place, resized, and flipped or not; `draws` are uniform on [0, 1)."""
+    cropped = image.crop(crop_box(*image.size, draws[1:])).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    return cropped.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if draws[0] < 0.5 else cropped
+
+
+def crop_box(width: int, height: int, draws: Sequence[float]) -> tuple[int, int, int, int]:
+    """Left, top, right, bottom of the first crop that fits: 8 % to all of the area, sides from 3:4 to 4:3."""
+    for at in range(0, len(draws), 4):
+        size, stretch, across, down = draws[at : at + 4]
+        area = width * height * (SMALLEST_AREA + (1 - SMALLEST_AREA) * size)
+        ratio = WIDEST_RATIO ** (2 * stretch - 1)
+        wide, high = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+        if 0 < wide <= width and 0 < high <= height:
+            left, top = int(across * (width - wide + 1)), int(down * (height - high + 1))
+            return left, top, left + wide, top + high
+    wide, high = min(width, round(height * WIDEST_RATIO)), min(height, round(width * WIDEST_RATIO))
+    left, top = (width - wide) // 2, (height - high) // 2
+    return left, top, left + wide, top + high
+
+
+def _read_into(pixels: NDArray[np.uint8], file: str, view: View) -> None:
+    try:
+        with Image.open(file) as photograph:
+            shown = view(photograph.convert("RGB"))
+    except Exception as error:
+        # Pillow's decoders raise errors of many kinds.
+        raise DataError(f"{file} is not a readable photograph ({error}): replace or remove it") from error
+    pixels[:] = np.asarray(shown).transpose(2, 0, 1)
+
+
+def _class_folders(root: Path) -> dict[Split, list[Path]]:
+    """The class folders of the splits that are there, by name: their order is the labels'."""
+    found: dict[Split, list[Path]] = {}
+    for split, places in LAYOUT.items():
+        if folder := next((root / place for place in places if (root / place).is_dir()), None):
+            found[split] = [path for path in _visible(folder) if path.is_dir()]
+            if not found[split]:
+                raise DataError(f"{folder} holds no class folders: put its photographs into {folder}/<class>/")
+    if not found:
+        raise DataError(f"{root} holds neither train/ nor val/, expected train/<class>/ and val/<class>/")
+    return found
+
+
+def _photographs(folder: Path) -> list[str]:
+    files = [str(path) for path in _visible(folder) if path.suffix.lower() in SUFFIXES]
+    if not files:
+        raise DataError(f"the class folder {folder} holds no photographs, expected .jpeg, .png and the like")
+    return files
+
+
+def _visible(folder: Path) -> list[Path]:
+    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))

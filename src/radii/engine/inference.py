@@ -1,0 +1,163 @@
+"""Forward passes made cheap: one interface, several engines.
+
+A certificate is about the function that ran, so the engine is part of its record and the one that deployment uses.
+"""
+
+import copy
+import importlib.util
+import operator
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar, cast
+
+import torch
+from torch import Tensor, fx, nn
+from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from radii.fields import meant
+from radii.smoothing.noise import generator
+
+Model = TypeVar("Model", bound=nn.Module)
+
+
+@dataclass(frozen=True)
+class Job:
+    """What an engine is made for."""
+
+    model: nn.Module
+    """In eval mode, BatchNorm folded."""
+    shape: tuple[int, int, int]
+    sigma: float
+    batch_size: int
+    artefact: Path
+    """Where an engine with a state of its own keeps it."""
+    pictures: Callable[[], Tensor]
+    """Training images to calibrate on: [image, channel, height, width]."""
+
+
+def prepare(job: Job, engine: str) -> tuple[str, nn.Module]:
+    """The engine and the model in its form. `auto` is the fastest installed one that agrees with plain torch."""
+    if engine != "auto":
+        if engine not in ENGINES:
+            raise LookupError(f"there is no engine {engine!r}{meant(engine, ('auto', *ENGINES))}")
+        form = ENGINES[engine](job)
+        if (share := agreement(job, form)) < 0.9:
+            raise ValueError(f"the engine {engine!r} gives plain torch's class on {share:.0%} of a probe: use another")
+        return engine, form
+    if importlib.util.find_spec("openvino") and next(job.model.parameters()).device.type == "cpu":
+        form = ENGINES["openvino"](job)
+        if agreement(job, form) == 1.0:
+            return "openvino", form
+    return "torch", job.model
+
+
+def agreement(job: Job, form: nn.Module) -> float:
+    """The share of a probe block on which an engine and plain torch give one class."""
+    device = next(job.model.parameters()).device
+    shape = (job.batch_size, *job.shape)
+    noise = torch.randn(shape, generator=generator("cpu", 0))
+    probe = (0.5 + job.sigma * noise).to(device).contiguous(memory_format=torch.channels_last)
+    with torch.inference_mode():
+        return float((form(probe).argmax(1) == job.model(probe).argmax(1)).double().mean())
+
+
+def folded(model: nn.Module) -> nn.Module:
+    """A copy in eval mode, channels last, with every BatchNorm that follows a convolution merged into it."""
+    fast = channels_last(copy.deepcopy(model).eval().requires_grad_(False))
+    try:
+        graph = fx.symbolic_trace(fast)
+    except Exception:  # a model whose forward branches on data cannot be traced; it stays as it is
+        return fast
+    modules = dict(graph.named_modules())
+    for node in list(graph.graph.nodes):
+        norm = modules.get(node.target) if node.op == "call_module" else None
+        before = node.args[0] if node.args else None
+        if not isinstance(norm, nn.BatchNorm2d) or not isinstance(before, fx.Node) or len(before.users) > 1:
+            continue
+        convolution = modules.get(str(before.target)) if before.op == "call_module" else None
+        if isinstance(convolution, nn.Conv2d):
+            _replace(graph, str(before.target), channels_last(fuse_conv_bn_eval(convolution, norm)))
+            node.replace_all_uses_with(before)
+            graph.graph.erase_node(node)
+    graph.delete_all_unused_submodules()
+    graph.recompile()
+    return graph
+
+
+def channels_last(model: Model) -> Model:
+    """The model with its weights laid out as convolutions on a CPU are fastest on."""
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def _replace(root: nn.Module, path: str, module: nn.Module) -> None:
+    parent, _, name = path.rpartition(".")
+    setattr(operator.attrgetter(parent)(root) if parent else root, name, module)
+
+
+def _plain(job: Job) -> nn.Module:
+    return job.model
+
+
+def _compiled(job: Job) -> nn.Module:
+    import torch._inductor.config as inductor
+
+    inductor.freezing = True
+    return cast(nn.Module, torch.compile(job.model))
+
+
+def _openvino(job: Job) -> nn.Module:
+    return _OpenVino(_converted(job), job)
+
+
+def _openvino_int8(job: Job) -> nn.Module:
+    import nncf
+    import openvino
+
+    if not job.artefact.with_suffix(".xml").is_file():
+        noisy = job.pictures()
+        noisy = noisy + job.sigma * torch.randn(noisy.shape, generator=generator("cpu", 1))
+        blocks = nncf.Dataset([block.numpy() for block in noisy.split(job.batch_size) if len(block) == job.batch_size])
+        quantised = nncf.quantize(_converted(job), blocks, subset_size=len(noisy) // job.batch_size)
+        openvino.save_model(quantised, job.artefact.with_suffix(".xml"), compress_to_fp16=False)
+    return _OpenVino(openvino.Core().read_model(job.artefact.with_suffix(".xml")), job)
+
+
+def _converted(job: Job) -> "openvino.Model":  # type: ignore[name-defined]  # noqa: F821
+    if not importlib.util.find_spec("openvino"):
+        raise LookupError("the engine 'openvino' is not installed: pip install 'radii[openvino]'")
+    import openvino
+
+    example = torch.zeros(job.batch_size, *job.shape)
+    return openvino.convert_model(job.model, example_input=example, input=[list(example.shape)])
+
+
+class _OpenVino(nn.Module):
+    """A model compiled by OpenVINO for one block size, in the precision it was given."""
+
+    def __init__(self, model: "openvino.Model", job: Job) -> None:  # type: ignore[name-defined]  # noqa: F821
+        super().__init__()
+        import openvino
+
+        settings = {
+            "INFERENCE_PRECISION_HINT": "f32",  # or a machine with bf16 units would silently use them
+            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+            "PERFORMANCE_HINT": "LATENCY",
+        }
+        self.block = job.batch_size
+        self.request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+
+    def forward(self, images: Tensor) -> Tensor:
+        filled = images
+        if len(images) < self.block:
+            filled = torch.cat([images, images.new_zeros(self.block - len(images), *images.shape[1:])])
+        found = self.request.infer([filled.contiguous().numpy()], share_inputs=True)[0]
+        return torch.from_numpy(found.copy())[: len(images)]
+
+
+ENGINES: dict[str, Callable[[Job], nn.Module]] = {
+    "torch": _plain,
+    "compile": _compiled,
+    "openvino": _openvino,
+    "openvino_int8": _openvino_int8,
+}

@@ -1,0 +1,102 @@
+"""Residual blocks, and networks of stages of them, that several families share.
+
+The layers carry torchvision's names (conv1, bn1, layer1.0.conv1, ..., downsample.0, fc), so weights published under
+those names fit.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+Block = Callable[[int, int, int], nn.Module]
+"""Makes a block from its input channels, its output channels and its stride."""
+
+Stage = tuple[int, int, int]
+"""How many blocks, their output channels, the stride of the first."""
+
+Module = TypeVar("Module", bound=nn.Module)
+
+
+def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
+    """A convolution without bias, padded so that a stride of one keeps the size."""
+    return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
+
+
+class BasicBlock(nn.Module):
+    """Two 3x3 convolutions, added to the input; where the shape changes, to a 1x1 convolution of it."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
+        super().__init__()
+        self.conv1 = conv(inputs, outputs, 3, stride)
+        self.bn1 = nn.BatchNorm2d(outputs)
+        self.conv2 = conv(outputs, outputs, 3)
+        self.bn2 = nn.BatchNorm2d(outputs)
+        self.downsample = _shortcut(inputs, outputs, stride)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        hidden = F.relu(self.bn1(self.conv1(maps)), inplace=True)
+        return F.relu(self.bn2(self.conv2(hidden)).add_(self.downsample(maps)), inplace=True)
+
+
+class Bottleneck(nn.Module):
+    """A 3x3 convolution, grouped and strided, between two of 1x1; `narrowing` is how many times thinner it is."""
+
+    def __init__(self, inputs: int, outputs: int, stride: int = 1, *, narrowing: int = 4, groups: int = 1) -> None:
+        super().__init__()
+        width = outputs // narrowing
+        self.conv1 = conv(inputs, width, 1)
+        self.bn1 = nn.BatchNorm2d(width)
+        self.conv2 = conv(width, width, 3, stride, groups)
+        self.bn2 = nn.BatchNorm2d(width)
+        self.conv3 = conv(width, outputs, 1)
+        self.bn3 = nn.BatchNorm2d(outputs)
+        self.downsample = _shortcut(inputs, outputs, stride)
+
+    def forward(self, maps: Tensor) -> Tensor:
+        hidden = F.relu(self.bn1(self.conv1(maps)), inplace=True)
+        hidden = F.relu(self.bn2(self.conv2(hidden)), inplace=True)
+        return F.relu(self.bn3(self.conv3(hidden)).add_(self.downsample(maps)), inplace=True)
+
+
+def residual_network(
+    stem: nn.Conv2d, block: Block, stages: Sequence[Stage], classes: int, *, pool: nn.Module | None = None
+) -> nn.Sequential:
+    """A first convolution, stages of residual blocks, the mean over the picture, a linear layer."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict(
+        conv1=stem, bn1=nn.BatchNorm2d(stem.out_channels), relu=nn.ReLU(inplace=True)
+    )
+    if pool is not None:
+        layers["maxpool"] = pool
+    return nn.Sequential(layers | staged(block, stem.out_channels, stages) | head(stages[-1][1], classes))
+
+
+def staged(block: Block, inputs: int, stages: Sequence[Stage]) -> OrderedDict[str, nn.Module]:
+    """Blocks in a row, stage by stage, named layer1, layer2, ..."""
+    layers: OrderedDict[str, nn.Module] = OrderedDict()
+    for number, (depth, outputs, stride) in enumerate(stages, 1):
+        first, rest = block(inputs, outputs, stride), (block(outputs, outputs, 1) for _ in range(depth - 1))
+        layers[f"layer{number}"] = nn.Sequential(first, *rest)
+        inputs = outputs
+    return layers
+
+
+def head(features: int, classes: int) -> OrderedDict[str, nn.Module]:
+    """The mean over the picture and a linear layer: for a picture of any size."""
+    return OrderedDict(avgpool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), fc=nn.Linear(features, classes))
+
+
+def fan_out_initialised(network: Module) -> Module:
+    """Draw the convolutions' weights from N(0, 2 / (kernel area * output channels))."""
+    for module in network.modules():
+        if isinstance(module, nn.Conv2d):
+            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
+    return network
+
+
+def _shortcut(inputs: int, outputs: int, stride: int) -> nn.Module:
+    if stride == 1 and inputs == outputs:
+        return nn.Identity()
+    return nn.Sequential(conv(inputs, outputs, 1, stride), nn.BatchNorm2d(outputs))

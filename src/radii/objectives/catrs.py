@@ -1,0 +1,91 @@
+"""CAT-RS: confidence-aware training, the worst case only where the model is sure (Jeong, Kim & Shin 2023)."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor, nn
+
+from radii.fields import option, resource
+from radii.objectives.base import (
+    Batch,
+    Objective,
+    Step,
+    Terms,
+    cross_entropy,
+    divergence,
+    keeps_batch_statistics,
+)
+from radii.smoothing.attack import ascent, frozen, l2_ball, same_moments
+from radii.smoothing.noise import logits_of, noise_like
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class CatRs(Objective):
+    """The copies' lowest cross-entropies, plus `weight` times the worst divergence under attacked noise.
+
+    How many copies count is drawn from a binomial of the confidence; the worst case counts only for images of
+    which all copies count. `copies`, `steps`, `radius` and `weight` are M, T, epsilon and lambda.
+    `standardise` gives the attacked noise its first mean and root mean square at every step, as the published
+    models had it, or its mean and standard deviation once at the end, as the paper says.
+    """
+
+    copies: int = option(4, least=1)
+    steps: int = option(4, least=1)
+    radius: float = option(1.0, least=0)
+    weight: float = option(1.0, least=0)
+    accept_by: str = option("model", choices=("model", "soft_labels"))
+    standardise: str = option("rms_each_step", choices=("rms_each_step", "std_once"))
+    soft_labels: Tensor = resource()  # noqa: RUF009
+    """[image of the training split, class]."""
+
+    @classmethod
+    def resource_help(cls, key: str) -> str:
+        return f"pass --{key.replace('_', '-')} FILE made by `radii soft-labels RUN`"
+
+    def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
+        images, labels = batch.images, batch.labels
+        targets = self.soft_labels[batch.indices.to(self.soft_labels.device)].to(images)
+        noise = noise_like(images, self.copies, self.sigma, step.rng)
+        logits = logits_of(model, images + noise)
+        counted = self._counted(logits, labels, targets, step.rng)
+        ranks = torch.arange(self.copies, device=images.device)[:, None]
+        losses = cross_entropy(logits, labels).sort(0).values
+        sure = counted == self.copies
+        # The other images are attacked only where they shape the batch statistics.
+        seen = torch.ones_like(sure) if keeps_batch_statistics(model) else sure
+        worst = images.new_zeros(len(images))
+        if seen.any():
+            found = self._worst(model, images[seen], noise[:, seen], targets[seen])
+            worst = worst.masked_scatter(seen, found)
+        return {
+            "lowest_cross_entropy": losses.where(ranks < counted, 0).sum(0) / self.copies,
+            "worst_case": self.weight * worst.where(sure, 0),
+        }
+
+    def _counted(self, logits: Tensor, labels: Tensor, targets: Tensor, rng: torch.Generator) -> Tensor:
+        """How many copies of each image count, at least one: [batch]."""
+        if self.accept_by == "model":
+            confidence = (logits.argmax(-1) == labels).to(targets.dtype).mean(0)
+        else:
+            confidence = targets.gather(1, labels[:, None]).squeeze(1)
+        trials = torch.full_like(confidence, self.copies)
+        return torch.binomial(trials, confidence, generator=rng).clamp(min=1)
+
+    def _worst(self, model: nn.Module, images: Tensor, noise: Tensor, targets: Tensor) -> Tensor:
+        """The largest divergence among the attacked copies of each image: [batch]."""
+
+        def divergences(flat: Tensor) -> Tensor:
+            logits = logits_of(model, images + flat.view_as(noise))
+            return divergence(targets, logits.log_softmax(-1))
+
+        start, each_step = noise.flatten(0, 1), self.standardise == "rms_each_step"
+        ball, standardised = l2_ball(start, self.radius), same_moments(start, centred=not each_step)
+        with frozen(model):
+            *_, attacked = ascent(
+                start,
+                lambda flat: divergences(flat).mean(0).sum(),
+                steps=self.steps,
+                step_size=2 * self.radius / self.steps,
+                project=(lambda flat: standardised(ball(flat))) if each_step else ball,
+            )
+        return divergences(attacked if each_step else standardised(attacked)).max(0).values

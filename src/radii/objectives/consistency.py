@@ -1,0 +1,59 @@
+"""Consistency regularisation: the noisy copies of an image agree (Jeong & Shin 2020)."""
+
+from dataclasses import dataclass
+
+from torch import Tensor, nn
+
+from radii.fields import option
+from radii.objectives.base import (
+    Batch,
+    Objective,
+    Step,
+    Terms,
+    cross_entropy,
+    divergence,
+    ramp,
+    smoothed_loss,
+)
+from radii.smoothing.attack import ascent, frozen, l2_ball
+from radii.smoothing.noise import logits_of, noise_like
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Consistency(Objective):
+    """Cross-entropy, plus the divergence of the mean prediction from each copy's, plus the mean's entropy.
+
+    `copies`, `weight` and `entropy_weight` are m, lambda and eta. With `attack_steps` the copies are those of
+    an adversarial image, "SmoothAdv + Consistency", whose radius rises to its full value over the warm-up.
+    """
+
+    copies: int = option(2, least=1)
+    weight: float = option(10.0, least=0)
+    entropy_weight: float = option(0.5, least=0)
+    attack_steps: int = option(0, least=0)
+    attack_radius: float = option(1.0, least=0)
+    warmup_epochs: int = option(10, least=0)
+
+    def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
+        noise = noise_like(batch.images, self.copies, self.sigma, step.rng)
+        images = self._attacked(model, batch, noise, step.epoch) if self.attack_steps else batch.images
+        logits = logits_of(model, images + noise)
+        mean = logits.softmax(-1).mean(0)
+        return {
+            "cross_entropy": cross_entropy(logits, batch.labels).mean(0),
+            "agreement": self.weight * divergence(mean, logits.log_softmax(-1)).mean(0),
+            "entropy": -self.entropy_weight * (mean * mean.clamp(min=1e-20).log()).sum(-1),
+        }
+
+    def _attacked(self, model: nn.Module, batch: Batch, noise: Tensor, epoch: int) -> Tensor:
+        radius = self.attack_radius * ramp(epoch, self.warmup_epochs)
+        ball = l2_ball(batch.images, radius)
+        with frozen(model):
+            *_, attacked = ascent(
+                batch.images,
+                lambda points: smoothed_loss(logits_of(model, points + noise), batch.labels).mean(),
+                steps=self.attack_steps,
+                step_size=2 * radius / self.attack_steps,
+                project=lambda points: ball(points).clamp(0, 1),
+            )
+        return attacked

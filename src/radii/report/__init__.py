@@ -1,0 +1,35 @@
+"""What people see: tables, curves and a page of certified accuracy. Nothing here needs torch."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from radii.experiment import files
+from radii.report import curves, page, tables
+from radii.report.facts import pace
+from radii.report.inputs import read
+
+__all__ = ["report"]
+
+
+def report(inputs: Sequence[Path | str], out: Path | str) -> Path:
+    """Write the report of runs and certificate files to a folder; returns the page, report.html."""
+    entries = read([Path(path) for path in inputs])
+    figures = {"curves": curves.curves(entries)}
+    times = {entry.source: measured for entry in entries if entry.run and (measured := pace(entry.run))}
+    if len(times) > 1:
+        seconds = [each.seconds for each in times.values()]
+        figures["times"] = curves.bars(list(times), seconds, "Training, seconds per epoch")
+    svgs = {name: curves.image(figure, "svg") for name, figure in figures.items()}
+    written: dict[str, str | bytes] = {
+        "report.md": page.markdown(entries, [f"{name}.svg" for name in svgs]),
+        "report.csv": tables.csv_text(entries),
+        "report.tex": tables.latex(tables.accuracies(entries)),
+        "curves.png": curves.image(figures["curves"], "png"),
+        **{f"{name}.svg": svg for name, svg in svgs.items()},
+        "report.html": page.html(entries, svgs),
+    }
+    folder = Path(out)
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, content in written.items():
+        files.write(folder / name, content)
+    return folder / "report.html"

@@ -1,0 +1,109 @@
+"""The figures of a report: certified accuracy over the radius, and bars of times."""
+
+import io
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from radii.report.inputs import Input
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+INK, MUTED, GRID, PAPER = "#1c2430", "#5d6878", "#dfe3e8", "#ffffff"
+PALETTE = ("#0b69b7", "#d4560b", "#0f8f6b", "#b8479b", "#c38a00", "#4d9fd6", "#6b7280")
+"""After Okabe and Ito: told apart with any colour vision."""
+DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
+POINTS = 600
+"""Radii at which a curve is evaluated: finer than a pixel."""
+MOST_BANDS = 3
+"""Curves that still show their intervals; the bands of more would hide each other."""
+MOST_NAMES_INSIDE = 8
+
+
+def curves(entries: Sequence[Input]) -> "Figure":
+    """Certified accuracy over the radius, a curve an input, the largest ACR first in the legend."""
+    largest = max(entry.accuracy.largest for entry in entries)
+    end = 1.03 * largest if largest > 0 else 1.0
+    figure, axes = _axes(7.2, 4.5)
+    radii = [end * number / POINTS for number in range(POINTS + 1)]
+    order = sorted(range(len(entries)), key=lambda number: -entries[number].accuracy.acr)
+    for number in order:
+        dash = DASHES[number // len(PALETTE) % len(DASHES)]
+        _curve(axes, entries[number], radii, PALETTE[number % len(PALETTE)], dash, band=len(entries) <= MOST_BANDS)
+    axes.set(xlim=(0, end), ylim=(0, 100), xlabel="Radius (l2, pixels in [0, 1])")
+    axes.set_title("Certified accuracy, % of all images", loc="left", fontsize=11, color=MUTED, pad=12)
+    _legend(figure, axes)
+    return figure
+
+
+def _curve(axes: "Axes", entry: Input, radii: Sequence[float], colour: str, dash: Any, *, band: bool) -> None:
+    """One curve down to its end; a step holds the value of its right end, so none is drawn above the truth."""
+    shares = [entry.accuracy.at(radius).value for radius in radii]
+    shown = shares.index(0.0) + 1 if 0.0 in shares else len(shares)
+    percent = [100 * share for share in shares[:shown]]
+    label = _plain(entry.name)
+    axes.plot(radii[:shown], percent, drawstyle="steps-pre", color=colour, linestyle=dash, linewidth=1.8, label=label)
+    if band:
+        ends = [entry.accuracy.interval(radius) for radius in radii[:shown]]
+        lower, upper = ([100 * end[side] for end in ends] for side in (0, 1))
+        axes.fill_between(radii[:shown], lower, upper, step="pre", color=colour, alpha=0.12, linewidth=0)
+
+
+def _legend(figure: "Figure", axes: "Axes") -> None:
+    """Where the curves leave room, or beside them when it is long."""
+    lines, names = axes.get_legend_handles_labels()
+    look: dict[str, Any] = {"labelcolor": INK, "fontsize": 9.5, "handlelength": 1.8, "edgecolor": "none"}
+    if len(names) <= MOST_NAMES_INSIDE:
+        axes.legend(lines, names, loc="best", facecolor=PAPER, framealpha=1.0, borderaxespad=0.8, **look)
+    else:
+        figure.legend(lines, names, loc="outside right upper", facecolor="none", **look)
+
+
+def bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figure":
+    """One horizontal bar a name, its value beside it."""
+    figure, axes = _axes(7.2, 0.6 + 0.34 * len(names))
+    drawn = axes.barh(range(len(names)), values, height=0.55, color=PALETTE[0])
+    axes.bar_label(drawn, [f"{value:.3g}" for value in values], padding=5, color=INK, fontsize=10)
+    axes.set_yticks(range(len(names)), list(map(_plain, names)))
+    axes.tick_params(axis="y", labelcolor=INK)
+    axes.set_xlim(0, 1.12 * max(values))
+    axes.invert_yaxis()
+    axes.grid(visible=False)
+    axes.xaxis.set_visible(False)
+    axes.spines["bottom"].set_visible(False)
+    axes.set_title(unit, loc="left", fontsize=11, color=MUTED, pad=10)
+    return figure
+
+
+def _plain(name: str) -> str:
+    """A name that matplotlib takes for no formula and for no hidden entry of a legend."""
+    return name.replace("$", r"\$").lstrip("_") or name
+
+
+def image(figure: "Figure", kind: str) -> bytes:
+    """The figure as svg or png, the same bytes for the same figure."""
+    import matplotlib
+
+    content = io.BytesIO()
+    # Text stays text, for search and for screen readers.
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "radii"}):
+        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",))
+        figure.savefig(content, format=kind, dpi=200, metadata=nothing, bbox_inches="tight", facecolor=PAPER)
+    return content.getvalue()
+
+
+def _axes(width: float, height: float) -> "tuple[Figure, Axes]":
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    figure = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(figure)
+    axes = figure.add_subplot()
+    axes.grid(color=GRID, linewidth=0.8)
+    axes.set_axisbelow(True)
+    axes.spines[["top", "right", "left"]].set_visible(False)
+    axes.spines["bottom"].set_color(MUTED)
+    axes.tick_params(length=0, labelcolor=MUTED, labelsize=10, pad=6)
+    axes.xaxis.label.set_color(MUTED)
+    return figure, axes

@@ -1,0 +1,149 @@
+"""The facts behind a certified accuracy, in words: which images, which procedure, what it cost."""
+
+import math
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any, NamedTuple
+
+from radii.experiment.certificates import Certificates
+from radii.experiment.run import Run
+from radii.report.accuracy import CONFIDENCE
+from radii.report.inputs import Input
+
+UNKNOWN = "–"  # noqa: RUF001
+
+
+class Pace(NamedTuple):
+    """How long an epoch of training took: the mean, and half its 95 % interval over the epochs."""
+
+    seconds: float
+    margin: float | None
+    epochs: int
+    total: float
+
+
+def facts(entry: Input) -> dict[str, str]:
+    """What is known of one input; a fact nobody recorded is a dash."""
+    made, accuracy = entry.certificates, entry.accuracy
+    samples = accuracy.samples
+    return {
+        "Images": choice(made),
+        "Procedure": procedure(made),
+        "Seed": str(made.header.get("seed", UNKNOWN)),
+        "Samples per image": UNKNOWN if samples is None else f"{samples / accuracy.images:,.0f}",
+        "Samples": UNKNOWN if samples is None else f"{samples:,}",
+        "Time per image": duration(accuracy.seconds / accuracy.images),
+        "Time": duration(accuracy.seconds),
+        **_training(entry.run),
+    }
+
+
+def choice(made: Certificates) -> str:
+    """Which images were certified, in words."""
+    count, header = len(made.rows), made.header
+    if not {"every", "images"} <= header.keys():
+        return _inferred(sorted(row.index for row in made.rows))
+    every, total, most = header["every"], header["images"], header.get("most")
+    images = f"{total:,} {header.get('split', 'test')} images"
+    wanted = len(range(0, total, every)[:most])
+    if most is not None and most <= wanted:
+        words = f"the first {most:,} of " + (images if every == 1 else f"{_every(every)} of {images}")
+    else:
+        words = f"all {images}" if every == 1 else f"{_every(every)} of {images} ({wanted:,})"
+    return words if count == wanted else f"{words}, {count:,} of them so far"
+
+
+def _inferred(indices: Sequence[int]) -> str:
+    count, first, last = len(indices), indices[0], indices[-1]
+    strides = {b - a for a, b in pairwise(indices)}
+    if len(strides) != 1:
+        return f"{count:,} image{'s' * (count > 1)}"
+    stride = strides.pop()
+    what = "images" if stride == 1 else f"{_every(stride)} image,"
+    return f"{what} {first:,} to {last:,} ({count:,})"
+
+
+def _every(number: int) -> str:
+    endings = {1: "st", 2: "nd", 3: "rd"}
+    ending = "th" if number % 100 in (11, 12, 13) else endings.get(number % 10, "th")
+    return f"every {number}{ending}"
+
+
+def procedure(made: Certificates) -> str:
+    """The procedure with its parameters."""
+    if made.procedure is None:
+        return UNKNOWN
+    stated = ", ".join(f"{key} {_plain(value)}" for key, value in made.parameters.items())
+    return f"{made.procedure}: {stated}" if stated else made.procedure
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(_plain, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def _training(run: Run | None) -> dict[str, str]:
+    if run is None:
+        return dict.fromkeys(("Dataset", "Model", "Objective", "Epochs", "Time per epoch", "Training time"), UNKNOWN)
+    recipe, measured = run.recipe, pace(run)
+    known = {"Dataset": recipe.dataset, "Model": recipe.model, "Objective": recipe.objective["name"]}
+    if measured is None:
+        return {**known, **dict.fromkeys(("Epochs", "Time per epoch", "Training time"), UNKNOWN)}
+    margin = "" if measured.margin is None else f" ± {measured.margin:.2g} s"
+    return {
+        **known,
+        "Epochs": f"{measured.epochs:,}",
+        "Time per epoch": duration(measured.seconds) + margin,
+        "Training time": duration(measured.total),
+    }
+
+
+def pace(run: Run) -> Pace | None:
+    """How long the epochs of a run took, where it has trained any."""
+    seconds = [float(row["seconds"]) for row in run.history()]
+    if not seconds:
+        return None
+    count, total = len(seconds), math.fsum(seconds)
+    mean = total / count
+    if count == 1:
+        return Pace(mean, None, count, total)
+    from scipy.special import stdtrit
+
+    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in seconds) / (count - 1))
+    margin = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
+    return Pace(mean, margin, count, total)
+
+
+def duration(seconds: float) -> str:
+    """A time as a person says it."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def notes(entries: Sequence[Input]) -> list[str]:
+    """What a reader must know before comparing."""
+    found = [f"{entry.name}: {words}." for entry in entries if (words := choice(entry.certificates)).endswith("so far")]
+    if len({frozenset(row.index for row in entry.certificates.rows) for entry in entries}) > 1:
+        found.append("The inputs were certified on different images: their numbers do not compare one to one.")
+    recorded = [entry.certificates for entry in entries if entry.certificates.procedure is not None]
+    if any((made.procedure, made.parameters) != (recorded[0].procedure, recorded[0].parameters) for made in recorded):
+        found.append("The procedures or their budgets differ: ACR grows with the samples spent, compare it with care.")
+    foreign = [entry for entry in entries if entry.certificates.procedure is None]
+    if foreign:
+        what = "the procedure is not on record, so the intervals leave out its failure probability."
+        found.append(f"{_listed(foreign, entries)}: {what}")
+    if rounded := [entry for entry in foreign if _rounded(entry.certificates)]:
+        what = "the radii were printed with three significant digits, which can round a radius up."
+        found.append(f"{_listed(rounded, entries)}: {what}")
+    return found
+
+
+def _listed(some: Sequence[Input], entries: Sequence[Input]) -> str:
+    return "All inputs" if len(some) == len(entries) > 1 else ", ".join(entry.name for entry in some)
+
+
+def _rounded(made: Certificates) -> bool:
+    return all(float(f"{row.radius:.3}") == row.radius for row in made.rows)

@@ -1,0 +1,70 @@
+"""What a report is about: the certificate files of runs, or single files, each under a name of its own."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from radii.experiment import certificates
+from radii.experiment.certificates import Certificates
+from radii.experiment.run import Run
+from radii.report.accuracy import Accuracy
+
+
+@dataclass(frozen=True)
+class Input:
+    """One row of a report."""
+
+    source: str
+    """The run or the file, by a name that no other input has."""
+    accuracy: Accuracy
+    run: Run | None = None
+    mark: str = ""
+    """Which of the certificate files of its run it is, where there are several."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.source} ({self.mark})" if self.mark else self.source
+
+    @property
+    def certificates(self) -> Certificates:
+        return self.accuracy.certificates
+
+
+def read(paths: Sequence[Path]) -> list[Input]:
+    """Read run directories and certificate files."""
+    for path, times in Counter(path.resolve() for path in paths).items():
+        if times > 1:
+            raise ValueError(f"{path.name} is named {times} times: name each run or certificate file once")
+    found = [entry for path, name in zip(paths, _names(paths), strict=True) for entry in _entries(path, name)]
+    if not found:
+        raise ValueError("nothing to report: name run directories or certificate files")
+    return found
+
+
+def _entries(path: Path, name: str) -> list[Input]:
+    if not path.is_dir():
+        return [Input(name, Accuracy(certificates.read(path)))]
+    run = Run(path)
+    if not run.recipe_file.is_file():
+        raise ValueError(f"{path} is not a run, it has no recipe.toml: name a run, or certificate files such as *.tsv")
+    found = [certificates.read(file) for file in sorted(run.certificates.glob("*.tsv"))]
+    if not found:
+        raise ValueError(f"{path} holds no certificates: `radii certify {path}` makes them")
+    if len(found) == 1:
+        return [Input(name, Accuracy(found[0]), run)]
+    procedures = [each.procedure or each.name for each in found]
+    marks = procedures if len(set(procedures)) == len(found) else [each.name for each in found]
+    return [Input(name, Accuracy(each), run, mark) for mark, each in zip(marks, found, strict=True)]
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """The last part of each path, and as many folders before it as tell it from the others."""
+    parts = [(*path.resolve().parts[:-1], path.resolve().name.removesuffix(".tsv")) for path in paths]
+    names = []
+    for mine in parts:
+        depth = 1
+        while sum(other[-depth:] == mine[-depth:] for other in parts) > 1 and depth < len(mine):
+            depth += 1
+        names.append("/".join(mine[-depth:]))
+    return names

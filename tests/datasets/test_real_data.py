@@ -1,0 +1,59 @@
+"""The publishers' real files, where they are: in RADII_TEST_DATA, or in shared/data beside the repository."""
+
+import os
+from pathlib import Path
+
+import pytest
+import torch
+
+from radii import datasets
+from radii.datasets import DataError
+
+BESIDE = Path(__file__).parents[3] / "shared" / "data"
+
+
+def real(*place: str) -> Path:
+    """The data folder, if it holds `place`."""
+    root = Path(os.environ.get("RADII_TEST_DATA") or BESIDE)
+    if not root.joinpath(*place).exists():
+        pytest.skip(f"there is no {'/'.join(place)} in the data folder: name one that has it with RADII_TEST_DATA")
+    return root
+
+
+@pytest.mark.parametrize(
+    ("name", "first", "mean"),
+    [("mnist", [7, 2, 1, 0, 4, 1], 0.1325), ("fashion_mnist", [9, 2, 1, 1, 6, 1], 0.2868)],
+)
+def test_idx(name: str, first: list[int], mean: float) -> None:
+    images = datasets.create(name, real(name)).split("test")
+    assert len(images) == 10_000
+    assert images.labels[:6].tolist() == first
+    assert images.batch(torch.arange(10_000)).mean().item() == pytest.approx(mean, abs=1e-4)
+
+
+def test_one_publisher_is_not_taken_for_another() -> None:
+    with pytest.raises(DataError, match="is a file of mnist, expected fashion_mnist's"):
+        datasets.create("fashion_mnist", real("mnist") / "mnist").split("test")
+
+
+def test_cifar10() -> None:
+    images = datasets.create("cifar10", real("cifar-10-batches-bin")).split("test")
+    assert images.labels[:6].tolist() == [3, 8, 8, 0, 6, 6]
+    assert images.labels.bincount().tolist() == [1000] * 10
+    means = images.batch(torch.arange(10_000)).mean((0, 2, 3)).tolist()
+    assert means == pytest.approx([0.4942, 0.4851, 0.4504], abs=1e-4)
+
+
+def test_svhn_as_arrays() -> None:
+    dataset = datasets.create("arrays", real("svhn", "test10k.npz") / "svhn" / "test10k.npz")
+    images = dataset.split("test")
+    assert (dataset.shape, dataset.classes, len(images)) == ((3, 32, 32), 10, 10_000)
+    assert images.labels[:5].tolist() == [5, 2, 1, 0, 6]
+    assert 0.3 < images.batch(torch.arange(1000)).mean() < 0.6
+
+
+def test_photographs() -> None:
+    dataset = datasets.create("folder", real("imagenette", "val") / "imagenette")
+    images = dataset.split("test")
+    assert dataset.classes == 10
+    assert 0.3 < images.batch(torch.arange(0, len(images), 100)).mean() < 0.6

@@ -1,0 +1,191 @@
+"""Certificate files: whole lines, one header, and anybody's files in Cohen's columns."""
+
+import json
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from radii.experiment.certificates import COLUMNS, CertificateFile, Row, header_file, read
+
+LOGS = Path(__file__).parents[3] / "shared" / "logs"
+HEADER: dict[str, Any] = {"procedure": "fixed", "parameters": {"failure": 0.001}, "seed": 0, "sigma": 0.25, "every": 20}
+ROWS = [
+    Row(0, 7, 7, 0.1 + 0.2, 1.25, 100_100, {7: 99_990, 1: 10}),
+    Row(20, 2, -1, 0.0, 0.5, 100_100, {2: 50_000, 3: 50_000}),
+    Row(40, 1, 3, 0.9528641408474767, 1e-05),
+]
+COHEN = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t0.48\t1\t0:00:14.5\n100\t8\t-1\t0.0\t0\t1 day, 0:01:00\n"
+
+
+def filled(path: Path) -> CertificateFile:
+    file = CertificateFile(path, HEADER)
+    for row in ROWS:
+        file.append(row)
+    return file
+
+
+def test_rows_come_back_exactly(tmp_path: Path) -> None:
+    file = filled(tmp_path / "deep" / "fixed.tsv")
+    assert file.rows() == ROWS
+    assert file.done() == {0, 20, 40}
+    assert [row.correct for row in file.rows()] == [True, False, False]
+    found = read(file.path)
+    assert (found.name, found.rows, found.header) == ("fixed", ROWS, HEADER)
+    assert (found.sigma, found.failure, found.procedure) == (0.25, 0.001, "fixed")
+
+
+def test_lines_are_cohens_columns_first_in_full_precision(tmp_path: Path) -> None:
+    lines = filled(tmp_path / "fixed.tsv").path.read_text().splitlines()
+    assert lines[0].split("\t") == ["idx", "label", "predict", "radius", "correct", "time", "samples", "counts"]
+    assert lines[1].split("\t") == ["0", "7", "7", "0.30000000000000004", "1", "1.25", "100100", "1:10 7:99990"]
+
+
+def test_numpy_numbers_are_written_plainly(tmp_path: Path) -> None:
+    file = CertificateFile(tmp_path / "fixed.tsv", HEADER)
+    number: Any = np.int64(1)
+    file.append(Row(number, number, number, np.float64(0.5), np.float64(1.0), number, {number: number}))
+    assert file.rows() == [Row(1, 1, 1, 0.5, 1.0, 1, {1: 1})]
+
+
+@pytest.mark.parametrize("cut", range(1, 40))
+def test_a_half_written_line_is_cut_and_never_doubled(tmp_path: Path, cut: int) -> None:
+    file = filled(tmp_path / "fixed.tsv")
+    whole = file.path.read_bytes()
+    file.path.write_bytes(whole[:-cut])
+    assert read(file.path).rows == ROWS[: 2 if cut <= len(whole.splitlines()[-1]) + 1 else 1]
+    again = CertificateFile(file.path, HEADER)
+    for row in ROWS:
+        if row.index not in again.done():
+            again.append(row)
+    assert file.path.read_bytes() == whole
+
+
+@pytest.mark.parametrize("rest", ["", "idx\tlab", "\t".join(COLUMNS)])
+def test_a_file_killed_at_its_first_line_starts_anew(tmp_path: Path, rest: str) -> None:
+    file = CertificateFile(tmp_path / "fixed.tsv", HEADER)
+    file.path.write_text(rest)
+    CertificateFile(file.path, HEADER).append(ROWS[0])
+    assert read(file.path).rows == ROWS[:1]
+
+
+def test_a_whole_last_line_of_nonsense_is_cut_too(tmp_path: Path) -> None:
+    file = filled(tmp_path / "fixed.tsv")
+    whole = file.path.read_bytes()
+    file.path.write_bytes(whole + b"60\t\xff\0\0\t1\n")
+    assert CertificateFile(file.path, HEADER).rows() == ROWS
+    assert file.path.read_bytes() == whole
+
+
+@pytest.mark.parametrize(
+    ("header", "named"),
+    [
+        ({**HEADER, "seed": 1}, "seed = 0, not 1"),
+        ({**HEADER, "parameters": {"failure": 0.01}}, "parameters.failure = 0.001, not 0.01"),
+        ({**HEADER, "engine": "torch"}, "engine = None, not 'torch'"),
+    ],
+)
+def test_a_file_of_another_header_is_refused_untouched(tmp_path: Path, header: dict[str, Any], named: str) -> None:
+    file = filled(tmp_path / "fixed.tsv")
+    before = file.path.read_bytes(), header_file(file.path).read_bytes()
+    with pytest.raises(ValueError, match=named):
+        CertificateFile(file.path, header)
+    assert (file.path.read_bytes(), header_file(file.path).read_bytes()) == before
+
+
+def test_a_header_equals_itself_after_json(tmp_path: Path) -> None:
+    header = {**HEADER, "parameters": {"radii": (0.25, 0.5)}}
+    CertificateFile(tmp_path / "a.tsv", header)
+    CertificateFile(tmp_path / "a.tsv", header)
+
+
+def test_a_foreign_file_is_never_continued(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(COHEN)
+    with pytest.raises(ValueError, match=r"has no a\.json beside it"):
+        CertificateFile(tmp_path / "a.tsv", HEADER)
+    assert (tmp_path / "a.tsv").read_text() == COHEN
+    header_file(tmp_path / "a.tsv").write_text(json.dumps(HEADER))
+    with pytest.raises(ValueError, match="has not the columns"):
+        CertificateFile(tmp_path / "a.tsv", HEADER)
+
+
+@pytest.mark.parametrize("text", ["{", "[1]"])
+def test_a_broken_header_is_said(tmp_path: Path, text: str) -> None:
+    file = filled(tmp_path / "a.tsv")
+    header_file(file.path).write_text(text)
+    with pytest.raises(ValueError, match=r"a\.json .*JSON"):
+        read(file.path)
+
+
+def test_cohens_files_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "cifar10-sigma0.50-cohen.tsv"
+    path.write_text(COHEN)
+    found = read(path)
+    assert found.rows == [Row(0, 3, 3, 0.48, 14.5), Row(100, 8, -1, 0.0, 86_460.0)]
+    assert (found.name, found.sigma, found.procedure, found.failure) == ("cifar10-sigma0.50-cohen", 0.5, None, None)
+
+
+def test_variants_of_cohens_files_are_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b"idx\tlabel\tpredict\textra\tradius\tcorrect\ttime\r\n5\t1\t1\tx\t0.5\t1\t15.4\r\n\r\n")
+    assert read(path).rows == [Row(5, 1, 1, 0.5, 15.4)]
+    path.write_text(COHEN.rstrip("\n"))
+    assert len(read(path).rows) == 2, "a foreign file may lack the last newline"
+
+
+@pytest.mark.parametrize(
+    ("name", "sigma"),
+    [
+        ("noise_0.50/test/log.tsv", 0.5),
+        ("sigma_0.25", 0.25),
+        ("x-sigma1.tsv", 1.0),
+        ("NOISE-0.12.tsv", 0.12),
+        ("x.tsv", None),
+    ],
+)
+def test_sigma_comes_from_the_path(tmp_path: Path, name: str, sigma: float | None) -> None:
+    path = tmp_path / "f" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(COHEN)
+    assert read(path).sigma == sigma
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "no column 'idx'"),
+        ("idx\tlabel\tpredict\tcorrect\ttime\n0\t1\t1\t1\t2.0\n", "no column 'radius'"),
+        ("idx\tlabel\tpredict\tradius\tcorrect\ttime\n", "holds no certificates"),
+        (COHEN + "0\t3\t3\t0.48\t1\t0:00:14.5\n", "line 4: image 0 is there twice"),
+        (COHEN + "1\t3\t3\n", "line 4 has 3 cells, expected 6"),
+        (COHEN + "1\t3\tx\t0.1\t1\t1.0\n", "line 4 is not a certificate"),
+        (COHEN + "1\t3\t3\tnan\t1\t1.0\n", "line 4 has radius nan"),
+        (COHEN + "1\t3\t3\t-0.5\t1\t1.0\n", "line 4 has radius -0.5"),
+        (COHEN + "1\t3\t4\t0.5\t1\t1.0\n", "line 4 says correct 1 of label 3 and prediction 4"),
+        (COHEN + "1\t3\t3\t0.5\t1\t1:00\n", "line 4 is not a certificate"),
+    ],
+)
+def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text(text)
+    with pytest.raises(ValueError, match=said) as caught:
+        read(path)
+    assert "a.tsv" in str(caught.value)
+
+
+def test_a_missing_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"cannot read the certificate file .*gone\.tsv"):
+        read(tmp_path / "gone.tsv")
+
+
+def test_an_abstention_is_never_correct() -> None:
+    assert not replace(ROWS[1], label=-1).correct
+
+
+@pytest.mark.skipif(not LOGS.is_dir(), reason="the published logs are not here")
+def test_published_corruption_logs_are_read() -> None:
+    found = [read(path) for path in sorted((LOGS / "cifar10c-sigma0.25-cat-rs").glob("*.tsv"))]
+    assert len(found) == 15
+    assert {(len(each.rows), each.sigma) for each in found} == {(500, 0.25)}

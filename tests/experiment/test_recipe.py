@@ -1,0 +1,105 @@
+from pathlib import Path
+
+import pytest
+
+from radii import datasets, models, objectives, plugins
+from radii.experiment import recipe
+from radii.experiment.recipe import Recipe, RecipeError, Training
+
+SHIPPED = sorted(plugins.recipes_folder().rglob("*.toml"))
+RESOURCES = {"catrs": {"soft_labels": object()}, "transfer": {"teacher": object()}}
+TEXT = """
+dataset = "digits"
+model = "digits_cnn"
+sigma = 0.25
+
+[training]
+epochs = 3
+images_per_step = 64
+learning_rate = 0.1
+"""
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_every_shipped_recipe_loads(path: Path) -> None:
+    text = path.read_text()
+    assert text.startswith("# ")
+    loaded = recipe.read(path)
+    assert loaded.training is not None
+    assert loaded.dataset in datasets.names()
+    assert loaded.model in models.names()
+    method, _, sigma = path.stem.rpartition("-")
+    assert loaded.sigma == float(sigma)
+    fields = dict(loaded.objective)
+    name = fields.pop("name")
+    assert name == ("consistency" if method == "smoothadv_consistency" else method)
+    objectives.create(name, sigma=loaded.sigma, **fields, **RESOURCES.get(name, {}))
+
+
+def test_there_are_recipes_for_every_dataset_and_method() -> None:
+    assert {path.parent.name for path in SHIPPED} == {
+        "digits",
+        "mnist",
+        "fashion_mnist",
+        "cifar10",
+        "cifar100",
+        "svhn",
+        "imagenet",
+    }
+    assert {path.stem.rpartition("-")[0] for path in SHIPPED} >= set(objectives.names())
+
+
+def test_a_recipe_survives_its_own_toml() -> None:
+    training = Training(
+        epochs=3, images_per_step=64, learning_rate=1e-3, schedule="multi_step", decay_at=(1, 2), weight_decay=5e-4
+    )
+    made = Recipe(
+        dataset="mnist",
+        model='my:"lenet"',
+        sigma=0.1,
+        objective={"name": "macer", "sharpen_classification": True, "weight": 1e-9},
+        training=training,
+    )
+    assert recipe.parse(made.to_toml(), "here") == made
+
+
+@pytest.mark.parametrize(
+    ("setting", "message"),
+    [
+        ("sgima=1", "has no field 'sgima'; did you mean 'sigma'?"),
+        ("training.epoch=1", r"\[training\] has no field 'epoch'; did you mean 'epochs'?"),
+        ("training.epochs=0", "epochs = 0, expected a number >= 1"),
+        ("training.epochs=2.5", "epochs = 2.5, expected a whole number"),
+        ("sigma=0", "sigma = 0, expected a number > 0"),
+        ("sigma=-0.5", "sigma = -0.5, expected a number > 0"),
+        ("sigma=nan", "sigma = nan, expected a finite number"),
+        ("sigma=big", "sigma = 'big', expected a number"),
+        ("seed=-1", "seed = -1, expected a number >= 0"),
+        ("training.schedule=steep", "expected one of 'step'"),
+        ("training.schedule=multi_step", "needs decay_at"),
+        ("training.decay_at=[1,'x']", "expected a list, each a number"),
+        ("objective.sigma=1", "sigma is stated once"),
+        ("objective.name=3", "needs a name"),
+        ("normalisation=half", "expected one of 'full', 'centre', 'none'"),
+        ("epochs", "expected key=value"),
+    ],
+)
+def test_wrong_settings_get_one_sentence(setting: str, message: str) -> None:
+    with pytest.raises(RecipeError, match=message):
+        recipe.parse(TEXT, "here", [setting])
+
+
+def test_settings_lie_over_the_file() -> None:
+    made = recipe.parse(TEXT, "here", ["training.epochs=9", "model=my.module:net", "objective.name=stability"])
+    assert made.training is not None
+    assert (made.training.epochs, made.model, made.objective) == (9, "my.module:net", {"name": "stability"})
+
+
+def test_a_missing_field_is_named() -> None:
+    with pytest.raises(RecipeError, match="needs the field 'model'"):
+        recipe.parse(TEXT.replace('model = "digits_cnn"', ""), "here")
+
+
+def test_broken_toml_is_named() -> None:
+    with pytest.raises(RecipeError, match="here is not TOML"):
+        recipe.parse("sigma = = 1", "here")

@@ -1,0 +1,168 @@
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from radii import objectives
+from radii.objectives import Batch, Step
+from radii.objectives import catrs as module
+from radii.objectives.catrs import CatRs
+from radii.objectives.gaussian import Gaussian
+
+SIGMA = 0.3
+
+
+@pytest.fixture
+def soft_labels() -> Tensor:
+    """Of 20 training images; some classes never got a vote."""
+    votes = torch.rand((20, 3), generator=torch.Generator().manual_seed(12))
+    votes[::3, 0] = 0
+    return votes / votes.sum(1, keepdim=True)
+
+
+def divergence(target: Tensor, logits: Tensor) -> Tensor:
+    total = torch.zeros((), dtype=torch.float64)
+    for wanted, found in zip(target, logits.log_softmax(0), strict=True):
+        if wanted > 0:
+            total = total + wanted * (wanted.log() - found)
+    return total
+
+
+def attacked_noise(
+    model: nn.Module, image: Tensor, noise: Tensor, target: Tensor, copies: int, each_step: bool
+) -> Tensor:
+    steps, radius = 3, 0.9
+    point = noise.clone()
+    for number in range(steps):
+        leaf = point.clone().requires_grad_()
+        (gradient,) = torch.autograd.grad(divergence(target, model((image + leaf)[None])[0]) / copies, leaf)
+        point = point + 2 * radius / steps * gradient / (gradient.norm() + 1e-8)
+        if (point - noise).norm() > radius:
+            point = noise + radius * (point - noise) / (point - noise).norm()
+        if each_step:
+            point = noise.mean() + (noise**2).mean().sqrt() * (point - point.mean()) / (point**2).mean().sqrt()
+        elif number == steps - 1:
+            point = noise.mean() + noise.std() * (point - point.mean()) / point.std()
+    return point
+
+
+@pytest.mark.parametrize("copies", [1, 3])
+@pytest.mark.parametrize("accept_by", ["model", "soft_labels"])
+@pytest.mark.parametrize("standardise", ["rms_each_step", "std_once"])
+def test_equals_the_formula(
+    copies: int,
+    accept_by: str,
+    standardise: str,
+    plain: nn.Module,
+    batch: Batch,
+    soft_labels: Tensor,
+    same_step: Any,
+) -> None:
+    counts: list[int] = []
+    targets = [soft_labels[int(index)].double() for index in batch.indices]
+
+    def formula(rng: torch.Generator) -> Tensor:
+        noise = SIGMA * torch.randn((copies, 8, 1, 4, 4), generator=rng, dtype=torch.float64)
+        losses, confidence = [], []
+        for number, (image, label) in enumerate(zip(batch.images, batch.labels, strict=True)):
+            logits = [plain((image + one)[None])[0] for one in noise[:, number]]
+            losses.append(sorted((one.logsumexp(0) - one[label] for one in logits), key=Tensor.item))
+            right = sum(int(one.argmax()) == int(label) for one in logits) / copies
+            confidence.append(right if accept_by == "model" else float(targets[number][label]))
+        trials = torch.full((8,), float(copies), dtype=torch.float64)
+        drawn = torch.binomial(trials, torch.tensor(confidence, dtype=torch.float64), generator=rng)
+        total = torch.zeros((), dtype=torch.float64)
+        for number, image in enumerate(batch.images):
+            counted = max(1, int(drawn[number]))
+            counts.append(counted)
+            total = total + sum(losses[number][:counted]) / copies
+            if counted == copies:
+                worst = []
+                for one in noise[:, number]:
+                    point = attacked_noise(plain, image, one, targets[number], copies, standardise == "rms_each_step")
+                    worst.append(divergence(targets[number], plain((image + point)[None])[0]))
+                total = total + 1.7 * max(worst, key=Tensor.item)
+        return total / 8
+
+    objective = CatRs(
+        sigma=SIGMA,
+        copies=copies,
+        steps=3,
+        radius=0.9,
+        weight=1.7,
+        accept_by=accept_by,
+        standardise=standardise,
+        soft_labels=soft_labels,
+    )
+    same_step(objective, plain, batch, 0, formula)
+    assert copies in counts
+    assert copies == 1 or min(counts) < copies
+
+
+def step() -> Step:
+    return Step(0, torch.Generator().manual_seed(1))
+
+
+def parts_of(objective: CatRs, model: nn.Module, batch: Batch) -> tuple[list[Tensor], list[Tensor]]:
+    terms = list(objective.terms(model, batch, step()).values())
+    return terms, list(torch.autograd.grad(torch.stack(terms).sum(), list(model.parameters())))
+
+
+def test_attacking_only_the_sure_images_changes_nothing(
+    plain: nn.Module, batch: Batch, soft_labels: Tensor, watch: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    objective = CatRs(sigma=SIGMA, soft_labels=soft_labels)
+    seen = watch(plain)
+    some = parts_of(objective, plain, batch)
+    monkeypatch.setattr(module, "keeps_batch_statistics", lambda _: True)
+    everything = parts_of(objective, plain, batch)
+    assert len(seen) == 12
+    assert 0 < len(seen[5].images) < len(seen[11].images) == 32
+    for found, wanted in zip(some, everything, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+def test_nobody_sure_means_no_second_forward(plain: nn.Module, batch: Batch, soft_labels: Tensor, watch: Any) -> None:
+    wrong = batch._replace(labels=(plain(batch.images).argmax(1) + 1) % 3)
+    seen = watch(plain)
+    terms = CatRs(sigma=1e-3, soft_labels=soft_labels).terms(plain, wrong, step())
+    assert len(seen) == 1
+    assert not terms["worst_case"].any()
+
+
+def test_everybody_sure_counts_every_copy(plain: nn.Module, batch: Batch) -> None:
+    """Soft labels that are one-hot accept everything; without an attack the worst case is the worst copy's loss."""
+    certain = torch.zeros(20, 3)
+    certain[batch.indices, batch.labels] = 1
+    objective = CatRs(sigma=SIGMA, copies=3, radius=0.0, accept_by="soft_labels", soft_labels=certain)
+    terms = objective.terms(plain, batch, step())
+    gaussian = Gaussian(sigma=SIGMA, copies=3).terms(plain, batch, step())["cross_entropy"]
+    torch.testing.assert_close(terms["lowest_cross_entropy"], gaussian)
+    assert (terms["worst_case"] >= gaussian - 1e-12).all()
+    assert (terms["worst_case"] <= 3 * gaussian + 1e-12).all()
+
+
+def test_every_image_shapes_the_batch_statistics(
+    normed: nn.Module, batch: Batch, soft_labels: Tensor, watch: Any
+) -> None:
+    fresh = copy.deepcopy(normed)
+    seen = watch(normed)
+    CatRs(sigma=SIGMA, copies=2, steps=3, soft_labels=soft_labels).terms(normed, batch, step())
+    assert [forward.training for forward in seen] == [True, False, False, False, True]
+    noise = SIGMA * torch.randn((2, *batch.images.shape), generator=step().rng, dtype=torch.float64)
+    torch.testing.assert_close(seen[0].images, (batch.images + noise).flatten(0, 1))
+    attacked = seen[4].images.unflatten(0, (2, 8)) - batch.images
+    assert (attacked - noise).flatten(2).norm(dim=2).min() > 0.1, "all images are attacked, not only the sure"
+    for forward in (seen[0], seen[4]):
+        fresh(forward.images)
+    assert torch.equal(normed[1].running_mean, fresh[1].running_mean)  # type: ignore[index]
+    assert torch.equal(normed[1].running_var, fresh[1].running_var)  # type: ignore[index]
+
+
+def test_missing_soft_labels_say_where_they_come_from() -> None:
+    with pytest.raises(
+        LookupError, match="'catrs' needs soft_labels: pass --soft-labels FILE made by `radii soft-labels RUN`"
+    ):
+        objectives.create("catrs", sigma=0.5)

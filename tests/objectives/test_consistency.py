@@ -1,0 +1,96 @@
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from radii.objectives import Batch, Step
+from radii.objectives.consistency import Consistency
+from radii.objectives.gaussian import Gaussian
+
+SIGMA = 0.3
+
+
+def attacked_by(
+    model: nn.Module, image: Tensor, label: Tensor, noises: list[Tensor], steps: int, radius: float
+) -> Tensor:
+    adversary = image.clone()
+    for _ in range(steps):
+        leaf = adversary.clone().requires_grad_()
+        mean = torch.stack([model((leaf + noise)[None])[0].softmax(0) for noise in noises]).mean(0)
+        (gradient,) = torch.autograd.grad(-torch.log(mean[label]) / 8, leaf)
+        adversary = adversary + 2 * radius / steps * gradient / (gradient.norm() + 1e-8)
+        if (adversary - image).norm() > radius:
+            adversary = image + (adversary - image) * radius / (adversary - image).norm()
+        adversary = adversary.clamp(0, 1)
+    return adversary
+
+
+@pytest.mark.parametrize(("copies", "attack_steps", "epoch"), [(1, 0, 0), (3, 0, 0), (1, 4, 9), (3, 4, 1)])
+def test_equals_the_formula(
+    copies: int, attack_steps: int, epoch: int, plain: nn.Module, batch: Batch, same_step: Any
+) -> None:
+    def formula(rng: torch.Generator) -> Tensor:
+        noise = SIGMA * torch.randn((copies, 8, 1, 4, 4), generator=rng, dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64)
+        for number, (image, label) in enumerate(zip(batch.images, batch.labels, strict=True)):
+            noises = list(noise[:, number])
+            if attack_steps:
+                radius = 0.8 * min(1.0, (epoch + 1) / 5)
+                image = attacked_by(plain, image, label, noises, attack_steps, radius)
+            each = [plain((image + one)[None])[0].softmax(0) for one in noises]
+            mean = sum(each, torch.zeros(3, dtype=torch.float64)) / copies
+            for one in each:
+                total = total - torch.log(one[label]) / copies
+                total = total + 4.0 * sum(mean[c] * torch.log(mean[c] / one[c]) for c in range(3)) / copies
+            total = total + 0.7 * sum(-mean[c] * torch.log(mean[c]) for c in range(3))
+        return total / 8
+
+    objective = Consistency(
+        sigma=SIGMA,
+        copies=copies,
+        weight=4.0,
+        entropy_weight=0.7,
+        attack_steps=attack_steps,
+        attack_radius=0.8,
+        warmup_epochs=5,
+    )
+    same_step(objective, plain, batch, epoch, formula)
+
+
+def step(epoch: int = 20) -> Step:
+    return Step(epoch, torch.Generator().manual_seed(1))
+
+
+def test_identical_copies_agree(plain: nn.Module, batch: Batch) -> None:
+    assert Consistency(sigma=1e-12).terms(plain, batch, step())["agreement"].abs().max() < 1e-12
+    assert Consistency(sigma=0.5, copies=1).terms(plain, batch, step())["agreement"].abs().max() < 1e-12
+    assert Consistency(sigma=0.5).terms(plain, batch, step())["agreement"].max() > 0.1
+
+
+def test_without_weights_it_is_gaussian(plain: nn.Module, batch: Batch) -> None:
+    terms = Consistency(sigma=SIGMA, weight=0.0, entropy_weight=0.0).terms(plain, batch, step())
+    gaussian = Gaussian(sigma=SIGMA, copies=2).terms(plain, batch, step())
+    torch.testing.assert_close(sum(terms.values()), gaussian["cross_entropy"])
+
+
+def test_an_attack_without_radius_changes_nothing(plain: nn.Module, batch: Batch) -> None:
+    quiet = Consistency(sigma=SIGMA).terms(plain, batch, step())
+    attacked = Consistency(sigma=SIGMA, attack_steps=3, attack_radius=0.0).terms(plain, batch, step())
+    for name, term in quiet.items():
+        torch.testing.assert_close(attacked[name], term)
+
+
+def test_vanished_probabilities_give_finite_gradients(plain: nn.Module, batch: Batch) -> None:
+    with torch.no_grad():
+        plain[3].weight.mul_(1000)  # type: ignore[index]
+    plain.float()
+    terms = Consistency(sigma=SIGMA).terms(plain, batch._replace(images=batch.images.float()), step())
+    gradients = torch.autograd.grad(sum(terms.values()).sum(), list(plain.parameters()))  # type: ignore[union-attr]
+    assert all(gradient.isfinite().all() for gradient in gradients)
+
+
+def test_attacks_in_eval_mode_and_trains_once(normed: nn.Module, batch: Batch, watch: Any) -> None:
+    seen = watch(normed)
+    Consistency(sigma=SIGMA, attack_steps=2).terms(normed, batch, step())
+    assert [forward.training for forward in seen] == [False, False, True]

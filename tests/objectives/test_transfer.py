@@ -1,0 +1,85 @@
+import copy
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from radii import objectives
+from radii.objectives import Batch, Step
+from radii.objectives.gaussian import Gaussian
+from radii.objectives.transfer import Transfer
+
+SIGMA = 0.3
+
+
+@pytest.fixture
+def teacher() -> nn.Module:
+    torch.manual_seed(8)
+    return nn.Sequential(nn.Flatten(), nn.BatchNorm1d(16), nn.Linear(16, 3)).double()
+
+
+def step() -> Step:
+    return Step(0, torch.Generator().manual_seed(1))
+
+
+@pytest.mark.parametrize("match", ["logits", "softmax"])
+@pytest.mark.parametrize("label_weight", [0.0, 0.3, 1.0])
+def test_equals_the_formula(
+    match: str, label_weight: float, plain: nn.Module, teacher: nn.Module, batch: Batch, same_step: Any
+) -> None:
+    def formula(rng: torch.Generator) -> Tensor:
+        noise = SIGMA * torch.randn((1, 8, 1, 4, 4), generator=rng, dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64)
+        for number, (image, label) in enumerate(zip(batch.images, batch.labels, strict=True)):
+            noisy = (image + noise[0, number])[None]
+            student, wanted = plain(noisy)[0], copy.deepcopy(teacher).eval()(noisy)[0].detach()
+            total = total + label_weight * (student.logsumexp(0) - student[label])
+            if match == "softmax":
+                student, wanted = student.exp() / student.exp().sum(), wanted.exp() / wanted.exp().sum()
+            total = total + (1 - label_weight) * ((student - wanted) ** 2).sum().sqrt()
+        return total / 8
+
+    objective = Transfer(sigma=SIGMA, match=match, label_weight=label_weight, teacher=teacher)
+    same_step(objective, plain, batch, 0, formula)
+
+
+@pytest.mark.parametrize("match", ["logits", "softmax"])
+def test_a_student_equal_to_its_teacher_has_nothing_to_learn(match: str, plain: nn.Module, batch: Batch) -> None:
+    terms = Transfer(sigma=SIGMA, match=match, teacher=copy.deepcopy(plain)).terms(plain, batch, step())
+    loss = torch.stack(list(terms.values())).sum()
+    assert loss == 0
+    for gradient in torch.autograd.grad(loss, list(plain.parameters())):
+        assert not gradient.any()
+
+
+def test_labels_alone_are_gaussian(plain: nn.Module, teacher: nn.Module, batch: Batch) -> None:
+    terms = Transfer(sigma=SIGMA, label_weight=1.0, teacher=teacher).terms(plain, batch, step())
+    gaussian = Gaussian(sigma=SIGMA).terms(plain, batch, step())
+    torch.testing.assert_close(sum(terms.values()), gaussian["cross_entropy"])
+
+
+def test_the_teacher_looks_at_the_same_noise_and_learns_nothing(
+    normed: nn.Module, teacher: nn.Module, batch: Batch, watch: Any
+) -> None:
+    before = copy.deepcopy(teacher.state_dict())
+    taught, learnt = watch(teacher), watch(normed)
+    terms = Transfer(sigma=SIGMA, teacher=teacher).terms(normed, batch, step())
+    terms["distance"].sum().backward()  # type: ignore[no-untyped-call]
+    assert [forward.training for forward in taught + learnt] == [False, True]
+    assert torch.equal(taught[0].images, learnt[0].images)
+    assert all(torch.equal(now, before[key]) for key, now in teacher.state_dict().items())
+    assert all(parameter.grad is None for parameter in teacher.parameters())
+    assert teacher.training
+
+
+def test_the_teacher_is_restored_after_an_error(normed: nn.Module, batch: Batch) -> None:
+    broken = nn.Sequential(nn.BatchNorm2d(1), nn.Linear(99, 3)).double()
+    with pytest.raises(RuntimeError):
+        Transfer(sigma=SIGMA, teacher=broken).terms(normed, batch, step())
+    assert all(part.training for part in broken.modules())
+
+
+def test_missing_teacher_says_where_it_comes_from() -> None:
+    with pytest.raises(LookupError, match="objective 'transfer' needs teacher: pass --teacher RUN"):
+        objectives.create("transfer", sigma=0.5)
