@@ -87,7 +87,7 @@ RESOURCES: dict[str, Callable[[], Any]] = {"teacher": teacher, "soft_labels": so
 
 
 def make(name: str, fields: dict[str, Any]) -> Objective:
-    kind = plugins.find("objectives", name, Objective)  # type: ignore[type-abstract]
+    kind = plugins.find("objectives", name, Objective)
     handed = {key: RESOURCES[key]() for key in kind.resources()}
     return objectives.create(name, sigma=0.3, **fields, **handed)
 
@@ -101,9 +101,11 @@ def state(*modules: nn.Module) -> list[bool]:
     return flags + [parameter.requires_grad for whole in modules for parameter in whole.parameters()]
 
 
-def of_variants(test: Callable[..., None]) -> Callable[..., None]:
-    ids = ["-".join([name, *map(str, fields.values())]) for name, fields in VARIANTS]
-    return pytest.mark.parametrize(("name", "fields"), VARIANTS, ids=ids)(test)
+of_variants = pytest.mark.parametrize(
+    ("name", "fields"),
+    VARIANTS,
+    ids=["-".join([name, *map(str, fields.values())]) for name, fields in VARIANTS],
+)
 
 
 def test_every_objective_has_its_fields_and_defaults() -> None:
@@ -199,7 +201,7 @@ def test_restores_the_model_after_an_error_in_any_forward(
 @of_variants
 def test_gradients_reach_every_parameter(name: str, fields: dict[str, Any], plain: nn.Module, batch: Batch) -> None:
     terms = make(name, fields).terms(plain, batch, step())
-    torch.stack([term.mean() for term in terms.values()]).sum().backward()  # type: ignore[no-untyped-call]
+    torch.stack([term.mean() for term in terms.values()]).sum().backward()
     for parameter in plain.parameters():
         assert parameter.grad is not None
         assert parameter.grad.isfinite().all()
@@ -217,7 +219,7 @@ def test_batchnorm_counts_the_forwards_in_train_mode(
 OUT_OF_RANGE = [
     (name, f.name, wrong)
     for name in objectives.names()
-    for f in settings_of(plugins.find("objectives", name, Objective))  # type: ignore[type-abstract]
+    for f in settings_of(plugins.find("objectives", name, Objective))
     for wrong in (
         [-1] * (f.metadata["least"] is not None)
         + [0] * (f.metadata["least"] == 1 or f.metadata["above"] == 0)
@@ -238,7 +240,7 @@ def test_every_number_and_choice_has_a_range() -> None:
     for name in objectives.names():
         unguarded = [
             f.name
-            for f in settings_of(plugins.find("objectives", name, Objective))  # type: ignore[type-abstract]
+            for f in settings_of(plugins.find("objectives", name, Objective))
             if not any(limit is not None for limit in f.metadata.values()) and not isinstance(f.default, bool)
         ]
         assert unguarded == []

@@ -25,7 +25,7 @@ def soft_loss(model: nn.Module, image: Tensor, label: Tensor, noises: list[Tenso
 def uphill(model: nn.Module, image: Tensor, delta: Tensor, label: Tensor, noises: list[Tensor]) -> Tensor:
     leaf = delta.clone().requires_grad_()
     (gradient,) = torch.autograd.grad(soft_loss(model, image + leaf, label, noises), leaf)
-    return gradient / gradient.norm()
+    return torch.div(gradient, torch.linalg.vector_norm(gradient))
 
 
 def pgd(model: nn.Module, image: Tensor, label: Tensor, noises: list[Tensor], steps: int, radius: float) -> Tensor:
@@ -115,7 +115,8 @@ def test_attacks_in_eval_mode_and_trains_once_on_the_attacked_copies(
 
 def test_a_zero_gradient_steps_along_fresh_noise(batch: Batch, watch: Any) -> None:
     blind = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double()
-    nn.init.zeros_(blind[1].weight)
+    with torch.no_grad():
+        next(blind[1].parameters()).zero_()
     seen = watch(blind)
     objective = SmoothAdv(sigma=SIGMA, copies=2, steps=1, radius=9.0, warmup_epochs=0)
     objective.terms(blind, batch, Step(0, torch.Generator().manual_seed(1)))

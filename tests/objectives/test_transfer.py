@@ -65,7 +65,7 @@ def test_the_teacher_looks_at_the_same_noise_and_learns_nothing(
     before = copy.deepcopy(teacher.state_dict())
     taught, learnt = watch(teacher), watch(normed)
     terms = Transfer(sigma=SIGMA, teacher=teacher).terms(normed, batch, step())
-    terms["distance"].sum().backward()  # type: ignore[no-untyped-call]
+    terms["distance"].sum().backward()
     assert [forward.training for forward in taught + learnt] == [False, True]
     assert torch.equal(taught[0].images, learnt[0].images)
     assert all(torch.equal(now, before[key]) for key, now in teacher.state_dict().items())

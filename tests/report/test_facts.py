@@ -38,8 +38,8 @@ def test_choice_of_images_in_words(certificates: Certificates, words: str) -> No
 def test_facts_of_a_procedure() -> None:
     found = facts(Input("a", Accuracy(made(range(10), seed=3, **FIXED))))
     assert found["Procedure"] == "fixed: failure 0.001, estimation 100,000, radii 0.25 0.5"
-    assert (found["Seed"], found["Samples per image"], found["Samples"]) == ("3", "1,000", "10,000")
-    assert (found["Time per image"], found["Time"], found["Model"]) == ("2 s", "20 s", UNKNOWN)
+    assert (found["Seed"], found["Samples per image"], found["Samples in all"]) == ("3", "1,000", "10,000")
+    assert (found["Time per image"], found["Certification time"], found["Model"]) == ("2 s", "20 s", UNKNOWN)
 
 
 @pytest.mark.parametrize(

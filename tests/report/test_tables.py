@@ -71,7 +71,7 @@ def test_latex_is_escaped() -> None:
 def test_facts_stand_side_by_side_until_they_are_many() -> None:
     few = facts_table([WEAK, STRONG])
     assert few.head == ["", "weak_1", "strong|2"]
-    assert [row[0].text for row in few.rows] == ["Images", "Procedure", "Time per image", "Time"]
+    assert [row[0].text for row in few.rows] == ["Images", "Procedure", "Time per image", "Certification time"]
     many = facts_table([entry(str(number), 0.5, 0.5) for number in range(5)])
-    assert many.head == ["", "Images", "Procedure", "Time per image", "Time"]
+    assert many.head == ["", "Images", "Procedure", "Time per image", "Certification time"]
     assert [cell.text for cell in many.rows[3]] == ["3", "images 0 to 1 (2)", "fixed", "1 s", "2 s"]

@@ -3,33 +3,80 @@
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+from numpy.typing import NDArray
+
 from radii.certifiers.base import Certifier, Voter
 from radii.fields import option
-from radii.smoothing.bounds import binomial_lower, fewest_to_certify, radius_at
+from radii.smoothing.bounds import binomial_lower, binomial_upper, fewest_to_certify, radius_at, two_class_radius
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.noise import NoiseAddress
 
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed(Certifier):
-    """Cohen's CERTIFY: abstains where the top class is not proven to hold at least one half."""
+    """Cohen's CERTIFY: abstains where the top class is not proven to hold at least one half.
+
+    The bound `top` leaves the runner-up all that the top class is not proven to hold. `top_two` bounds the runner-up
+    too, from the same samples, each with half of the failure: larger radii where several classes share the rest,
+    also for a top class below one half. With a `radius` only that one is decided, and sampling ends as soon as the
+    samples to come cannot change the decision.
+    """
 
     selection: int = option(100, least=1)
     estimation: int = option(100_000, least=1)
+    bound: str = option("top", choices=("top", "top_two"))
+    radius: float | None = option(None, least=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fewest = fewest_to_certify(self.failure)
-        if self.estimation < fewest:
-            raise ValueError(
-                f"estimation = {self.estimation} can never certify at failure {self.failure:g}, "
-                f"even if all agree; the smallest that can is {fewest}"
-            )
+        self.expect_samples("estimation", fewest_to_certify(self._share))
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
+        if self.radius is not None:
+            return self._decide(self.radius, classifier, image, noise)
         top = int(classifier.votes(image, self.selection, noise.at(0)).argmax())
         counts = classifier.votes(image, self.estimation, noise.at(1))
-        lower = binomial_lower(int(counts[top]), self.estimation, self.failure)
-        spent = self.selection + self.estimation
-        prediction = top if lower >= 0.5 else ABSTAIN
-        return self.proven(prediction, radius_at(lower, classifier.sigma), spent, counts)
+        return self.proven(top, self._radius(counts, top, classifier.sigma), self.selection + self.estimation, counts)
+
+    def _decide(self, radius: float, classifier: Voter, image: Any, noise: NoiseAddress) -> Certificate:
+        """Whether the whole estimation would certify at least this radius, from as many of its blocks as it takes."""
+        agreed = np.eye(classifier.classes, dtype=np.int64)[0]
+        self.expect_reachable(radius, self._radius(self.estimation * agreed, 0, classifier.sigma), classifier.sigma)
+        top = int(classifier.votes(image, self.selection, noise.at(0)).argmax())
+        counts = np.zeros(classifier.classes, dtype=np.int64)
+        left, block, worst, best = self.estimation, 0, -np.inf, np.inf
+        while worst < radius <= best:
+            more = min(left, classifier.batch_size)
+            counts += classifier.votes(image, more, noise.at(1).from_block(block))
+            left, block = left - more, block + 1
+            worst = self._radius(_with(counts, _runner_up(counts, top), left), top, classifier.sigma)
+            best = self._radius(_with(counts, top, left), top, classifier.sigma)
+        spent = self.selection + self.estimation - left
+        return self.proven(top if worst >= radius else ABSTAIN, radius, spent, counts)
+
+    @property
+    def _share(self) -> float:
+        """The failure probability of one bound."""
+        return self.failure if self.bound == "top" else self.failure / 2
+
+    def _radius(self, counts: NDArray[np.int64], top: int, sigma: float) -> float:
+        """The radius that the counts of all estimation samples certify; below zero it certifies nothing."""
+        lower = binomial_lower(int(counts[top]), self.estimation, self._share)
+        if self.bound == "top":
+            return radius_at(lower, sigma)
+        # The class that truly comes second is fixed, and its count is at most the largest: no union over the classes.
+        upper = binomial_upper(int(counts[_runner_up(counts, top)]), self.estimation, self._share)
+        return two_class_radius(lower, min(upper, 1 - lower) if lower > 0.5 else upper, sigma)
+
+
+def _runner_up(counts: NDArray[np.int64], top: int) -> int:
+    others = counts.copy()
+    others[top] = -1
+    return int(others.argmax())
+
+
+def _with(counts: NDArray[np.int64], label: int, more: int) -> NDArray[np.int64]:
+    added = counts.copy()
+    added[label] += more
+    return added

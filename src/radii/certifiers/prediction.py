@@ -20,12 +20,7 @@ class Prediction(Certifier):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        fewest = fewest_to_predict(self.failure)
-        if self.samples < fewest:
-            raise ValueError(
-                f"samples = {self.samples} can never decide at failure {self.failure:g}, "
-                f"even if all agree; the smallest that can is {fewest}"
-            )
+        self.expect_samples("samples", fewest_to_predict(self.failure))
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         counts = classifier.votes(image, self.samples, noise.at(0))

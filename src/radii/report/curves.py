@@ -4,6 +4,7 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from radii.report.accuracy import radii_of, thinned
 from radii.report.inputs import Input
 
 if TYPE_CHECKING:
@@ -19,12 +20,14 @@ POINTS = 600
 MOST_BANDS = 3
 """Curves that still show their intervals; the bands of more would hide each other."""
 MOST_NAMES_INSIDE = 8
+MOST_MARKS = 9
+"""Radii named along the axis."""
 
 
 def curves(entries: Sequence[Input]) -> "Figure":
     """Certified accuracy over the radius, a curve an input, the largest ACR first in the legend."""
-    largest = max(entry.accuracy.largest for entry in entries)
-    end = 1.03 * largest if largest > 0 else 1.0
+    marks = thinned(radii_of([entry.accuracy for entry in entries]), MOST_MARKS)
+    end = 1.03 * max(marks[-1], *(entry.accuracy.largest for entry in entries))
     figure, axes = _axes(7.2, 4.5)
     radii = [end * number / POINTS for number in range(POINTS + 1)]
     order = sorted(range(len(entries)), key=lambda number: -entries[number].accuracy.acr)
@@ -32,6 +35,7 @@ def curves(entries: Sequence[Input]) -> "Figure":
         dash = DASHES[number // len(PALETTE) % len(DASHES)]
         _curve(axes, entries[number], radii, PALETTE[number % len(PALETTE)], dash, band=len(entries) <= MOST_BANDS)
     axes.set(xlim=(0, end), ylim=(0, 100), xlabel="Radius (l2, pixels in [0, 1])")
+    axes.set_xticks(marks, [f"{mark:.2f}" for mark in marks])
     axes.set_title("Certified accuracy, % of all images", loc="left", fontsize=11, color=MUTED, pad=12)
     _legend(figure, axes)
     return figure

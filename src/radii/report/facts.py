@@ -31,9 +31,9 @@ def facts(entry: Input) -> dict[str, str]:
         "Procedure": procedure(made),
         "Seed": str(made.header.get("seed", UNKNOWN)),
         "Samples per image": UNKNOWN if samples is None else f"{samples / accuracy.images:,.0f}",
-        "Samples": UNKNOWN if samples is None else f"{samples:,}",
+        "Samples in all": UNKNOWN if samples is None else f"{samples:,}",
         "Time per image": duration(accuracy.seconds / accuracy.images),
-        "Time": duration(accuracy.seconds),
+        "Certification time": duration(accuracy.seconds),
         **_training(entry.run),
     }
 

@@ -59,7 +59,7 @@ def claim(entries: Sequence[Input]) -> str:
     failure = failures.pop() if len(failures) == 1 else None
     sure = "" if failure is None else f", and such a proof fails with a probability of at most {failure:g} per image"
     return (
-        "A certificate is a proof: no change of the picture of an l2 length up to the radius can change "
+        "A certificate is a proof: no change of the picture that is shorter, in l2, than the radius can change "
         f"the smoothed classifier’s answer{sure}."  # noqa: RUF001
     )
 

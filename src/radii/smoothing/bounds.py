@@ -25,9 +25,30 @@ def probability_for(radius: float, sigma: float) -> float:
     return float(ndtr(radius / sigma))
 
 
+def two_class_radius(top: float, runner_up: float, sigma: float) -> float:
+    """The l2 radius that the probabilities of the top class, from below, and of any other, from above, certify."""
+    return sigma / 2 * float(ndtri(top) - ndtri(runner_up))
+
+
+def linf_radius(l2: float, dimensions: int) -> float:
+    """The l-infinity radius inside an l2 ball: no noise does essentially better in high dimensions."""
+    return l2 / math.sqrt(dimensions)
+
+
 def coin_p_value(heads: int, tosses: int) -> float:
     """The two-sided exact binomial test of a fair coin."""
     return min(1.0, 2.0 * float(bdtr(min(heads, tosses - heads), tosses, 0.5)))
+
+
+def hoeffding_lower(mean: float, samples: int, failure: float) -> float:
+    """A lower bound on the mean of numbers in [0, 1] (Hoeffding 1963)."""
+    return mean - math.sqrt(-math.log(failure) / (2 * samples))
+
+
+def bernstein_lower(mean: float, variance: float, samples: int, failure: float) -> float:
+    """A lower bound on the mean of numbers in [0, 1] from their unbiased variance (Maurer & Pontil 2009)."""
+    weight = math.log(2 / failure)
+    return mean - math.sqrt(2 * variance * weight / samples) - 7 * weight / (3 * (samples - 1))
 
 
 def fewest_to_certify(failure: float) -> int:

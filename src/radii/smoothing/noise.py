@@ -21,7 +21,7 @@ def noisy_copies(images: Tensor, count: int, sigma: float, rng: torch.Generator)
 def logits_of(model: nn.Module, copies: Tensor) -> Tensor:
     """Logits of all copies from one forward: [copy, batch, class]."""
     logits: Tensor = model(copies.flatten(0, 1))
-    return logits.unflatten(0, copies.shape[:2])
+    return logits.reshape(*copies.shape[:2], logits.shape[-1])
 
 
 def generator(device: torch.device | str, *address: int) -> torch.Generator:
@@ -50,10 +50,15 @@ class NoiseAddress:
     seed: int
     image: int = 0
     stage: int = 0
+    first_block: int = 0
 
     def at(self, stage: int) -> "NoiseAddress":
         """The address of another stage: its draws are independent of all other stages'."""
         return replace(self, stage=stage)
 
+    def from_block(self, block: int) -> "NoiseAddress":
+        """The address of the rest of a stage: what is drawn there continues its first `block` blocks."""
+        return replace(self, first_block=block)
+
     def generator(self, block: int, device: torch.device | str) -> torch.Generator:
-        return generator(device, self.seed, self.image, self.stage, block)
+        return generator(device, self.seed, self.image, self.stage, self.first_block + block)

@@ -1,0 +1,156 @@
+import math
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from radii.smoothing.attack import (
+    ascent,
+    decoupled_ascent,
+    evaluating,
+    frozen,
+    l2_ball,
+    norms,
+    same_moments,
+    unit,
+    unit_or_random,
+)
+
+
+def images(count: int = 3) -> Tensor:
+    return torch.rand((count, 2, 3, 3), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
+
+
+def anything(points: Tensor) -> Tensor:
+    return points
+
+
+def model() -> nn.Sequential:
+    made = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2), nn.Dropout()), nn.Linear(2, 2))
+    made[1].eval()
+    made[2].bias.requires_grad_(False)
+    return made
+
+
+def state(module: nn.Module) -> list[bool]:
+    return [m.training for m in module.modules()] + [p.requires_grad for p in module.parameters()]
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_frozen_holds_the_model_still_and_restores_every_part(fails: bool) -> None:
+    held = model()
+    before = state(held)
+    try:
+        with frozen(held):
+            assert not any(state(held))
+            if fails:
+                raise KeyError
+    except KeyError:
+        pass
+    assert state(held) == before
+
+
+def test_evaluating_leaves_gradients_alone() -> None:
+    held = model()
+    before = state(held)
+    with evaluating(held):
+        assert not any(module.training for module in held.modules())
+        assert [p.requires_grad for p in held.parameters()] == before[-len(list(held.parameters())) :]
+    assert state(held) == before
+
+
+def test_ascent_yields_every_point_and_not_the_start() -> None:
+    start, slope = images(), images() - 0.5
+    points = list(ascent(start, lambda points: (slope * points).sum(), steps=3, step_size=0.2, project=anything))
+    for number, point in enumerate(points, start=1):
+        torch.testing.assert_close(point, start + 0.2 * number * slope / norms(slope), rtol=1e-6, atol=0)
+    assert not any(point.requires_grad for point in points)
+    assert torch.equal(start, images())
+
+
+def test_ascent_projects_after_every_step() -> None:
+    start = torch.zeros((1, 1, 1, 1), dtype=torch.float64)
+    points = list(
+        ascent(
+            start,
+            lambda points: points.sum(),
+            steps=4,
+            step_size=0.4,
+            project=lambda p: p.clamp(max=0.5),
+        )
+    )
+    assert [point.item() for point in points] == pytest.approx([0.4, 0.5, 0.5, 0.5])
+
+
+def test_a_zero_gradient_is_a_zero_step_or_fresh_noise() -> None:
+    gradient = images()
+    gradient[1] = 0
+    assert not unit(gradient)[1].any()
+    rng, twin = (torch.Generator().manual_seed(2) for _ in range(2))
+    direction = unit_or_random(gradient, rng)
+    assert torch.equal(direction[1], torch.randn((1, 2, 3, 3), generator=twin, dtype=torch.float64)[0])
+    torch.testing.assert_close(direction[::2], gradient[::2] / norms(gradient[::2]))
+    assert torch.equal(rng.get_state(), twin.get_state())
+
+
+def test_nothing_is_drawn_for_gradients_that_are_not_zero() -> None:
+    rng = torch.Generator().manual_seed(2)
+    before = rng.get_state()
+    direction = unit_or_random(images(), rng)
+    torch.testing.assert_close(norms(direction).flatten(), torch.ones(3, dtype=torch.float64))
+    assert torch.equal(rng.get_state(), before)
+
+
+def test_ball_moves_only_what_is_outside() -> None:
+    center = images()
+    offset = torch.stack([0.1 * images()[0], 5 * images()[1], 0 * images()[2]])
+    inside, outside, still = l2_ball(center, 0.9)(center + offset) - center
+    torch.testing.assert_close(inside, offset[0])
+    torch.testing.assert_close(outside, 0.9 * offset[1] / offset[1].norm())
+    assert not still.any()
+    assert torch.equal(l2_ball(center, 0.0)(center + offset), center)
+
+
+def test_same_moments_shifts_and_scales() -> None:
+    reference, points = images() + 1, 3 * images().flip(0) - 0.7
+    centred = same_moments(reference, centred=True)(points)
+    for moved, wanted, old in zip(centred, reference, points, strict=True):
+        assert moved.mean().item() == pytest.approx(wanted.mean().item())
+        assert moved.std().item() == pytest.approx(wanted.std().item())
+        assert torch.corrcoef(torch.stack([moved.flatten(), old.flatten()]))[0, 1].item() == pytest.approx(1)
+    for centring in (False, True):
+        torch.testing.assert_close(same_moments(reference, centred=centring)(reference), reference)
+    by_rms = same_moments(reference, centred=False)(points)
+    ratio = reference.square().mean((1, 2, 3)).sqrt() / points.square().mean((1, 2, 3)).sqrt()
+    torch.testing.assert_close(by_rms.std((1, 2, 3)), ratio * points.std((1, 2, 3)))
+
+
+def test_decoupled_ascent_finds_the_near_side_of_a_plane() -> None:
+    """A plane at a known distance: the offset ends near it, beyond it, and on multiples of a grey level."""
+    center = torch.full((2, 1, 4, 4), 128 / 255, dtype=torch.float64)
+    distances = torch.tensor([0.3, 9.0], dtype=torch.float64)
+    normal = torch.full((1, 4, 4), 0.25, dtype=torch.float64)
+
+    def look(points: Tensor) -> tuple[Tensor, Tensor]:
+        height = ((points - center) * normal).flatten(1).sum(1) - distances
+        return height.sum(), height > 0
+
+    found = decoupled_ascent(center, look, steps=40, radius=1.0, direction=unit) - center
+    assert 0.3 < found[0].norm().item() < 0.34
+    assert not found[1].any(), "a plane out of reach leaves the image as it is"
+    torch.testing.assert_close(found * 255, (found * 255).round())
+
+
+def test_decoupled_ascent_leaves_what_is_wrong_already_and_shrinks_to_the_radius() -> None:
+    center = torch.full((1, 1, 4, 4), 0.5, dtype=torch.float64)
+    slope = torch.arange(16, dtype=torch.float64).view(1, 1, 4, 4)
+
+    def fooled_beyond(distance: float, radius: float) -> Tensor:
+        def look(points: Tensor) -> tuple[Tensor, Tensor]:
+            return (slope * points).sum(), norms(points.detach() - center).flatten() >= distance
+
+        return decoupled_ascent(center, look, steps=20, radius=radius, direction=unit) - center
+
+    assert not fooled_beyond(0.0, 0.5).any()
+    assert fooled_beyond(0.6, 0.5).norm().item() == pytest.approx(0.5, abs=4 * math.sqrt(2) / 255)
+    assert fooled_beyond(0.6, 0.7).norm().item() > 0.59
