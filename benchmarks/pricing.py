@@ -1,7 +1,7 @@
 """What sequential certification spends on the probabilities behind published logs: samples are simulated, no network.
 
-A logged radius gives the probability of the top class. The logs do not tell the label's probability where the prediction
-was wrong or missing, so it is drawn: a uniform share of what the top class leaves, or uniform in UNDECIDED.
+A logged radius gives the probability of the top class. The logs do not tell the label's probability where the
+prediction was wrong or missing, so it is drawn: a uniform share of what the top class leaves, or uniform in UNDECIDED.
 """
 
 from bisect import bisect_left

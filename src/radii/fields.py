@@ -62,8 +62,10 @@ def meant(word: str, known: Iterable[str]) -> str:
 
 def _kind_problem(value: Any, hint: Any) -> str:
     if get_origin(hint) is tuple:
-        inner = [_kind_problem(item, get_args(hint)[0]) for item in value] if isinstance(value, tuple) else ["a list"]
-        return f"a list, each {problem}" if (problem := next(filter(None, inner), "")) else ""
+        if not isinstance(value, tuple):
+            return "a list"
+        problems = (_kind_problem(item, get_args(hint)[0]) for item in value)
+        return f"a list, each {problem}" if (problem := next(filter(None, problems), "")) else ""
     kinds = get_args(hint) if get_origin(hint) is UnionType else (hint,)
     if value is None and NoneType in kinds:
         return ""

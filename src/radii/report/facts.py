@@ -90,11 +90,10 @@ def _training(run: Run | None) -> dict[str, str]:
     known = {"Dataset": recipe.dataset, "Model": recipe.model, "Objective": recipe.objective["name"]}
     if measured is None:
         return {**known, **dict.fromkeys(("Epochs", "Time per epoch", "Training time"), UNKNOWN)}
-    margin = "" if measured.margin is None else f" ± {measured.margin:.2g} s"
     return {
         **known,
         "Epochs": f"{measured.epochs:,}",
-        "Time per epoch": duration(measured.seconds) + margin,
+        "Time per epoch": per_epoch(measured),
         "Training time": duration(measured.total),
     }
 
@@ -113,6 +112,11 @@ def pace(run: Run) -> Pace | None:
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in seconds) / (count - 1))
     margin = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
     return Pace(mean, margin, count, total)
+
+
+def per_epoch(measured: Pace) -> str:
+    """The time of an epoch, with its 95 % interval where there were several."""
+    return duration(measured.seconds) + ("" if measured.margin is None else f" ± {measured.margin:.2g} s")
 
 
 def duration(seconds: float) -> str:

@@ -36,9 +36,22 @@ def read(paths: Sequence[Path]) -> list[Input]:
     for path, times in Counter(path.resolve() for path in paths).items():
         if times > 1:
             raise ValueError(f"{path.name} is named {times} times: name each run or certificate file once")
+    paths = _with_teachers(paths)
     found = [entry for path, name in zip(paths, _names(paths), strict=True) for entry in _entries(path, name)]
     if not found:
         raise ValueError("nothing to report: name run directories or certificate files")
+    return found
+
+
+def _with_teachers(paths: Sequence[Path]) -> list[Path]:
+    """The paths, a student's teacher before it where it was certified too: the two are read side by side."""
+    found: list[Path] = []
+    for path in paths:
+        teacher = Run(Run(path).origin().get("teacher", {}).get("run", "")) if path.is_dir() else None
+        known = {other.resolve() for other in (*paths, *found)}
+        if teacher and teacher.path.resolve() not in known and any(teacher.certificates.glob("*.tsv")):
+            found.append(teacher.path)
+        found.append(path)
     return found
 
 

@@ -11,6 +11,7 @@ from radii.report.accuracy import Accuracy, down
 from radii.report.facts import notes
 from radii.report.inputs import Input
 from radii.report.tables import Cell, Table
+from radii.report.transfer import transfers
 
 TITLE = "Certified accuracy"
 DARK_PALETTE = ("#58a9ec", "#f08a4b", "#3fc49b", "#e07fc4", "#e3b341", "#9bd0f5", "#a9b2bf")
@@ -31,13 +32,14 @@ def html(entries: Sequence[Input], svgs: Mapping[str, bytes]) -> str:
         accuracies=_table(tables.accuracies(entries), dots=True),
         notes=f'<ul class="quiet">{remarks}</ul>' if remarks else "",
         figures="\n".join(_figure(FIGURES[name], svg.decode()) for name, svg in svgs.items()),
+        transfers=_section("Transfer", _table(students)) if (students := transfers(entries)) else "",
         facts=_table(tables.facts_table(entries)),
     )
 
 
 def markdown(entries: Sequence[Input], figures: Iterable[str]) -> str:
     """The same tables for a README or a pull request; `figures` are files beside it."""
-    accuracies = tables.accuracies(entries)
+    accuracies, students = tables.accuracies(entries), transfers(entries)
     parts = [
         f"# {TITLE}",
         claim(entries),
@@ -45,6 +47,7 @@ def markdown(entries: Sequence[Input], figures: Iterable[str]) -> str:
         tables.markdown(accuracies).strip(),
         "\n".join(f"- {note}" for note in notes(entries)),
         "\n".join(f"![{FIGURES[Path(file).stem]}]({file})" for file in figures),
+        f"## Transfer\n\n{tables.markdown(students).strip()}" if students else "",
         "## 95 % intervals over the choice of test images",
         tables.markdown(tables.intervals(accuracies)).strip(),
         "## How these numbers came about",
@@ -78,6 +81,10 @@ def _tiles(entries: Sequence[Input]) -> list[str]:
         tile("Certified at radius 0.50", lambda each: each.at(0.5).value, 1, 2, " %"),
         tile("Average certified radius", lambda each: each.acr, 4, 0, ""),
     ]
+
+
+def _section(title: str, content: str) -> str:
+    return f'<h2>{title}</h2>\n<div class="card facts">{content}</div>'
 
 
 def _table(table: Table, *, dots: bool = False) -> str:

@@ -1,0 +1,64 @@
+import json
+from pathlib import Path
+
+import pytest
+
+from radii.experiment import files
+from radii.experiment.certificates import CertificateFile, Row
+from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run
+from radii.report import report
+from radii.report.inputs import read
+from radii.report.transfer import transfers
+
+
+def trained(path: Path, objective: str, seconds: float, origin: dict[str, object], radius: float) -> Run:
+    """A run directory as training and certification leave it."""
+    training = Training(epochs=2, images_per_step=8, learning_rate=0.1)
+    run = Run(path)
+    run.claim(
+        Recipe(dataset="digits", model="digits_cnn", sigma=0.25, objective={"name": objective}, training=training), origin
+    )
+    run.write_history([{"epoch": epoch, "seconds": seconds} for epoch in range(2)])
+    CertificateFile(run.certificates / "fixed.tsv", {"procedure": "fixed"}).append(Row(0, 3, 3, radius, 1.0, 100))
+    return run
+
+
+@pytest.fixture
+def student(tmp_path: Path) -> Run:
+    teacher = trained(tmp_path / "teacher", "smoothmix", 20.0, {}, 0.5)
+    made = trained(tmp_path / "student", "transfer", 2.0, {"teacher": {"run": str(teacher.path)}}, 0.4)
+    price = {
+        "method": "smoothmix",
+        "teacher": str(teacher.path),
+        "first_teacher": str(teacher.path),
+        "method_seconds_per_epoch": 30.0,
+        "steps_timed": 5,
+    }
+    files.write_json(made.path / "transfer.json", price)
+    return made
+
+
+def test_teacher_and_student_stand_side_by_side(student: Run) -> None:
+    table = transfers(read([student.path]))
+    assert table is not None
+    (row,) = table.rows
+    shown = dict(zip(table.head, (cell.text for cell in row), strict=True))
+    assert (shown["ACR"], shown["Taught by"]) == ("0.4000", "teacher")
+    assert shown["Time per epoch"].startswith("2 s")
+    assert (shown["Training time"], shown["with the teachers’"]) == ("4 s", "44 s")  # noqa: RUF001
+    assert shown["Speed-up"] == "15.0"
+    assert shown["Teacher’s ACR"] == "0.5000"  # noqa: RUF001
+
+
+def test_the_report_of_a_student_shows_its_teacher(student: Run, tmp_path: Path) -> None:
+    page = report([student.path], tmp_path / "out")
+    text = (tmp_path / "out" / "report.md").read_text()
+    assert "## Transfer" in text
+    assert "<h2>Transfer</h2>" in page.read_text()
+    assert len((tmp_path / "out" / "report.csv").read_text().splitlines()) == 3
+
+
+def test_without_a_student_there_is_no_such_table(student: Run) -> None:
+    teacher = Path(json.loads((student.path / "transfer.json").read_text())["teacher"])
+    assert transfers(read([teacher])) is None
