@@ -31,7 +31,7 @@ def tell(folder: Path, console: Console) -> None:
     console.print(f"\nOpen {page} in a browser.", soft_wrap=True)
 
 
-STUDENT = "cifar_resnet20"
+STUDENT = "digits_mlp"
 
 
 def _recipe(method: str) -> Recipe:

@@ -2,6 +2,7 @@
 
 import difflib
 import math
+import operator
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields
 from types import NoneType, UnionType
@@ -84,18 +85,20 @@ def _number_problem(value: Any, kinds: tuple[type, ...]) -> str:
     return "a whole number" if float not in kinds and not isinstance(value, int) else ""
 
 
+_COMPARISONS = [
+    ("least", ">=", operator.ge),
+    ("above", ">", operator.gt),
+    ("most", "<=", operator.le),
+    ("below", "<", operator.lt),
+]
+
+
 def _range_problem(value: Any, limits: Mapping[str, Any]) -> str:
     if (choices := limits.get("choices")) and value not in choices:
         return f"one of {', '.join(map(repr, choices))}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""
-    wanted = [
-        (limits.get("least"), ">=", lambda limit: value >= limit),
-        (limits.get("above"), ">", lambda limit: value > limit),
-        (limits.get("most"), "<=", lambda limit: value <= limit),
-        (limits.get("below"), "<", lambda limit: value < limit),
-    ]
-    stated = [(limit, sign, holds) for limit, sign, holds in wanted if limit is not None]
-    if all(holds(limit) for limit, _, holds in stated):
+    stated = [(limit, sign, holds) for name, sign, holds in _COMPARISONS if (limit := limits.get(name)) is not None]
+    if all(holds(value, limit) for limit, _, holds in stated):
         return ""
     return "a number " + " and ".join(f"{sign} {limit:g}" for limit, sign, _ in stated)

@@ -16,6 +16,7 @@ PARAMETERS = {
     "cifar_resnet20": 272_474,
     "cifar_resnet110": 1_730_714,
     "digits_cnn": 71_754,
+    "digits_mlp": 301_066,
     "dla": 16_291_386,
     "lenet": 431_080,
     "lenet_wide": 1_712_150,
@@ -30,6 +31,7 @@ PARAMETERS = {
 DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
 USUAL: dict[str, tuple[Shape, int]] = dict.fromkeys(PARAMETERS, (CIFAR, 10)) | {
     "digits_cnn": (DIGITS, 10),
+    "digits_mlp": (DIGITS, 10),
     "lenet": (MNIST, 10),
     "lenet_wide": (MNIST, 10),
     "regnetx_4gf": (IMAGENET, 1000),

@@ -22,8 +22,8 @@ Values = NDArray[np.float64]
 class Soft(Certifier):
     """The class of the largest mean probability, and its radius: another classifier than the one that votes.
 
-    Probabilities are softmax of `sharpness` times the logits, a number that is fixed before certification. The bound of
-    the paper is `bernstein`; `betting` is tighter at every variance, `hoeffding` the simplest.
+    Probabilities are the softmax of `sharpness` times the logits; it is fixed before certification, never for an image.
+    The paper's bound is `bernstein`; `betting` gives larger radii, most of all where few samples or none disagree.
     """
 
     selection: int = option(100, least=1)

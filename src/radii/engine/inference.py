@@ -5,8 +5,10 @@ A certificate is about the function that ran, so the engine is part of its recor
 
 import copy
 import importlib.util
+import io
 import operator
 from collections.abc import Callable
+from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar, cast
@@ -118,7 +120,8 @@ def _openvino_int8(job: Job) -> nn.Module:
         noisy = job.pictures()
         noisy = noisy + job.sigma * torch.randn(noisy.shape, generator=generator("cpu", 1))
         blocks = nncf.Dataset([block.numpy() for block in noisy.split(job.batch_size) if len(block) == job.batch_size])
-        quantised = nncf.quantize(_converted(job), blocks, subset_size=len(noisy) // job.batch_size)
+        with redirect_stdout(io.StringIO()):  # it draws progress bars of its own
+            quantised = nncf.quantize(_converted(job), blocks, subset_size=len(noisy) // job.batch_size)
         openvino.save_model(quantised, job.artefact.with_suffix(".xml"), compress_to_fp16=False)
     return _OpenVino(openvino.Core().read_model(job.artefact.with_suffix(".xml")), job)
 
@@ -143,6 +146,7 @@ class _OpenVino(nn.Module):
             "INFERENCE_PRECISION_HINT": "f32",  # or a machine with bf16 units would silently use them
             "INFERENCE_NUM_THREADS": torch.get_num_threads(),
             "PERFORMANCE_HINT": "LATENCY",
+            "ENABLE_CPU_PINNING": False,  # or the workers of several processes would share one core
         }
         self.block = job.batch_size
         self.request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()

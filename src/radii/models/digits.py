@@ -1,4 +1,4 @@
-"""A small network for the 8x8 digits that come with scikit-learn: quick to train and to certify on a laptop."""
+"""Small networks for the 8x8 digits that come with scikit-learn: quick to train and to certify on a laptop."""
 
 from torch import nn
 
@@ -17,4 +17,17 @@ def digits_cnn(shape: Shape = (1, 8, 8), classes: int = 10) -> nn.Module:
         nn.Linear(32 * -(-height // 2) * -(-width // 2), 128),
         nn.ReLU(inplace=True),
         nn.Linear(128, classes),
+    )
+
+
+def digits_mlp(shape: Shape = (1, 8, 8), classes: int = 10) -> nn.Module:
+    """Two layers of 512 hidden units, no convolution; for images of any size."""
+    channels, height, width = shape
+    return nn.Sequential(
+        nn.Flatten(),
+        nn.Linear(channels * height * width, 512),
+        nn.ReLU(inplace=True),
+        nn.Linear(512, 512),
+        nn.ReLU(inplace=True),
+        nn.Linear(512, classes),
     )

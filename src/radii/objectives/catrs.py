@@ -35,7 +35,7 @@ class CatRs(Objective):
     weight: float = option(1.0, least=0)
     accept_by: str = option("model", choices=("model", "soft_labels"))
     standardise: str = option("rms_each_step", choices=("rms_each_step", "std_once"))
-    soft_labels: Tensor = resource()  # noqa: RUF009
+    soft_labels: Tensor = resource()
     """[image of the training split, class]."""
 
     @classmethod

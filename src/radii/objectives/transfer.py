@@ -21,7 +21,7 @@ class Transfer(Objective):
 
     match: str = option("logits", choices=("logits", "softmax"))
     label_weight: float = option(0.0, least=0, most=1)
-    teacher: nn.Module = resource()  # noqa: RUF009
+    teacher: nn.Module = resource()
 
     @classmethod
     def resource_help(cls, key: str) -> str:

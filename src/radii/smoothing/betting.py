@@ -5,7 +5,7 @@ import math
 import numpy as np
 from numpy.typing import NDArray
 
-CAPS = (0.5, 0.75, 0.99)
+CAPS = np.array([0.5, 0.75, 0.99])
 """Largest share of the capital that a bet may lose; capital is spread evenly over bettors of each kind (c)."""
 BISECTIONS = 45
 
@@ -38,7 +38,7 @@ def _bets(values: NDArray[np.float64], failure: float) -> NDArray[np.float64]:
 
 def _best_capital(values: NDArray[np.float64], bets: NDArray[np.float64], mean: float) -> float:
     """The logarithm of the greatest capital at any time, of bettors who claim that the mean is greater."""
-    paths = [np.cumsum(np.log1p(np.minimum(bets, cap / mean) * (values - mean))) for cap in CAPS]
-    highest = np.maximum.reduce(paths)
-    together = highest + np.log(sum(np.exp(path - highest) for path in paths))
-    return float(together.max()) - math.log(len(CAPS))
+    stakes = np.minimum(bets, CAPS[:, None] / mean)
+    paths = np.cumsum(np.log1p(stakes * (values - mean)), axis=1)
+    highest = paths.max()
+    return float(highest + np.log(np.exp(paths - highest).mean(axis=0).max()))

@@ -1,0 +1,135 @@
+"""Cohen's procedure: published values, the runner-up's bound, and sampling that ends when the decision is certain."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from radii import certifiers
+from radii.certifiers.fixed import Fixed
+from radii.smoothing import bounds
+from radii.smoothing.certificate import ABSTAIN
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import NoiseAddress
+
+
+class Ballot(SmoothedClassifier):
+    """Gives the counts that a test hands over, first the selection's."""
+
+    def __init__(self, *rounds: tuple[int, ...], sigma: float = 1.0) -> None:
+        self.rounds = list(rounds)
+        self.sigma, self.classes, self.batch_size = sigma, len(rounds[0]), 128
+
+    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+        counts = np.array(self.rounds[noise.stage])
+        assert counts.sum() == samples
+        return counts
+
+
+def certify(procedure: Fixed, *rounds: tuple[int, ...]) -> tuple[int, float]:
+    found = procedure.certify(Ballot(*rounds), None, NoiseAddress(0))
+    assert found.samples == sum(map(sum, rounds))
+    assert found.counts == rounds[-1]
+    assert found.procedure is procedure
+    return found.prediction, found.radius
+
+
+@pytest.mark.parametrize(
+    ("hits", "lower"),
+    [(100_000, 0.9999309248330094), (99_000, 0.9889893403774748), (51_000, 0.5051093492440559)],
+)
+def test_published_values(hits: int, lower: float) -> None:
+    prediction, radius = certify(Fixed(), (0, 100), (100_000 - hits, hits))
+    assert prediction == 1
+    assert radius == pytest.approx(bounds.radius_at(lower, 1.0), rel=1e-10)
+
+
+@pytest.mark.parametrize(("hits", "prediction"), [(50_490, 1), (50_489, ABSTAIN)])
+def test_abstains_below_one_half(hits: int, prediction: int) -> None:
+    found = certify(Fixed(), (0, 100), (100_000 - hits, hits))
+    assert found[0] == prediction
+    assert found[1] < 1e-4
+
+
+def test_selection_ties_go_to_the_lowest_class_and_bind() -> None:
+    assert certify(Fixed(estimation=100), (20, 40, 40), (0, 0, 100)) == (ABSTAIN, 0.0)
+    assert certify(Fixed(estimation=100), (20, 40, 40), (0, 100, 0))[0] == 1
+
+
+def test_top_two_certifies_below_one_half() -> None:
+    counts = (27_500, 45_000, 27_500)
+    assert certify(Fixed(), (0, 100, 0), counts)[0] == ABSTAIN
+    prediction, radius = certify(Fixed(bound="top_two"), (0, 100, 0), counts)
+    assert prediction == 1
+    assert radius == pytest.approx(0.223, abs=1e-3)
+
+
+def test_top_two_takes_the_rest_for_the_runner_up_where_that_is_less() -> None:
+    prediction, radius = certify(Fixed(bound="top_two"), (0, 100), (0, 100_000))
+    assert prediction == 1
+    assert radius == pytest.approx(bounds.radius_at(bounds.binomial_lower(100_000, 100_000, 0.0005), 1.0))
+
+
+def test_top_two_abstains_where_another_class_leads() -> None:
+    assert certify(Fixed(bound="top_two"), (0, 100, 0), (60_000, 30_000, 10_000)) == (ABSTAIN, 0.0)
+
+
+@pytest.mark.parametrize("bound", ["top", "top_two"])
+@pytest.mark.parametrize("place", [0.5, 0.55, 0.6, 0.62, 0.65, 0.8])
+def test_a_stated_radius_is_decided_as_by_all_samples(bound: str, place: float, pixel: SmoothedClassifier) -> None:
+    image, saved = torch.full((1, 1, 1), place), 0
+    for index in range(10):
+        noise = NoiseAddress(5, index)
+        full = Fixed(estimation=2_000, bound=bound).certify(pixel, image, noise)
+        short = Fixed(estimation=2_000, bound=bound, radius=0.1).certify(pixel, image, noise)
+        certified = full.prediction != ABSTAIN and full.radius >= 0.1
+        assert short.prediction == (full.prediction if certified else ABSTAIN)
+        assert short.radius == (0.1 if certified else 0.0)
+        assert short.samples <= full.samples
+        blocks = -(-sum(short.counts) // 128)
+        drawn = pixel.votes(image, min(2_000, 128 * blocks), noise.at(1))
+        assert short.counts == tuple(drawn)
+        saved += full.samples - short.samples
+    assert saved > 0
+
+
+def test_sampling_ends_at_the_first_block_that_decides() -> None:
+    """All misses: over as soon as they are more than the fewest hits allow."""
+
+    class Misses(Ballot):
+        def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+            return np.array([0, samples] if noise.stage == 0 else [samples, 0])
+
+    procedure = Fixed(estimation=1_000, radius=0.0)
+    fewest = next(hits for hits in range(1_001) if bounds.binomial_lower(hits, 1_000, 0.001) >= 0.5)
+    found = procedure.certify(Misses((0, 0)), None, NoiseAddress(0))
+    assert found.samples == 100 + 128 * -(-(1_000 - fewest + 1) // 128)
+
+
+def test_refuses_a_radius_that_no_votes_reach(pixel: SmoothedClassifier) -> None:
+    image = torch.full((1, 1, 1), 0.9)
+    largest = bounds.radius_at(bounds.binomial_lower(1_000, 1_000, 0.001), 0.25)
+    with pytest.raises(ValueError, match=r"radius 0\.7 can never be certified .* the largest that can is 0\.6158$"):
+        Fixed(estimation=1_000, radius=0.7).certify(pixel, image, NoiseAddress(0))
+    assert largest == pytest.approx(0.61581, abs=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"estimation": 9}, "estimation = 9 can never certify at failure 0.001.*smallest that can is 10"),
+        ({"estimation": 10, "bound": "top_two"}, "estimation = 10 can never certify.*smallest that can is 11"),
+        ({"estimation": 0}, "estimation = 0, expected a number >= 1"),
+        ({"selection": 0}, "selection = 0, expected a number >= 1"),
+        ({"failure": 0.0}, "failure = 0.0, expected a number > 0 and < 1"),
+        ({"failure": 1.0}, "failure = 1.0, expected a number > 0 and < 1"),
+        ({"bound": "both"}, "bound = 'both', expected one of 'top', 'top_two'"),
+        ({"radius": -0.1}, "radius = -0.1, expected a number >= 0"),
+        ({"estimation": 1e5}, "estimation = 100000.0, expected a whole number"),
+    ],
+)
+def test_refuses_fields_out_of_range(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        certifiers.create("fixed", **fields)

@@ -1,0 +1,86 @@
+"""Every procedure's promise, by counting: no source of votes is over-claimed more often than the failure allows."""
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import pytest
+from scipy.special import ndtr, ndtri
+
+from radii import certifiers
+from radii.certifiers import Certifier
+from radii.certifiers.base import Voter
+from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.noise import NoiseAddress
+
+RUNS = 20_000
+FAILURE = 0.05
+AT_HALF_SIGMA = float(ndtr(0.5))
+SOURCES = [(0.5, 0.5), (AT_HALF_SIGMA, 1 - AT_HALF_SIGMA), (0.4, 0.3, 0.3), (1 / 3, 1 / 3, 1 / 3)]
+
+PARAMETERS: dict[str, list[dict[str, Any]]] = {
+    "fixed": [
+        {"selection": 10, "estimation": 200},
+        {"selection": 10, "estimation": 200, "bound": "top_two"},
+        {"selection": 10, "estimation": 384, "radius": 0.5},
+    ],
+    "prediction": [{"samples": 100}],
+    "sequential": [
+        {"radii": (0.0,), "most_samples": 2_000, "pilot": 10},
+        {"radii": (0.0, 0.25, 0.5, 0.75), "most_samples": 2_000, "pilot": 10},
+    ],
+    "planned": [{"pilot": 20, "most_samples": 1_000, "tolerance": 0.1}],
+    "soft": [
+        {"selection": 10, "estimation": 100},
+        {"selection": 10, "estimation": 100, "bound": "hoeffding"},
+        {"selection": 10, "estimation": 50, "bound": "betting"},
+    ],
+}
+SLOW = {"betting": 2_000}
+"""Fewer runs of the full driver where one takes a millisecond; tests/smoothing runs 20,000 of the bound."""
+
+CASES = [(name, fields) for name, cases in PARAMETERS.items() for fields in cases]
+
+
+def test_every_procedure_is_counted() -> None:
+    assert set(PARAMETERS) == set(certifiers.names())
+
+
+def true_radius(procedure: Certifier, chances: Sequence[float]) -> float:
+    """What may be claimed of class 0 at sigma 1; below zero nothing may."""
+    if procedure.name == "prediction":
+        return 0.0 if chances[0] > chances[1] else -1.0
+    if getattr(procedure, "bound", "") == "top_two":
+        return float(ndtri(chances[0]) - ndtri(chances[1])) / 2 if chances[0] > chances[1] else -1.0
+    return float(ndtri(chances[0])) if chances[0] > 0.5 else -1.0
+
+
+def is_false(certificate: Certificate, procedure: Certifier, truth: float) -> bool:
+    if certificate.prediction == ABSTAIN:
+        return False
+    # A radius exactly at the truth is claimed by procedures that test it: counted as false, that is their full error.
+    too_far = certificate.radius > truth - 1e-9 and procedure.name != "prediction"
+    return certificate.prediction != 0 or truth < 0 or too_far
+
+
+@pytest.mark.parametrize("chances", SOURCES, ids=lambda chances: "-".join(f"{chance:.2f}" for chance in chances))
+@pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda case: case if isinstance(case, str) else str(case))
+def test_false_certificates(
+    name: str, fields: dict[str, Any], chances: tuple[float, ...], dice: Callable[..., Voter]
+) -> None:
+    procedure = certifiers.create(name, failure=FAILURE, **fields)
+    voter, noise, truth = dice(*chances, seed=11), NoiseAddress(0), true_radius(procedure, chances)
+    runs = SLOW.get(fields.get("bound", ""), RUNS)
+    false = sum(is_false(procedure.certify(voter, None, noise), procedure, truth) for _ in range(runs))
+    assert false <= FAILURE * runs + 5 * math.sqrt(runs * FAILURE * (1 - FAILURE))
+
+
+@pytest.mark.parametrize("radii", [(0.5,), (0.0, 0.25, 0.5, 0.75)])
+def test_false_certificates_of_a_known_label(radii: tuple[float, ...], dice: Callable[..., Voter]) -> None:
+    procedure = certifiers.create("sequential", failure=FAILURE, radii=radii, most_samples=2_000, futility=0.0)
+    voter = dice(AT_HALF_SIGMA, 1 - AT_HALF_SIGMA, seed=12)
+    runs = RUNS // 2
+    found = [procedure.certify(voter, None, NoiseAddress(0), label=0).radius for _ in range(runs)]
+    false = sum(radius >= 0.5 for radius in found)
+    deviation = math.sqrt(runs * FAILURE * (1 - FAILURE))
+    assert FAILURE * runs / 2 < false <= FAILURE * runs + 5 * deviation

@@ -1,0 +1,89 @@
+"""The planned procedure: as many fresh samples as the pilot says the radius is worth."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from radii import certifiers
+from radii.certifiers.planned import Planned, plan
+from radii.smoothing import bounds
+from radii.smoothing.certificate import ABSTAIN
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import NoiseAddress
+
+
+class Ballot(SmoothedClassifier):
+    """A share of hits for class 1 in the pilot and another afterwards."""
+
+    def __init__(self, pilot: float, later: float) -> None:
+        self.sigma, self.classes, self.batch_size = 1.0, 2, 128
+        self.shares = (pilot, later)
+        self.draws: list[tuple[int, int]] = []
+
+    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+        self.draws.append((noise.stage, samples))
+        hits = round(samples * self.shares[noise.stage])
+        return np.array([samples - hits, hits])
+
+
+def test_the_bound_rests_on_fresh_samples_alone() -> None:
+    ballot = Ballot(0.9, 0.8)
+    found = Planned(tolerance=0.05).certify(ballot, None, NoiseAddress(0))
+    (pilot, (stage, samples)) = ballot.draws
+    assert pilot == (0, 200)
+    assert stage == 1
+    lower = bounds.binomial_lower(round(0.8 * samples), samples, 0.001)
+    assert found.radius == bounds.radius_at(lower, 1.0)
+    assert (found.prediction, found.samples, sum(found.counts)) == (1, 200 + samples, samples)
+
+
+def test_hopeless_images_cost_the_pilot() -> None:
+    ballot = Ballot(0.0, 0.0)
+    ballot.classes = 3
+    ballot.votes = lambda _image, samples, _noise: np.array([samples - 2 * (samples // 3), *[samples // 3] * 2])  # type: ignore[method-assign]
+    found = Planned().certify(ballot, None, NoiseAddress(0))
+    assert (found.prediction, found.radius, found.samples) == (ABSTAIN, 0.0, 200)
+
+
+@pytest.mark.parametrize("probability", [0.55, 0.7, 0.9, 0.99, 1.0])
+def test_a_plan_keeps_the_tolerance(probability: float) -> None:
+    def radius(samples: int) -> float:
+        return bounds.radius_at(bounds.binomial_lower(round(probability * samples), samples, 0.001), 1.0)
+
+    samples = plan((probability, probability), 0.05, 100_000, 0.001)
+    assert radius(samples) >= radius(100_000) - 0.055
+    assert radius(int(samples * 0.7)) < radius(100_000) - 0.05
+
+
+def test_a_plan_covers_its_interval() -> None:
+    wide = plan((0.6, 1.0), 0.02, 100_000, 0.001)
+    assert wide >= max(plan((p, p), 0.02, 100_000, 0.001) for p in (0.6, 0.7, 0.8, 0.9, 1.0))
+
+
+def test_tolerance_is_a_radius_not_a_share_of_sigma(pixel: SmoothedClassifier) -> None:
+    image = torch.full((1, 1, 1), 0.7)
+    strict, loose = (Planned(tolerance=value).certify(pixel, image, NoiseAddress(0)) for value in (0.005, 0.05))
+    full = certifiers.create("fixed").certify(pixel, image, NoiseAddress(0))
+    assert loose.samples < strict.samples < full.samples
+    assert full.radius - 0.05 < loose.radius
+    assert full.radius - 0.01 < strict.radius
+
+
+def test_no_tolerance_takes_all_samples() -> None:
+    assert plan((0.7, 0.8), 0.0, 100_000, 0.001) == 100_000
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"tolerance": -0.1}, "tolerance = -0.1, expected a number >= 0"),
+        ({"pilot": 0}, "pilot = 0, expected a number >= 1"),
+        ({"most_samples": 9}, "most_samples = 9 can never certify at failure 0.001.*smallest that can is 10"),
+    ],
+)
+def test_refuses_fields_out_of_range(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        certifiers.create("planned", **fields)

@@ -1,0 +1,45 @@
+"""Cohen's prediction: the class or an abstention."""
+
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from radii import certifiers
+from radii.certifiers.prediction import Prediction
+from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import NoiseAddress
+
+
+def predict(*counts: int) -> Certificate:
+    class Ballot(SmoothedClassifier):
+        def __init__(self) -> None:
+            self.sigma, self.classes, self.batch_size = 1.0, len(counts), 128
+
+        def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+            return np.array(counts)
+
+    return Prediction(samples=sum(counts)).certify(Ballot(), None, NoiseAddress(0))
+
+
+@pytest.mark.parametrize(("samples", "fewest"), [(100, 67), (1_000, 553)])
+def test_published_decisions(samples: int, fewest: int) -> None:
+    assert predict(samples - fewest, fewest).prediction == 1
+    assert predict(samples - fewest + 1, fewest - 1).prediction == ABSTAIN
+
+
+def test_only_the_top_two_count() -> None:
+    assert predict(300, 0, 20, 500).prediction == 3
+    assert predict(0, 480, 500, 20).prediction == ABSTAIN
+
+
+def test_certificate() -> None:
+    found = predict(0, 1_000)
+    assert (found.prediction, found.radius, found.samples, found.counts) == (1, 0.0, 1_000, (0, 1_000))
+
+
+def test_ten_samples_are_refused() -> None:
+    with pytest.raises(ValueError, match="samples = 10 can never certify at failure 0.001.*smallest that can is 11"):
+        certifiers.create("prediction", samples=10)

@@ -1,0 +1,97 @@
+"""Soft-RS: the bound of the mean probability, and the classifier it speaks of."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from numpy.typing import NDArray
+
+from radii import certifiers
+from radii.certifiers.soft import Soft
+from radii.smoothing import bounds
+from radii.smoothing.betting import betting_lower
+from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import NoiseAddress
+
+
+class Scores(SmoothedClassifier):
+    """Hands over the probabilities of class 1, in blocks."""
+
+    def __init__(self, values: NDArray[np.float64]) -> None:
+        self.sigma, self.classes, self.batch_size = 1.0, 2, 128
+        self.values = values
+
+    def probabilities(
+        self, image: Any, samples: int, noise: NoiseAddress, sharpness: float = 1.0
+    ) -> Iterator[NDArray[np.float64]]:
+        for start in range(0, samples, 128):
+            values = self.values[start : min(samples, start + 128)]
+            yield np.stack([1 - values, values], 1)
+
+
+def certify(values: NDArray[np.float64], **fields: Any) -> Certificate:
+    procedure = Soft(estimation=len(values), **fields)
+    return procedure.certify(Scores(values), None, NoiseAddress(0))
+
+
+@pytest.mark.parametrize(("bound", "radius"), [("bernstein", 3.57167), ("hoeffding", 2.51945)])
+def test_published_values(bound: str, radius: float) -> None:
+    found = certify(np.ones(100_000), bound=bound)
+    assert (found.prediction, found.samples, found.counts) == (1, 100_100, ())
+    assert found.radius == pytest.approx(radius, abs=5e-6)
+
+
+def test_bernstein_by_its_formula() -> None:
+    values = np.random.default_rng(0).beta(9, 1, 1_000)
+    weight = np.log(2 / 0.001)
+    lower = values.mean() - np.sqrt(2 * values.var(ddof=1) * weight / 1_000) - 7 * weight / (3 * 999)
+    assert certify(values).radius == pytest.approx(bounds.radius_at(lower, 1.0), rel=1e-10)
+
+
+def test_betting_sees_the_values_in_order() -> None:
+    values = np.random.default_rng(1).beta(9, 1, 500)
+    expected = bounds.radius_at(betting_lower(values, 0.001), 1.0)
+    assert certify(values, bound="betting").radius == pytest.approx(expected)
+    assert certify(values[::-1], bound="betting").radius != pytest.approx(expected)
+
+
+@pytest.mark.parametrize("bound", ["bernstein", "hoeffding", "betting"])
+def test_abstains_below_one_half(bound: str) -> None:
+    found = certify(np.where(np.arange(1_000) % 25 < 13, 1.0, 0.0), bound=bound)
+    assert (found.prediction, found.radius) == (ABSTAIN, 0.0)
+
+
+def test_the_class_is_that_of_the_largest_mean() -> None:
+    """Most votes go to class 1, most probability to class 0."""
+    values = np.where(np.arange(1_000) % 5 < 3, 0.51, 0.0)
+    assert certify(values).prediction == 0
+
+
+def test_sharp_probabilities_give_a_vote_of_the_real_classifier(pixel: SmoothedClassifier) -> None:
+    image, noise = torch.full((1, 1, 1), 0.8), NoiseAddress(0)
+    found = Soft(estimation=2_000, sharpness=1e9, bound="hoeffding").certify(pixel, image, noise)
+    share = pixel.votes(image, 2_000, noise.at(1))[0] / 2_000
+    assert found.radius == pytest.approx(bounds.radius_at(bounds.hoeffding_lower(share, 2_000, 0.001), 0.25))
+
+
+@pytest.mark.parametrize(("bound", "fewest"), [("bernstein", 37), ("hoeffding", 14), ("betting", 12)])
+def test_fewest_samples(bound: str, fewest: int) -> None:
+    Soft(estimation=fewest, bound=bound)
+    with pytest.raises(ValueError, match=f"estimation = {fewest - 1} can never certify.*smallest that can is {fewest}"):
+        Soft(estimation=fewest - 1, bound=bound)
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"sharpness": 0.0}, "sharpness = 0.0, expected a number > 0"),
+        ({"bound": "top"}, "bound = 'top', expected one of 'bernstein', 'hoeffding', 'betting'"),
+        ({"selection": 0}, "selection = 0, expected a number >= 1"),
+    ],
+)
+def test_refuses_fields_out_of_range(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        certifiers.create("soft", **fields)

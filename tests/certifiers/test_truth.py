@@ -1,0 +1,152 @@
+"""Certificates of models whose exact radius is known, through the whole chain: noise, forward, votes, bound."""
+
+from typing import Any
+
+import pytest
+import torch
+from scipy.special import ndtr
+from torch import Tensor, nn
+
+from radii import certifiers
+from radii.smoothing.bounds import two_class_radius
+from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import NoiseAddress
+
+SIGMA = 0.5
+SHAPE = (3, 32, 32)
+RUNS = 40
+FAILURE = 0.05
+MOST_FALSE = 8
+"""Five deviations above the mean of 40 runs at failure 0.05."""
+
+PARAMETERS: dict[str, list[dict[str, Any]]] = {
+    "fixed": [
+        {"estimation": 1_000},
+        {"estimation": 1_000, "bound": "top_two"},
+        {"estimation": 1_000, "radius": 0.25},
+    ],
+    "prediction": [{"samples": 500}],
+    "sequential": [{"radii": (0.0, 0.25, 0.5), "most_samples": 1_000}],
+    "planned": [{"pilot": 100, "most_samples": 1_000}],
+    "soft": [
+        {"estimation": 500, "bound": "bernstein", "sharpness": 4.0},
+        {"estimation": 500, "bound": "hoeffding"},
+        {"estimation": 500, "bound": "betting", "sharpness": 1e6},
+    ],
+}
+CASES = [(name, fields) for name, cases in PARAMETERS.items() for fields in cases]
+
+
+class Slabs(nn.Module):
+    """Classes by where an image lies along one direction: below the first edge, between two, above the last."""
+
+    def __init__(self, direction: Tensor, edges: list[float]) -> None:
+        super().__init__()
+        self.register_buffer("direction", direction.flatten() / direction.norm())
+        self.register_buffer("edges", torch.tensor(edges))
+
+    def forward(self, images: Tensor) -> Tensor:
+        along = (images.flatten(1) - 0.5) @ self.direction
+        if len(self.edges) == 1:
+            return torch.stack([self.edges[0] - along, along - self.edges[0]], 1)
+        return nn.functional.one_hot(torch.bucketize(along, self.edges), len(self.edges) + 1).float()
+
+
+@pytest.fixture(scope="module")
+def direction() -> Tensor:
+    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
+
+
+def image_at(direction: Tensor, place: float) -> Tensor:
+    """A grey image moved along the direction: pixels stay well inside [0, 1]."""
+    return (0.5 + place * direction / direction.norm()).clamp(0, 1)
+
+
+def certify_many(
+    name: str, fields: dict[str, Any], base: nn.Module, classes: int, image: Tensor
+) -> list[Certificate]:
+    classifier = SmoothedClassifier(base, sigma=SIGMA, classes=classes)
+    procedure = certifiers.create(name, failure=FAILURE, **fields)
+    return [procedure.certify(classifier, image, NoiseAddress(1, index)) for index in range(RUNS)]
+
+
+def test_every_procedure_is_counted() -> None:
+    assert set(PARAMETERS) == set(certifiers.names())
+
+
+@pytest.mark.parametrize("distance", [0.0, 0.25])
+@pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda case: case if isinstance(case, str) else str(case))
+def test_distance_to_a_plane_is_not_over_claimed(
+    name: str, fields: dict[str, Any], distance: float, direction: Tensor
+) -> None:
+    found = certify_many(name, fields, Slabs(direction, [0.0]), 2, image_at(direction, distance))
+    if distance == 0.0:
+        false = [one for one in found if one.prediction != ABSTAIN]
+    else:
+        false = [one for one in found if one.prediction == 0 or one.radius > distance + 1e-6]
+    assert len(false) <= MOST_FALSE
+
+
+@pytest.mark.parametrize(
+    ("name", "fields", "reach"),
+    [
+        ("fixed", {"estimation": 20_000}, 0.97),
+        ("fixed", {"estimation": 20_000, "bound": "top_two"}, 0.97),
+        ("planned", {"most_samples": 20_000}, 0.94),
+        ("sequential", {"radii": (0.25, 0.48, 0.5), "most_samples": 20_000}, 0.95),
+        ("soft", {"estimation": 20_000, "bound": "betting", "sharpness": 1e6}, 0.96),
+    ],
+    ids=lambda case: case if isinstance(case, str) else "",
+)
+def test_distance_is_reached_with_samples(name: str, fields: dict[str, Any], reach: float, direction: Tensor) -> None:
+    classifier = SmoothedClassifier(Slabs(direction, [0.0]), sigma=SIGMA, classes=2)
+    image = image_at(direction, 0.5)
+    found = certifiers.create(name, **fields).certify(classifier, image, NoiseAddress(0))
+    assert found.prediction == 1
+    assert reach * 0.5 < found.radius <= 0.5
+
+
+def test_more_samples_come_nearer(direction: Tensor) -> None:
+    classifier = SmoothedClassifier(Slabs(direction, [0.0]), sigma=SIGMA, classes=2)
+    image = image_at(direction, 0.5)
+    radii = [
+        certifiers.create("fixed", estimation=count).certify(classifier, image, NoiseAddress(0)).radius
+        for count in (100, 1_000, 10_000)
+    ]
+    assert radii == sorted(radii)
+    assert radii[0] < 0.8 * 0.5 < radii[1] < 0.95 * 0.5 < radii[2]
+
+
+@pytest.mark.parametrize(
+    ("edges", "certified"),
+    [([-0.3, 0.3], ABSTAIN), ([-0.6, 0.7], 1)],
+    ids=["top class below one half", "above"],
+)
+def test_slabs_with_a_known_runner_up(edges: list[float], certified: int, direction: Tensor) -> None:
+    """The bound `top_two` certifies by the runner-up's own probability, and no further."""
+    below, above = ndtr(edges[0] / SIGMA), 1 - ndtr(edges[1] / SIGMA)
+    truth = two_class_radius(1 - below - above, max(below, above), SIGMA)
+    image = image_at(direction, 0.0)
+    base = Slabs(direction, edges)
+    both = certify_many("fixed", {"estimation": 1_000, "bound": "top_two"}, base, 3, image)
+    assert sum(one.prediction not in (ABSTAIN, 1) or one.radius > truth for one in both) <= MOST_FALSE
+    assert sum(one.prediction == 1 and one.radius > truth / 2 for one in both) > RUNS / 2
+    top = certify_many("fixed", {"estimation": 1_000}, base, 3, image)
+    assert [one.prediction for one in top] == [certified] * RUNS
+    assert sum(one.radius < two.radius for one, two in zip(top, both, strict=True)) > 0.9 * RUNS
+
+
+def test_linear_radius_is_in_pixel_units(direction: Tensor) -> None:
+    """A standardising first layer moves no certificate."""
+
+    class Scaled(Slabs):
+        def forward(self, images: Tensor) -> Tensor:
+            scaled = (images - 0.4) / 0.1
+            return super().forward(scaled * 0.1 + 0.4)
+
+    image = image_at(direction, 0.25)
+    for base in (Slabs(direction, [0.0]), Scaled(direction, [0.0])):
+        classifier = SmoothedClassifier(base, sigma=SIGMA, classes=2)
+        found = certifiers.create("fixed", estimation=10_000).certify(classifier, image, NoiseAddress(0))
+        assert 0.2 < found.radius <= 0.25

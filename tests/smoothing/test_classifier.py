@@ -1,0 +1,201 @@
+"""The smoothed classifier: what it counts, what its base sees, and what it refuses."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.normalisation import Normalisation, Normalise
+
+IMAGE = torch.full((3, 4, 4), 0.5)
+NOISE = NoiseAddress(0, 3, 1)
+
+
+class Recorder(nn.Module):
+    """Keeps what it is given; answers by the sign of the first pixel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen: list[Tensor] = []
+        self.places: set[int] = set()
+        self.modes: set[bool] = set()
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.seen.append(images.clone())
+        self.places.add(images.data_ptr())
+        self.modes.add(self.training)
+        first = images[:, 0, 0, 0]
+        return torch.stack([first, 1 - first], 1)
+
+
+def smoothed(base: nn.Module, sigma: float = 0.25, classes: int = 2, batch_size: int = 128) -> SmoothedClassifier:
+    return SmoothedClassifier(base, sigma=sigma, classes=classes, batch_size=batch_size)
+
+
+@pytest.mark.parametrize("samples", [1, 127, 128, 129, 1_000])
+def test_votes_add_up(samples: int) -> None:
+    votes = smoothed(Recorder()).votes(IMAGE, samples, NOISE)
+    assert votes.shape == (2,)
+    assert votes.dtype == np.int64
+    assert votes.sum() == samples
+
+
+def test_votes_are_those_of_the_noisy_copies() -> None:
+    base = Recorder()
+    votes = smoothed(base).votes(IMAGE, 300, NOISE)
+    inputs = torch.cat([block for block in base.seen if len(block) > 1])
+    assert len(inputs) == 300
+    assert votes[0] == (inputs[:, 0, 0, 0] >= 0.5).sum()
+
+
+def test_noise_comes_from_the_address_and_is_laid_on_the_pixels() -> None:
+    base, image = Recorder(), torch.rand(3, 4, 4)
+    smoothed(base, sigma=0.3).votes(image, 200, NOISE)
+    blocks = [block for block in base.seen if len(block) > 1]
+    for number, block in enumerate(blocks):
+        noise = torch.empty(len(block), 4, 4, 3).normal_(generator=NOISE.generator(number, "cpu"))
+        torch.testing.assert_close(block, image + 0.3 * noise.permute(0, 3, 1, 2))
+
+
+def test_pieces_of_a_stage_add_up_to_the_stage() -> None:
+    classifier = smoothed(Recorder())
+    whole = classifier.votes(IMAGE, 1_000, NOISE)
+    pieces = [(256, 0), (128, 2), (616, 3)]
+    assert (sum(classifier.votes(IMAGE, count, NOISE.from_block(block)) for count, block in pieces) == whole).all()
+
+
+def test_noise_precedes_normalisation_and_is_never_clipped() -> None:
+    inner = Recorder()
+    normalise = Normalise(Normalisation((0.5, 0.5, 0.5), (0.1, 0.1, 0.1)))
+    smoothed(nn.Sequential(normalise, inner), sigma=0.5).votes(IMAGE, 2_000, NOISE)
+    values = torch.cat([block for block in inner.seen if len(block) > 1]).flatten()
+    assert values.std() == pytest.approx(0.5 / 0.1, rel=5 / math.sqrt(2 * len(values)))
+    assert values.min() < -3 * 5
+    assert values.max() > 3 * 5
+
+
+def test_memory_is_one_block() -> None:
+    base = Recorder()
+    smoothed(base, batch_size=16).votes(IMAGE, 16 * 50, NOISE)
+    assert len(base.seen) == 52
+    assert len(base.places) == 2  # the probe and the one block
+
+
+def test_block_size_is_part_of_the_draws() -> None:
+    a, b = Recorder(), Recorder()
+    smoothed(a, batch_size=64).votes(IMAGE, 128, NOISE)
+    smoothed(b, batch_size=128).votes(IMAGE, 128, NOISE)
+    assert torch.equal(a.seen[2], b.seen[2][:64])
+    assert not torch.equal(a.seen[3], b.seen[2][64:])
+
+
+def test_probabilities_and_moments() -> None:
+    classifier = smoothed(Recorder())
+    probabilities = np.concatenate(list(classifier.probabilities(IMAGE, 300, NOISE)))
+    assert probabilities.shape == (300, 2)
+    assert probabilities.sum(1) == pytest.approx(1.0)
+    sums, squares = classifier.moments(IMAGE, 300, NOISE)
+    assert sums == pytest.approx(probabilities.sum(0))
+    assert squares == pytest.approx((probabilities**2).sum(0))
+
+
+def test_sharp_probabilities_are_votes() -> None:
+    classifier = smoothed(Recorder())
+    probabilities = np.concatenate(list(classifier.probabilities(IMAGE, 300, NOISE, sharpness=1e9)))
+    assert (probabilities.sum(0).round() == classifier.votes(IMAGE, 300, NOISE)).all()
+
+
+def test_runs_in_eval_mode_and_restores_every_mode() -> None:
+    base = Recorder()
+    model = nn.Sequential(nn.Dropout(), nn.BatchNorm2d(3), base)
+    model[1].eval()
+    model[0].train()
+    base.train()
+    smoothed(model).votes(IMAGE, 10, NOISE)
+    assert base.modes == {False}
+    assert (model[0].training, model[1].training, base.training) == (True, False, True)
+
+
+def test_restores_the_modes_after_an_error() -> None:
+    model = nn.Sequential(nn.Flatten(), nn.Linear(48, 3)).train()
+    with pytest.raises(ValueError, match="expected"):
+        smoothed(model).votes(IMAGE, 10, NOISE)
+    assert all(module.training for module in model.modules())
+
+
+class Faulty(nn.Module):
+    def __init__(self, kind: str) -> None:
+        super().__init__()
+        self.kind = kind
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits = torch.zeros(len(images), 2)
+        if self.kind == "random":
+            return logits + F.dropout(torch.arange(1_000.0), 0.5, training=True).sum()
+        if self.kind == "shape":
+            return logits[0]
+        logits[0, 0] = float(self.kind)
+        return logits
+
+
+@pytest.mark.parametrize(
+    ("kind", "message"),
+    [
+        ("nan", "not finite"),
+        ("inf", "not finite"),
+        ("shape", r"returned \[2\], expected \[batch, 2\]"),
+        ("random", "not deterministic in eval mode"),
+    ],
+)
+def test_refuses_a_base_that_votes_on_nothing(kind: str, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        smoothed(Faulty(kind)).votes(IMAGE, 10, NOISE)
+
+
+def test_refuses_a_base_of_other_classes() -> None:
+    base = nn.Sequential(nn.Flatten(), nn.Linear(48, 10))
+    with pytest.raises(ValueError, match=r"returned \[1, 10\], expected \[batch, 2\]: state the number of its classes"):
+        smoothed(base).votes(IMAGE, 10, NOISE)
+
+
+def test_refuses_an_image_that_the_base_does_not_take() -> None:
+    with pytest.raises(ValueError, match="does not take an image of 3 x 5 x 5"):
+        smoothed(nn.Sequential(nn.Flatten(), nn.Linear(48, 2))).votes(torch.zeros(3, 5, 5), 10, NOISE)
+
+
+@pytest.mark.parametrize(
+    ("image", "message"),
+    [
+        (torch.full((3, 4, 4), 1.01), "pixels from 1.01 to 1.01"),
+        (torch.full((3, 4, 4), -0.01), "pixels from -0.01"),
+        (torch.full((3, 4, 4), math.nan), "pixels from nan"),
+        (torch.zeros(3, 4, 4, dtype=torch.uint8), "divide by 255"),
+        (torch.zeros(1, 3, 4, 4), r"shape \[1, 3, 4, 4\].*one image"),
+        (torch.zeros(4, 4), r"shape \[4, 4\]"),
+    ],
+)
+def test_refuses_what_is_no_image(image: Tensor, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        smoothed(Recorder()).votes(image, 10, NOISE)
+
+
+@pytest.mark.parametrize("sigma", [0.0, -0.5, math.nan, math.inf])
+def test_refuses_a_sigma_that_is_no_noise(sigma: float) -> None:
+    with pytest.raises(ValueError, match=r"sigma = .*expected a number > 0"):
+        smoothed(Recorder(), sigma=sigma)
+
+
+@pytest.mark.parametrize(("name", "value"), [("classes", 1), ("batch_size", 0)])
+def test_refuses_sizes_below_their_least(name: str, value: int) -> None:
+    with pytest.raises(ValueError, match=f"{name} = {value}, expected at least"):
+        smoothed(Recorder(), **{name: value})
+
+
+def test_refuses_zero_samples() -> None:
+    with pytest.raises(ValueError, match="samples = 0, expected at least 1"):
+        smoothed(Recorder()).votes(IMAGE, 0, NOISE)
