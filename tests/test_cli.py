@@ -58,9 +58,10 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_train_certify_report_predict(home: Path) -> None:
-    certified = radii("certify", "runs/g", "--every", "90", "--set", "estimation=200", cwd=home)
+    certified = radii("certify", "runs/g", "--every", "90", "--set", "estimation=200", "--linf", cwd=home)
     assert certified.code == 0, certified.error
     assert "5 images" in certified.out
+    assert "over the square root of 64" in certified.out
     reported = radii("report", "runs/g", "--out", "out", cwd=home)
     assert reported.code == 0, reported.error
     assert {path.name for path in (home / "out").iterdir()} >= {

@@ -1,5 +1,6 @@
 """The command line: one verb for each job."""
 
+import math
 import sys
 import tomllib
 from pathlib import Path
@@ -158,6 +159,7 @@ def certify(
     seed: int = 0,
     engine: str = "auto",
     workers: int | None = None,
+    linf: Annotated[bool, Parameter(negative="")] = False,
     set: Settings = None,
     data: Data = None,
 ) -> None:
@@ -173,9 +175,12 @@ def certify(
     seed: The seed of the noise, named before looking at any result.
     engine: How forward passes are made; auto takes the fastest that is installed.
     workers: Processes of one thread each; by default one a core.
+    linf: Show the average certified l-infinity radius too.
     """
     from radii import certifiers
+    from radii.engine.build import frame_of
     from radii.engine.certify import Plan, certify_run
+    from radii.smoothing.bounds import linf_radius
 
     fields = parse_settings(set or [])
     if radii is not None:
@@ -192,6 +197,10 @@ def certify(
     with CertificationBar(console) as bar:
         path = certify_run(plan, workers=workers, watch=bar)
     console.print(f"{path}: {bar.summary()}; next: radii report {run}", soft_wrap=True)
+    if linf:
+        dimensions = math.prod(frame_of(Run(run)).shape)
+        radius = linf_radius(bar.average_radius(), dimensions)
+        console.print(f"average certified l-infinity radius {radius:.5f}: l2 over the square root of {dimensions}")
 
 
 @app.command
@@ -242,8 +251,9 @@ def list_() -> None:
         for name, text in sorted(entries.items()):
             console.print(f"  {name:<18} {text}", soft_wrap=True, markup=False)
     console.print("[bold]recipes[/bold]")
-    for path in sorted(plugins.recipes_folder().rglob("*.toml")):
-        console.print(f"  {path.relative_to(plugins.recipes_folder()).with_suffix('')}", markup=False)
+    for shelf in sorted(path for path in plugins.recipes_folder().iterdir() if path.is_dir()):
+        named = " ".join(path.stem for path in sorted(shelf.glob("*.toml")))
+        console.print(f"  {shelf.name + '/':<18} {named}", soft_wrap=True, markup=False)
 
 
 @app.command

@@ -72,8 +72,12 @@ class CertificationBar(_Bar):
             return "no image yet"
         correct = [row for row in self.rows if row.correct]
         share = len(correct) / len(self.rows)
-        radius = sum(row.radius for row in correct) / len(self.rows)
+        radius = self.average_radius()
         return f"{len(self.rows)} images, {share:.1%} certified and correct, average certified radius {radius:.3f}"
+
+    def average_radius(self) -> float:
+        """Over all images; one that is wrong or abstained on counts as nothing."""
+        return sum(row.radius for row in self.rows if row.correct) / max(1, len(self.rows))
 
 
 class CountingBar(_Bar):

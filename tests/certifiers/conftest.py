@@ -23,15 +23,15 @@ class Dice:
         self.classes = len(chances)
         self.rng = np.random.default_rng(seed)
 
-    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:  # noqa: ARG002
+    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
         return self.rng.multinomial(samples, self.chances)
 
     def probabilities(
         self,
-        image: Any,  # noqa: ARG002
+        image: Any,
         samples: int,
-        noise: NoiseAddress,  # noqa: ARG002
-        sharpness: float = 1.0,  # noqa: ARG002
+        noise: NoiseAddress,
+        sharpness: float = 1.0,
     ) -> Iterator[NDArray[np.float64]]:
         yield self.rng.multinomial(1, self.chances, samples).astype(float)
 

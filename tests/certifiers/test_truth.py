@@ -63,9 +63,7 @@ def image_at(direction: Tensor, place: float) -> Tensor:
     return (0.5 + place * direction / direction.norm()).clamp(0, 1)
 
 
-def certify_many(
-    name: str, fields: dict[str, Any], base: nn.Module, classes: int, image: Tensor
-) -> list[Certificate]:
+def certify_many(name: str, fields: dict[str, Any], base: nn.Module, classes: int, image: Tensor) -> list[Certificate]:
     classifier = SmoothedClassifier(base, sigma=SIGMA, classes=classes)
     procedure = certifiers.create(name, failure=FAILURE, **fields)
     return [procedure.certify(classifier, image, NoiseAddress(1, index)) for index in range(RUNS)]

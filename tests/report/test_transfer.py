@@ -17,7 +17,8 @@ def trained(path: Path, objective: str, seconds: float, origin: dict[str, object
     training = Training(epochs=2, images_per_step=8, learning_rate=0.1)
     run = Run(path)
     run.claim(
-        Recipe(dataset="digits", model="digits_cnn", sigma=0.25, objective={"name": objective}, training=training), origin
+        Recipe(dataset="digits", model="digits_cnn", sigma=0.25, objective={"name": objective}, training=training),
+        origin,
     )
     run.write_history([{"epoch": epoch, "seconds": seconds} for epoch in range(2)])
     CertificateFile(run.certificates / "fixed.tsv", {"procedure": "fixed"}).append(Row(0, 3, 3, radius, 1.0, 100))

@@ -43,9 +43,7 @@ def test_against_bet_by_bet(mean: float) -> None:
     assert not ruled_out(values[None], 0.01, lower + 1e-9).any()
 
 
-@pytest.mark.parametrize(
-    ("samples", "radius"), [(1_000, 2.41), pytest.param(100_000, 3.77, marks=pytest.mark.slow)]
-)
+@pytest.mark.parametrize(("samples", "radius"), [(1_000, 2.41), pytest.param(100_000, 3.77, marks=pytest.mark.slow)])
 def test_saturated_values(samples: int, radius: float) -> None:
     values = np.full(samples, 1 - 1e-6)
     assert ndtri(betting_lower(values, 0.001)) == pytest.approx(radius, abs=5e-3)
