@@ -19,6 +19,9 @@ dataset = "digits"
 model = "digits_cnn"
 sigma = 0.25
 
+[objective]
+name = "gaussian"
+
 [training]
 epochs = 3
 images_per_step = 128
@@ -95,7 +98,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["train", "small.toml", "--run", "x", "--set", "objective.name=gausian"], "did you mean 'gaussian'"),
     (["train", "small.toml", "--run", "x", "--set", "objective.copys=2"], "did you mean 'copies'"),
     (["train", "small.toml", "--run", "runs/g", "--set", "sigma=0.5"], "belongs to another recipe"),
-    (["train", "mnist/gaussian-0.25", "--run", "x", "--data", "nowhere"], "mnist"),
+    (["train", "mnist/gaussian-0.25", "--run", "x", "--data", "nowhere"], "there is no folder nowhere"),
     (["certify", "nowhere"], "is not a run"),
     (["certify", "runs/g", "--set", "failure=2"], "failure = 2, expected a number > 0 and < 1"),
     (["certify", "runs/g", "--set", "estimation=0"], "estimation = 0, expected"),

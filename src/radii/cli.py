@@ -317,7 +317,7 @@ def parse_radii(text: str) -> tuple[float, ...]:
 def main() -> NoReturn:
     """Run the command line: one sentence and a non-zero exit for whatever a person can put right."""
     try:
-        app(console=console, error_console=Console(stderr=True), exit_on_error=False, print_error=True)
+        app(sys.argv[1:], console=console, error_console=Console(stderr=True), exit_on_error=False, print_error=True)
     except CycloptsError:
         sys.exit(2)
     except KeyboardInterrupt:

@@ -5,7 +5,7 @@ import importlib
 import inspect
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from radii.fields import meant
 
@@ -29,7 +29,7 @@ def find(folder: str, name: str, base: type[Kind]) -> type[Kind]:
         for _, member in inspect.getmembers(module, inspect.isclass)
         if issubclass(member, base) and member.__module__ == module.__name__ and not inspect.isabstract(member)
     ]
-    return cast(type[Kind], found)
+    return found
 
 
 def describe(folder: str) -> dict[str, str]:

@@ -22,21 +22,21 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
     "fixed": [
         {"selection": 10, "estimation": 200},
         {"selection": 10, "estimation": 200, "bound": "top_two"},
-        {"selection": 10, "estimation": 384, "radius": 0.5},
+        {"selection": 10, "estimation": 256, "radius": 0.5},
     ],
     "prediction": [{"samples": 100}],
     "sequential": [
-        {"radii": (0.0,), "most_samples": 2_000, "pilot": 10},
-        {"radii": (0.0, 0.25, 0.5, 0.75), "most_samples": 2_000, "pilot": 10},
+        {"radii": (0.0,), "most_samples": 1_000, "pilot": 10},
+        {"radii": (0.0, 0.25, 0.5), "most_samples": 1_000, "pilot": 10},
     ],
     "planned": [{"pilot": 20, "most_samples": 1_000, "tolerance": 0.1}],
     "soft": [
-        {"selection": 10, "estimation": 100},
-        {"selection": 10, "estimation": 100, "bound": "hoeffding"},
+        {"selection": 10, "estimation": 60},
+        {"selection": 10, "estimation": 60, "bound": "hoeffding"},
         {"selection": 10, "estimation": 50, "bound": "betting"},
     ],
 }
-SLOW = {"betting": 2_000}
+SLOW = {"betting": 1_000}
 """Fewer runs of the full driver where one takes a millisecond; tests/smoothing runs 20,000 of the bound."""
 
 CASES = [(name, fields) for name, cases in PARAMETERS.items() for fields in cases]

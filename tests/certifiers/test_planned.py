@@ -41,10 +41,11 @@ def test_the_bound_rests_on_fresh_samples_alone() -> None:
 
 
 def test_hopeless_images_cost_the_pilot() -> None:
-    ballot = Ballot(0.0, 0.0)
-    ballot.classes = 3
-    ballot.votes = lambda _image, samples, _noise: np.array([samples - 2 * (samples // 3), *[samples // 3] * 2])  # type: ignore[method-assign]
-    found = Planned().certify(ballot, None, NoiseAddress(0))
+    class Undecided(Ballot):
+        def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+            return np.array([samples - 2 * (samples // 3), samples // 3, samples // 3])
+
+    found = Planned().certify(Undecided(0.0, 0.0), None, NoiseAddress(0))
     assert (found.prediction, found.radius, found.samples) == (ABSTAIN, 0.0, 200)
 
 

@@ -35,7 +35,7 @@ class Diary(SmoothedClassifier):
     def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
         self.draws.append((noise.stage, samples))
         winner = self.winners[min(len(self.draws), len(self.winners)) - 1]
-        return samples * np.eye(3, dtype=np.int64)[winner]
+        return np.where(np.arange(3) == winner, samples, 0)
 
 
 def test_a_stage_for_every_look_after_the_pilots() -> None:

@@ -16,12 +16,8 @@ from radii.engine.train import NotFiniteError, Tick, learning_rate, train
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run, RunError
 
-SMALL = Recipe(
-    dataset="digits",
-    model="digits_cnn",
-    sigma=0.25,
-    training=Training(epochs=3, images_per_step=256, learning_rate=0.05),
-)
+SCHEDULE = Training(epochs=3, images_per_step=256, learning_rate=0.05)
+SMALL = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=SCHEDULE)
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
@@ -68,7 +64,7 @@ def test_a_stopped_run_continues_to_the_same_weights(
 
 
 def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
-    recipe = replace(SMALL, training=replace(SMALL.training, epochs=6))
+    recipe = replace(SMALL, training=replace(SCHEDULE, epochs=6))
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())
     command = [sys.executable, "-m", "radii", "train", "recipe.toml", "--run", "killed"]
     process = subprocess.Popen(command, cwd=tmp_path, env=_one_thread())
@@ -109,7 +105,7 @@ def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
 
 
 def test_a_loss_off_the_numbers_stops_and_keeps_the_checkpoint(tmp_path: Path) -> None:
-    wild = replace(SMALL, training=replace(SMALL.training, learning_rate=1e12))
+    wild = replace(SMALL, training=replace(SCHEDULE, learning_rate=1e12))
     with pytest.raises(NotFiniteError, match=r"epoch 0, step \d+, in the term 'cross_entropy'"):
         train(wild, tmp_path / "run")
     assert not Run(tmp_path / "run").finished

@@ -54,7 +54,7 @@ class NoiseAddress:
 
     def at(self, stage: int) -> "NoiseAddress":
         """The address of another stage: its draws are independent of all other stages'."""
-        return replace(self, stage=stage)
+        return NoiseAddress(self.seed, self.image, stage)
 
     def from_block(self, block: int) -> "NoiseAddress":
         """The address of the rest of a stage: what is drawn there continues its first `block` blocks."""

@@ -1,0 +1,45 @@
+"""The README stays true: its commands parse, its files exist, its Python runs."""
+
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+import torch
+from torch import nn
+
+import radii
+from radii import cli
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text()
+COMMANDS = [line.partition(" # ")[0].strip() for line in README.splitlines() if line.startswith("    radii ")]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_every_command_parses(command: str) -> None:
+    function, _, _ = cli.app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
+    assert callable(function)
+
+
+def test_there_are_commands() -> None:
+    assert {command.split()[1] for command in COMMANDS} >= {"list", "train", "certify", "predict", "report", "transfer"}
+
+
+@pytest.mark.parametrize("name", re.findall(r"\]\(([^)]+)\)", README) + re.findall(r"scripts/\w+|recipes/\S+\.toml", README))
+def test_every_file_that_it_names_exists(name: str) -> None:
+    assert (ROOT / name).is_file()
+
+
+def test_the_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    (snippet,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
+    smoothed = radii.SmoothedClassifier(model, sigma=0.25, classes=10)
+    monkeypatch.setattr(radii, "load", lambda _: smoothed, raising=False)
+    exec(snippet.replace("100_000", "1_000"), {"model": model, "image": torch.rand(1, 8, 8)})
+
+
+def test_every_public_name_is_there() -> None:
+    assert all(getattr(radii, name) is not None for name in radii.__all__)
+    assert sorted(radii.__all__) == radii.__all__
