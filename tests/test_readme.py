@@ -26,7 +26,9 @@ def test_there_are_commands() -> None:
     assert {command.split()[1] for command in COMMANDS} >= {"list", "train", "certify", "predict", "report", "transfer"}
 
 
-@pytest.mark.parametrize("name", re.findall(r"\]\(([^)]+)\)", README) + re.findall(r"scripts/\w+|recipes/\S+\.toml", README))
+@pytest.mark.parametrize(
+    "name", re.findall(r"\]\(([^)]+)\)", README) + re.findall(r"scripts/\w+|recipes/\S+\.toml", README)
+)
 def test_every_file_that_it_names_exists(name: str) -> None:
     assert (ROOT / name).is_file()
 

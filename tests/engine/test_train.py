@@ -43,7 +43,7 @@ def test_a_run_directory_is_complete(tmp_path: Path) -> None:
     assert float(rows[2]["loss"]) < float(rows[0]["loss"])
 
 
-@pytest.mark.parametrize("stop_after", [1, 7, 11])
+@pytest.mark.parametrize("stop_after", [1, 6, 7, 11])
 def test_a_stopped_run_continues_to_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
 ) -> None:

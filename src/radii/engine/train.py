@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -79,24 +80,26 @@ def _epochs(run: Run, parts: Parts, images: Images, test: Images, watch: Callabl
     )
     progress = checkpoint.restore(run, model, optimiser)
     steps = math.ceil(len(images) / training.images_per_step)
-    saved = time.monotonic()
+    loss = math.nan
+    clock = saved = time.perf_counter()
     while progress.epoch < training.epochs:
         model.train()
-        for batch in _batches(images, training, seed, progress, device):
-            began = time.perf_counter()
+        for batch in _ahead(_batches(images, training, seed, progress.epoch, progress.step)):
             optimiser.param_groups[0]["lr"] = learning_rate(training, progress.epoch, progress.step / steps)
             rng = generator(device, NOISE, seed, progress.epoch, progress.step, 0)
-            loss = _step(parts, model, optimiser, batch, Step(progress.epoch, rng), progress)
+            on_device = Batch(*(tensor.to(device) for tensor in batch))
+            loss = _step(parts, model, optimiser, on_device, Step(progress.epoch, rng), progress)
             progress.step += 1
-            progress.seconds += time.perf_counter() - began
-            if time.monotonic() - saved > SECONDS_BETWEEN_CHECKPOINTS:
+            progress.seconds, clock = progress.seconds + time.perf_counter() - clock, time.perf_counter()
+            if clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 checkpoint.save(run, model, optimiser, progress)
-                saved = time.monotonic()
+                saved = clock
             watch(Tick(progress.epoch, training.epochs, progress.step, steps, loss, None))
         row = _close_epoch(progress, parts, model, test, len(images), device)
         checkpoint.save(run, model, optimiser, progress)
         run.write_history(progress.history)
         watch(Tick(progress.epoch, training.epochs, 0, steps, loss, row))
+        clock = saved = time.perf_counter()
 
 
 def _step(
@@ -136,17 +139,21 @@ def gradient_step(
     return terms, value
 
 
-def _batches(
-    images: Images, training: Training, seed: int, progress: Progress, device: torch.device
-) -> Iterator[Batch]:
-    """The rest of this epoch's batches; their content depends on (seed, epoch, step) alone."""
-    order = torch.randperm(len(images), generator=generator("cpu", SHUFFLE, seed, progress.epoch))
-    for number, indices in enumerate(order.split(training.images_per_step)):
-        if number < progress.step:
-            continue
-        rng = generator("cpu", AUGMENT, seed, progress.epoch, number)
-        pixels = images.batch(indices, rng)
-        yield Batch(pixels.to(device), images.labels[indices].to(device), indices.to(device))
+def _batches(images: Images, training: Training, seed: int, epoch: int, first: int) -> Iterator[Batch]:
+    """The batches of an epoch from step `first` on; their content depends on (seed, epoch, step) alone."""
+    order = torch.randperm(len(images), generator=generator("cpu", SHUFFLE, seed, epoch))
+    for step, indices in list(enumerate(order.split(training.images_per_step)))[first:]:
+        pixels = images.batch(indices, generator("cpu", AUGMENT, seed, epoch, step))
+        yield Batch(pixels, images.labels[indices], indices)
+
+
+def _ahead(batches: Iterator[Batch]) -> Iterator[Batch]:
+    """The same batches, each made while the one before is learned from."""
+    with ThreadPoolExecutor(1) as pool:
+        coming = pool.submit(next, batches, None)
+        while (batch := coming.result()) is not None:
+            coming = pool.submit(next, batches, None)
+            yield batch
 
 
 def _close_epoch(
