@@ -68,7 +68,8 @@ def folded(model: nn.Module) -> nn.Module:
     """A copy in eval mode, channels last, with every BatchNorm that follows a convolution merged into it."""
     fast = channels_last(copy.deepcopy(model).eval().requires_grad_(False))
     try:
-        graph = fx.symbolic_trace(fast)
+        with torch.no_grad():
+            graph = fx.symbolic_trace(fast)
     except Exception:  # a model whose forward branches on data cannot be traced; it stays as it is
         return fast
     modules = dict(graph.named_modules())

@@ -4,6 +4,7 @@ from collections import OrderedDict
 
 from torch import nn
 
+from radii.models._first_conv import FirstConv2d
 from radii.models.base import Shape
 
 
@@ -24,7 +25,7 @@ def _lenet(shape: Shape, classes: int, width: int) -> nn.Module:
         raise ValueError(f"lenet takes images of at least 16 x 16 pixels, got {sides[0]} x {sides[1]}")
     # Pooling commutes with the rectifier and leaves it a quarter of the work.
     layers: OrderedDict[str, nn.Module] = OrderedDict(
-        conv1=nn.Conv2d(channels, 20 * width, 5),
+        conv1=FirstConv2d(channels, 20 * width, 5),
         pool1=nn.MaxPool2d(2),
         relu1=nn.ReLU(),
         conv2=nn.Conv2d(20 * width, 50 * width, 5),

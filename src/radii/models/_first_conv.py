@@ -1,0 +1,41 @@
+"""A first convolution that attacks can afford: the gradient by a picture of few channels as one matrix product."""
+
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+
+class FirstConv2d(nn.Conv2d):
+    """A convolution of the picture itself, equal to nn.Conv2d in value and gradient.
+
+    CPU libraries fill their vectors with channels, so the gradient by an input of one or three channels costs them
+    several times what it should; an attack asks for it in every step.
+    """
+
+    def forward(self, input: Tensor) -> Tensor:
+        if torch.is_grad_enabled() and input.requires_grad:
+            result: Tensor = _Convolution.apply(input, self.weight, self.bias)
+            return result
+        return super().forward(input)
+
+
+class _Convolution(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.save_for_backward(images, weight)
+        return F.conv2d(images, weight, bias)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:  # type: ignore[override]
+        images, weight = ctx.saved_tensors
+        _, by_weight, by_bias = ctx.needs_input_grad
+        patches = weight.flatten(1).T @ gradient.flatten(2)
+        return (
+            F.fold(patches, images.shape[2:], weight.shape[2:]),
+            torch.nn.grad.conv2d_weight(images, weight.shape, gradient) if by_weight else None,
+            gradient.sum((0, 2, 3)) if by_bias else None,
+        )
