@@ -1,5 +1,6 @@
 import torch
 from torch import nn
+from torch.nn.grad import conv2d_input
 
 from radii.models._first_conv import FirstConv2d
 
@@ -22,4 +23,4 @@ def test_the_gradient_by_the_image_alone_leaves_the_weights() -> None:
     layer = FirstConv2d(1, 2, 3).requires_grad_(False)
     leaf = torch.rand(2, 1, 5, 5, requires_grad=True)
     (gradient,) = torch.autograd.grad(layer(leaf).sum(), leaf)
-    torch.testing.assert_close(gradient, torch.nn.grad.conv2d_input(leaf.shape, layer.weight, torch.ones(2, 2, 3, 3)))
+    torch.testing.assert_close(gradient, conv2d_input(leaf.shape, layer.weight, torch.ones(2, 2, 3, 3)))

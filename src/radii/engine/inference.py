@@ -11,9 +11,10 @@ from collections.abc import Callable
 from contextlib import redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import Any, TypeVar
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, fx, nn
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
@@ -68,8 +69,7 @@ def folded(model: nn.Module) -> nn.Module:
     """A copy in eval mode, channels last, with every BatchNorm that follows a convolution merged into it."""
     fast = channels_last(copy.deepcopy(model).eval().requires_grad_(False))
     try:
-        with torch.no_grad():
-            graph = fx.symbolic_trace(fast)
+        graph = fx.symbolic_trace(fast)
     except Exception:  # a model whose forward branches on data cannot be traced; it stays as it is
         return fast
     modules = dict(graph.named_modules())
@@ -106,28 +106,29 @@ def _compiled(job: Job) -> nn.Module:
     import torch._inductor.config as inductor
 
     inductor.freezing = True
-    return cast(nn.Module, torch.compile(job.model))
+    return _Blocks(torch.compile(job.model), job.batch_size)
 
 
 def _openvino(job: Job) -> nn.Module:
-    return _OpenVino(_converted(job), job)
+    return _Blocks(_request(_converted(job)), job.batch_size)
 
 
 def _openvino_int8(job: Job) -> nn.Module:
     import nncf
     import openvino
 
-    if not job.artefact.with_suffix(".xml").is_file():
+    file = job.artefact.with_suffix(".xml")
+    if not file.is_file():
         noisy = job.pictures()
         noisy = noisy + job.sigma * torch.randn(noisy.shape, generator=generator("cpu", 1))
         blocks = nncf.Dataset([block.numpy() for block in noisy.split(job.batch_size) if len(block) == job.batch_size])
         with redirect_stdout(io.StringIO()):  # it draws progress bars of its own
             quantised = nncf.quantize(_converted(job), blocks, subset_size=len(noisy) // job.batch_size)
-        openvino.save_model(quantised, job.artefact.with_suffix(".xml"), compress_to_fp16=False)
-    return _OpenVino(openvino.Core().read_model(job.artefact.with_suffix(".xml")), job)
+        openvino.save_model(quantised, file, compress_to_fp16=False)
+    return _Blocks(_request(openvino.Core().read_model(file)), job.batch_size)
 
 
-def _converted(job: Job) -> "openvino.Model":  # type: ignore[name-defined]  # noqa: F821
+def _converted(job: Job) -> Any:
     if not importlib.util.find_spec("openvino"):
         raise LookupError("the engine 'openvino' is not installed: pip install 'radii[openvino]'")
     import openvino
@@ -136,28 +137,32 @@ def _converted(job: Job) -> "openvino.Model":  # type: ignore[name-defined]  # n
     return openvino.convert_model(job.model, example_input=example, input=[list(example.shape)])
 
 
-class _OpenVino(nn.Module):
-    """A model compiled by OpenVINO for one block size, in the precision it was given."""
+def _request(model: Any) -> Callable[[Tensor], Tensor]:
+    """A model compiled by OpenVINO, in the precision it was given."""
+    import openvino
 
-    def __init__(self, model: "openvino.Model", job: Job) -> None:  # type: ignore[name-defined]  # noqa: F821
+    settings = {
+        "INFERENCE_PRECISION_HINT": "f32",  # or a machine with bf16 units would silently use them
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "PERFORMANCE_HINT": "LATENCY",
+        "ENABLE_CPU_PINNING": False,  # or the workers of several processes would share one core
+    }
+    request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+    return lambda images: torch.from_numpy(request.infer([images.contiguous().numpy()], share_inputs=True)[0].copy())
+
+
+class _Blocks(nn.Module):
+    """A compiled function of one block size and layout; a shorter block is filled up."""
+
+    def __init__(self, function: Callable[[Tensor], Tensor], block: int) -> None:
         super().__init__()
-        import openvino
-
-        settings = {
-            "INFERENCE_PRECISION_HINT": "f32",  # or a machine with bf16 units would silently use them
-            "INFERENCE_NUM_THREADS": torch.get_num_threads(),
-            "PERFORMANCE_HINT": "LATENCY",
-            "ENABLE_CPU_PINNING": False,  # or the workers of several processes would share one core
-        }
-        self.block = job.batch_size
-        self.request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+        self.function = function
+        self.block = block
 
     def forward(self, images: Tensor) -> Tensor:
-        filled = images
-        if len(images) < self.block:
-            filled = torch.cat([images, images.new_zeros(self.block - len(images), *images.shape[1:])])
-        found = self.request.infer([filled.contiguous().numpy()], share_inputs=True)[0]
-        return torch.from_numpy(found.copy())[: len(images)]
+        missing = (0, 0) * 3 + (0, self.block - len(images))
+        rows_first = F.pad(images.permute(0, 2, 3, 1), missing) if missing[-1] else images.permute(0, 2, 3, 1)
+        return self.function(rows_first.contiguous().permute(0, 3, 1, 2))[: len(images)]
 
 
 ENGINES: dict[str, Callable[[Job], nn.Module]] = {

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
+from torch.nn.grad import conv2d_weight
 
 
 class FirstConv2d(nn.Conv2d):
@@ -16,26 +17,27 @@ class FirstConv2d(nn.Conv2d):
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        if torch.is_grad_enabled() and input.requires_grad:
-            result: Tensor = _Convolution.apply(input, self.weight, self.bias)
+        # A tracer's stand-in is no tensor and takes the plain way.
+        if isinstance(input, Tensor) and torch.is_grad_enabled() and input.requires_grad:
+            result: Tensor = _Convolution.apply(input, self.weight, self.bias)  # type: ignore[no-untyped-call]
             return result
         return super().forward(input)
 
 
 class _Convolution(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, images: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
         ctx.save_for_backward(images, weight)
         return F.conv2d(images, weight, bias)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:  # type: ignore[override]
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Tensor, Tensor | None, Tensor | None]:
         images, weight = ctx.saved_tensors
         _, by_weight, by_bias = ctx.needs_input_grad
         patches = weight.flatten(1).T @ gradient.flatten(2)
         return (
             F.fold(patches, images.shape[2:], weight.shape[2:]),
-            torch.nn.grad.conv2d_weight(images, weight.shape, gradient) if by_weight else None,
+            conv2d_weight(images, weight.shape, gradient) if by_weight else None,
             gradient.sum((0, 2, 3)) if by_bias else None,
         )
