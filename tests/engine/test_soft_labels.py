@@ -29,7 +29,7 @@ def test_votes_are_shares_and_serve_catrs(run: Run, tmp_path: Path) -> None:
     assert table.dtype == np.float32
     np.testing.assert_allclose(table.sum(1), 1, rtol=1e-6)
     trained = train(CATRS, tmp_path / "catrs", soft_labels=path)
-    assert set(trained.origin()["soft_labels"]) == {"file", "hash"}
+    assert set(trained.origin()["soft_labels"]) == {"path", "hash"}
     assert "worst_case" in trained.history()[0]
 
 

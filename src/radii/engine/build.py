@@ -89,7 +89,7 @@ def _teacher(recipe: Recipe, dataset: Dataset, named: Run | Path | str) -> tuple
     for what, (got, wanted) in pairs.items():
         if got != wanted:
             raise RunError(f"the teacher {run.path} has another {what}: {got}, the student has {wanted}")
-    return inference.folded(trained_model(run)), {"run": str(run.path), "weights": digest(run.weights())}
+    return inference.folded(trained_model(run)), {"path": str(run.path.resolve()), "hash": digest(run.weights())}
 
 
 def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
@@ -100,7 +100,7 @@ def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
     wanted = (len(dataset.split("train")), dataset.classes)
     if table.shape != wanted:
         raise ValueError(f"{path} holds soft labels of shape {table.shape}, the training split needs {wanted}")
-    return torch.from_numpy(table), {"file": str(path), "hash": digest(path)}
+    return torch.from_numpy(table), {"path": str(path.resolve()), "hash": digest(path)}
 
 
 def digest(path: Path) -> str:

@@ -25,7 +25,7 @@ def import_checkpoint(checkpoint: Path, recipe: Recipe, path: Path, *, data: Pat
     backbone = model[1]
     backbone.load_state_dict(_matching(_tensors(checkpoint), backbone.state_dict(), checkpoint, recipe.model))
     run = Run(path)
-    run.claim(recipe, {"checkpoint": {"file": str(checkpoint), "hash": build.digest(checkpoint)}})
+    run.claim(recipe, {"checkpoint": {"path": str(checkpoint.resolve()), "hash": build.digest(checkpoint)}})
     files.write_json(run.environment_file, environment())
     build.save_weights(run, model, dataset)
     return run

@@ -51,14 +51,13 @@ def _price(student: Run, teacher: Run, data: Path | None) -> None:
     A few steps are timed and extrapolated: training the student that way is just what transfer saves.
     """
     first = teacher
-    while first.recipe.objective["name"] == "transfer":
-        first = Run(first.origin()["teacher"]["run"])
+    while (before := first.source("teacher")) is not None:
+        first = Run(before)
     price_file = student.path / "transfer.json"
     if price_file.is_file() or first.recipe.training is None:
         return
     recipe = replace(first.recipe, model=student.recipe.model)
-    labels = first.origin().get("soft_labels", {}).get("file")
-    parts = build.build(recipe, data, soft_labels=labels)
+    parts = build.build(recipe, data, soft_labels=first.source("soft_labels"))
     images = parts.dataset.split("train")
     per_step = parts.training.images_per_step
     device = build.device()
@@ -77,8 +76,6 @@ def _price(student: Run, teacher: Run, data: Path | None) -> None:
         price_file,
         {
             "method": first.recipe.objective["name"],
-            "teacher": str(teacher.path),
-            "first_teacher": str(first.path),
             "method_seconds_per_epoch": epoch,
             "steps_timed": PRICED_STEPS,
         },

@@ -3,6 +3,7 @@
 import csv
 import io
 import json
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -55,21 +56,30 @@ class Run:
         found: dict[str, Any] = json.loads(self.origin_file.read_text()) if self.origin_file.is_file() else {}
         return found
 
-    def claim(self, wanted: Recipe, origin: Mapping[str, Any]) -> None:
+    def source(self, key: str) -> Path | None:
+        """Where the teacher or the soft labels lie that the run was trained from, if it was."""
+        facts = self.origin().get(key)
+        return Path(os.path.normpath(self.path / facts["path"])) if facts else None
+
+    def _beside(self, facts: Mapping[str, str]) -> dict[str, str]:
+        """A source named from the run's own place: runs that move together still find each other."""
+        return {**facts, "path": os.path.relpath(facts["path"], self.path.resolve())}
+
+    def claim(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
         """Make the directory this recipe's, or refuse one that belongs to another."""
         if self.recipe_file.is_file():
             if (theirs := self.recipe) != wanted:
                 raise RunError(
                     f"{self.path} belongs to another recipe ({_difference(theirs, wanted)}): name another --run"
                 )
-            if self.origin() != dict(origin):
+            if _hashes(self.origin()) != _hashes(origin):
                 raise RunError(f"{self.path} was begun from another {' or '.join(origin)}: name another --run")
             return
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
             raise RunError(f"{self.path} is there already and is not a run: name another --run")
         self.path.mkdir(parents=True, exist_ok=True)
         if origin:
-            files.write_json(self.origin_file, dict(origin))
+            files.write_json(self.origin_file, {key: self._beside(facts) for key, facts in origin.items()})
         files.write(self.recipe_file, wanted.to_toml())
 
     def write_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
@@ -90,6 +100,10 @@ class Run:
     def environment(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.environment_file.read_text())
         return found
+
+
+def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
+    return {key: facts["hash"] for key, facts in origin.items()}
 
 
 def _difference(theirs: Recipe, wanted: Recipe) -> str:

@@ -47,10 +47,10 @@ def _with_teachers(paths: Sequence[Path]) -> list[Path]:
     """The paths, a student's teacher before it where it was certified too: the two are read side by side."""
     found: list[Path] = []
     for path in paths:
-        teacher = Run(Run(path).origin().get("teacher", {}).get("run", "")) if path.is_dir() else None
+        teacher = Run(path).source("teacher") if path.is_dir() else None
         known = {other.resolve() for other in (*paths, *found)}
-        if teacher and teacher.path.resolve() not in known and any(teacher.certificates.glob("*.tsv")):
-            found.append(teacher.path)
+        if teacher and teacher.resolve() not in known and any(Run(teacher).certificates.glob("*.tsv")):
+            found.append(teacher)
         found.append(path)
     return found
 
