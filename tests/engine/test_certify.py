@@ -47,7 +47,7 @@ def plan(run: Run, **fields: object) -> Plan:
 
 
 def test_the_file_says_how_it_was_made(run: Run) -> None:
-    path = certify_run(plan(run))
+    path = certify_run(plan(run), workers=1)
     header = json.loads(path.with_suffix(".json").read_text())
     assert header["procedure"] == "fixed"
     assert header["parameters"] == {"failure": 0.001, "selection": 20, "estimation": 200} | {
@@ -61,35 +61,40 @@ def test_the_file_says_how_it_was_made(run: Run) -> None:
 
 
 def test_workers_order_and_company_do_not_matter(run: Run, tmp_path: Path) -> None:
-    alone = content(certify_run(plan(run)))
+    alone = content(certify_run(plan(run), workers=1))
     for path in run.certificates.iterdir():
         path.rename(tmp_path / path.name)
     assert content(certify_run(plan(run), workers=2)) == alone
-    denser = content(certify_run(plan(run, every=15)))
+    denser = content(certify_run(plan(run, every=15), workers=1))
     assert [row for row in denser if row.index % 45 == 0] == alone
 
 
 def test_a_stopped_certification_continues_and_repairs_its_last_line(run: Run) -> None:
-    path = certify_run(plan(run))
+    path = certify_run(plan(run), workers=1)
     whole = content(path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:4]) + lines[4][:9])
     seen: list[int] = []
-    certify_run(plan(run), watch=lambda _, row: seen.append(row.index) if row else None)
+    certify_run(plan(run), workers=1, watch=lambda _, row: seen.append(row.index) if row else None)
     assert content(path) == whole
     assert seen == [row.index for row in whole]
 
 
 def test_another_seed_is_refused(run: Run) -> None:
-    certify_run(plan(run))
+    certify_run(plan(run), workers=1)
     with pytest.raises(RunError, match=r"under seed 0, not 1: a seed is named before looking"):
-        certify_run(plan(run, seed=1))
+        certify_run(plan(run, seed=1), workers=1)
+
+
+def test_auto_keeps_the_engine_that_a_file_was_begun_with(run: Run) -> None:
+    begun = certify_run(plan(run, engine="torch"), workers=1)
+    assert certify_run(plan(run, engine="auto"), workers=1) == begun
 
 
 def test_an_untrained_run_is_refused(run: Run) -> None:
     run.weights_file.unlink()
     with pytest.raises(RunError, match="not trained to the end"):
-        certify_run(plan(run))
+        certify_run(plan(run), workers=1)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:

