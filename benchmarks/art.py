@@ -10,13 +10,14 @@ ROOT = Path(__file__).parents[1]
 ENVIRONMENT = ROOT / ".venv-art"
 PACKAGES = ["adversarial-robustness-toolbox==1.20.1", "packaging", "statsmodels", "safetensors", "torch==2.13.0"]
 SCRIPT = """
-import json, resource, sys, time
+import json, sys, time
 import numpy as np, torch
 from safetensors.torch import load_file
 from art.estimators.certification.randomized_smoothing import PyTorchRandomizedSmoothing
 
 job = json.loads(sys.argv[1])
-sys.path.insert(0, job["source"])
+sys.path[:0] = [job["source"], job["root"]]
+from benchmarks.timing import peak_megabytes, start_of_peak
 from radii import models
 
 model = models.create(job["model"])
@@ -28,13 +29,12 @@ smoothed = PyTorchRandomizedSmoothing(
 )
 images = np.random.default_rng(0).random((job["images"], *shape), dtype=np.float32)
 smoothed.certify(images[:1], n=256, batch_size=128)
-before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+before = start_of_peak()
 began = time.perf_counter()
 smoothed.certify(images, n=job["samples"], batch_size=128)
 seconds = time.perf_counter() - began
-peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
 rate = job["images"] * (job["samples"] + 100) / seconds
-print(json.dumps({"samples_per_second": rate, "peak_megabytes": peak / 1024}))
+print(json.dumps({"samples_per_second": rate, "peak_megabytes": peak_megabytes() - before}))
 """
 
 
@@ -54,6 +54,7 @@ def measure(
         "samples": samples,
         "images": images,
         "source": str(ROOT / "src"),
+        "root": str(ROOT),
     }
     command = [str(ENVIRONMENT / "bin/python"), "-W", "ignore", "-c", SCRIPT, json.dumps(job)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)

@@ -1,7 +1,6 @@
 """The price of certification: against a packaged peer, a plain loop, and the machine's own speed."""
 
 import json
-import resource
 import subprocess
 import sys
 import tempfile
@@ -13,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from benchmarks import art, plain, pricing
+from benchmarks import art, plain, pricing, timing
 from benchmarks.timing import machine, take_turns
 from radii import certifiers, models
 from radii.engine.certify import Plan, certify_run
@@ -78,19 +77,19 @@ def _votes(form: nn.Module, image: torch.Tensor) -> Any:
 
 
 def _memory() -> dict[str, float]:
-    """Peak memory above the model's for 100,000 samples of a CIFAR image, in a process of its own."""
+    """Peak memory above the model's for 100,000 samples of a LeNet image, in a process of its own."""
     code = "from benchmarks.certification import _peak; _peak()"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return {"peak_megabytes": json.loads(done.stdout)}
 
 
 def _peak() -> None:
-    classifier = SmoothedClassifier(folded(models.create("cifar_resnet20")), sigma=0.25, classes=10)
-    image = torch.rand(3, 32, 32)
+    classifier = SmoothedClassifier(folded(models.create("lenet")), sigma=0.25, classes=10)
+    image = torch.rand(1, 28, 28)
     classifier.votes(image, 1, NoiseAddress(0))
-    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    before = timing.start_of_peak()
     classifier.votes(image, 100_000, NoiseAddress(0))
-    print(json.dumps((resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024))
+    print(json.dumps(timing.peak_megabytes() - before))
 
 
 def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
@@ -104,6 +103,7 @@ def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
     rows = certificates.read(path).rows
     peer = art.measure("lenet", run.weights_file, (1, 28, 28), 0.5, 100_000, 3)
     art_seconds = 500 * 100_100 / peer["samples_per_second"]
+    workers = _workers(run, data)
     return {
         "images": len(rows),
         "seconds": seconds,
@@ -112,18 +112,21 @@ def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
         "certified_accuracy": sum(row.correct and row.radius >= 0.5 for row in rows) / len(rows),
         "samples_per_image": sum(row.samples or 0 for row in rows) / len(rows),
         "art_peak_megabytes": peer["peak_megabytes"],
-        "workers": _workers(run, data),
+        "workers": workers,
+        "fixed_over_art": workers["2 workers"] / peer["samples_per_second"],
     }
 
 
 def _workers(run: Run, data: Path | None) -> dict[str, float]:
-    """One worker against two, each with one thread, on the same images; the start of processes is not counted."""
+    """Samples a second of one worker and of two, one thread each, fixed n; the start of processes is not counted."""
     rates = {}
     for workers in (1, 2):
         for path in run.certificates.glob("fixed-*"):
             path.unlink()
         moments: list[float] = []
-        plan = Plan(run=run.path, procedure=certifiers.create("fixed", estimation=20_000), every=200, data=data)
+        procedure = certifiers.create("fixed", selection=100, estimation=20_000)
+        plan = Plan(run=run.path, procedure=procedure, every=200, data=data)
         certify_run(plan, workers=workers, watch=lambda *_, moments=moments: moments.append(time.perf_counter()))
-        rates[f"{workers} workers"] = (len(moments) - 2 - workers) / (moments[-1] - moments[workers + 1])
+        images = len(moments) - 2 - workers
+        rates[f"{workers} workers"] = 20_100 * images / (moments[-1] - moments[workers + 1])
     return {**rates, "speed_up": rates["2 workers"] / rates["1 workers"]}

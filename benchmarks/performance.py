@@ -76,6 +76,8 @@ def _facts(numbers: dict[str, Any]) -> str:
         "speed-up": f"{mnist['speed_up']:,.0f}",
         "samples an image": f"{mnist['samples_per_image']:,.0f}",
         "two workers over one": f"{mnist['workers']['speed_up']:.2f}",
+        "samples a second on the same LeNet, fixed n, two workers": f"{mnist['workers']['2 workers']:,.0f}",
+        "the same over ART, n = 100,000": f"{mnist['fixed_over_art']:.1f}",
     }
     return _table(["what", "measured"], [list(fact) for fact in facts.items()])
 
