@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import torch
 from rich.console import Console
 
 from radii import certifiers, plugins
@@ -17,6 +18,8 @@ from radii.report import report
 
 def tell(folder: Path, console: Console) -> None:
     """Train, transfer and certify on the embedded digits, and write the page; a second call continues or re-tells."""
+    # Models this small gain nothing from a second thread, and lose much where the other core is busy.
+    torch.set_num_threads(1)
     console.print("1. Plain Gaussian training, for comparison.")
     plain = _train(_recipe("gaussian"), folder / "gaussian", console)
     console.print("2. A robust teacher: SmoothMix, with an attack in every step.")
