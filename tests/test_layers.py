@@ -15,7 +15,7 @@ LAYERS = [
     {"smoothing"},
     {"objectives", "certifiers", "models", "datasets", "experiment"},
     {"engine", "report"},
-    {"progress", "demo", "cli"},
+    {"progress", "arguments", "demo", "cli"},
 ]
 SOURCES = sorted(path for path in ROOT.rglob("*.py") if path.name != "__init__.py" or path.parent != ROOT)
 

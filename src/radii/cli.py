@@ -4,12 +4,13 @@ import math
 import sys
 import tomllib
 from pathlib import Path
-from typing import Annotated, Any, NoReturn, cast
+from typing import Annotated, NoReturn, cast
 
 from cyclopts import App, CycloptsError, Parameter
 from rich.console import Console
 
 from radii import plugins
+from radii.arguments import parse_radii, parse_settings, recipe_path, transfer_recipe
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
 from radii.progress import CertificationBar, CountingBar, TrainingBar
@@ -204,19 +205,20 @@ def certify(
 
 
 @app.command
-def predict(run: Path, image: Path, /, *, set: Settings = None) -> None:
+def predict(run: Path, image: Path, /, *, engine: str = "auto", set: Settings = None) -> None:
     """The class of a picture, or "abstains" when the vote is too close to call.
 
     Parameters
     ----------
     run: A trained run directory.
     image: A picture file of the model's size.
+    engine: How forward passes are made: the one that the model was certified with.
     """
     from radii.engine.answer import predict as predict_image
     from radii.engine.build import frame_of, load, read_picture
 
     picture = read_picture(image, frame_of(Run(run)).shape)
-    answer = predict_image(load(run), picture, **parse_settings(set or []))
+    answer = predict_image(load(run, engine=engine), picture, **parse_settings(set or []))
     console.print("abstains" if answer.prediction < 0 else str(answer.prediction))
 
 
@@ -276,42 +278,6 @@ def tell_trained(run: Run) -> None:
         f"{run.path}: trained {len(rows)} epochs, noisy test accuracy {accuracy:.4f}; next: radii certify {run.path}",
         soft_wrap=True,
     )
-
-
-def transfer_recipe(teacher: Run) -> Path:
-    """The shipped transfer recipe of the teacher's dataset and sigma."""
-    theirs = teacher.recipe
-    for path in sorted(plugins.recipes_folder().rglob("transfer-*.toml")):
-        offered = recipes.read(path)
-        if (offered.dataset, offered.sigma) == (theirs.dataset, theirs.sigma):
-            return path
-    raise LookupError(
-        f"there is no transfer recipe for {theirs.dataset} at sigma {theirs.sigma:g}: name the student's with --recipe"
-    )
-
-
-def recipe_path(named: Path) -> Path:
-    """A recipe named by its file, or by its name in the list."""
-    listed = plugins.recipes_folder() / named.with_name(named.name.removesuffix(".toml") + ".toml")
-    return named if named.is_file() or not listed.is_file() else listed
-
-
-def parse_settings(settings: list[str]) -> dict[str, Any]:
-    """KEY=VALUE pairs as a procedure's fields."""
-    fields = {}
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals:
-            raise ValueError(f"--set {setting!r}: expected key=value, such as estimation=10000")
-        fields[key.strip()] = recipes.parse_value(text)
-    return fields
-
-
-def parse_radii(text: str) -> tuple[float, ...]:
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError as error:
-        raise ValueError(f"--radii {text!r}: expected numbers with commas between, such as 0,0.25,0.5") from error
 
 
 def main() -> NoReturn:
