@@ -101,8 +101,8 @@ def _pricing(pricing: dict[str, Any]) -> str:
 
 
 CATRS = (
-    "CAT-RS attacks only images that it accepts, on a model without BatchNorm. Here LeNet has seen 200 steps and the soft "
-    "labels are made up, so few are accepted: a model trained further pays more."
+    "CAT-RS attacks only images that it accepts, on a model without BatchNorm. Here LeNet has seen 200 steps and the "
+    "soft labels are made up, so few are accepted: a model trained further pays more."
 )
 
 SECTIONS = {"training": _training, "certification": _certification}
