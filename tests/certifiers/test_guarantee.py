@@ -36,9 +36,6 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
         {"selection": 10, "estimation": 50, "bound": "betting"},
     ],
 }
-SLOW = {"betting": 1_000}
-"""Fewer runs of the full driver where one takes a millisecond; tests/smoothing runs 20,000 of the bound."""
-
 CASES = [(name, fields) for name, cases in PARAMETERS.items() for fields in cases]
 
 
@@ -70,9 +67,8 @@ def test_false_certificates(
 ) -> None:
     procedure = certifiers.create(name, failure=FAILURE, **fields)
     voter, noise, truth = dice(*chances, seed=11), NoiseAddress(0), true_radius(procedure, chances)
-    runs = SLOW.get(fields.get("bound", ""), RUNS)
-    false = sum(is_false(procedure.certify(voter, None, noise), procedure, truth) for _ in range(runs))
-    assert false <= FAILURE * runs + 5 * math.sqrt(runs * FAILURE * (1 - FAILURE))
+    false = sum(is_false(procedure.certify(voter, None, noise), procedure, truth) for _ in range(RUNS))
+    assert false <= FAILURE * RUNS + 5 * math.sqrt(RUNS * FAILURE * (1 - FAILURE))
 
 
 @pytest.mark.parametrize("radii", [(0.5,), (0.0, 0.25, 0.5, 0.75)])

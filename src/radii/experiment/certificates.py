@@ -74,10 +74,6 @@ class CertificateFile:
         """The certificates so far."""
         return _rows(self.path, self.path.read_text(errors="replace"))
 
-    def done(self) -> set[int]:
-        """The indices of the images that are certified."""
-        return {row.index for row in self.rows()}
-
     def append(self, row: Row) -> None:
         """Add a certificate, the whole line in one write, so that a kill leaves whole lines."""
         line = (_line(row) + "\n").encode()
