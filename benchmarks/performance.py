@@ -46,7 +46,16 @@ def _training(numbers: dict[str, Any]) -> str:
         ]
         header = ["method", "seconds an epoch", "over the plain loop", "published", "share of published"]
         parts.append(f"{title}.\n\n{_table(header, rows)}")
-    return "\n\n".join([*parts, CATRS])
+    return "\n\n".join([*parts, CATRS, _student(numbers["mnist_student"])])
+
+
+def _student(numbers: dict[str, Any]) -> str:
+    rows = [
+        [name, f"{row['seconds_per_epoch']:.1f}", f"{row['ratio_to_gaussian']:.2f}", f"{row['ratio_to_transfer']:.1f}"]
+        for name, row in numbers.items()
+    ]
+    title = "A student: MNIST, LeNet of twice the width, 256 inputs a step; transfer from a LeNet"
+    return f"{title}.\n\n{_table(['method', 'seconds an epoch', 'over gaussian', 'over transfer'], rows)}"
 
 
 def _certification(numbers: dict[str, Any]) -> str:

@@ -48,6 +48,7 @@ def measure(data: Path | None = None, rounds: int = 15) -> dict[str, Any]:
     return {
         "machine": machine(),
         "mnist_lenet": _mnist(mnist, rounds),
+        "mnist_student": _student(mnist, rounds),
         "cifar_resnet20": _cifar(max(3, rounds // 5)),
     }
 
@@ -65,6 +66,24 @@ def _mnist(images: Images, rounds: int) -> dict[str, Any]:
         inputs[name] = 256 // settings.get("copies", 1)
         steps[name] = step_of(name, settings, 0.5, model, images, inputs[name], model)
     return _ratios(take_turns(steps, rounds), inputs, len(images), MNIST)
+
+
+def _student(images: Images, rounds: int) -> dict[str, Any]:
+    """What a student of another architecture costs: taught, trained plainly, or by a teacher's own method."""
+    teacher, student = (channels_last(models.create(name)) for name in ("lenet", "lenet_wide"))
+    names = ("gaussian", "transfer", "smoothmix", "smoothadv")
+    inputs = {name: 256 // MNIST[name][0].get("copies", 1) for name in names}
+    steps = {name: step_of(name, MNIST[name][0], 0.5, student, images, inputs[name], teacher) for name in names}
+    seconds = take_turns(steps, rounds)
+    epochs = {name: value * len(images) / inputs[name] for name, value in seconds.items()}
+    return {
+        name: {
+            "seconds_per_epoch": epoch,
+            "ratio_to_gaussian": epoch / epochs["gaussian"],
+            "ratio_to_transfer": epoch / epochs["transfer"],
+        }
+        for name, epoch in epochs.items()
+    }
 
 
 def _cifar(rounds: int) -> dict[str, Any]:

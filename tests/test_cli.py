@@ -134,3 +134,14 @@ def test_list_does_not_import_torch(home: Path) -> None:
     listed = subprocess.run([sys.executable, "-c", code, "list"], cwd=home, check=False, capture_output=True)
     assert listed.returncode == 0
     assert listed.stdout
+
+
+def test_help_explains_every_argument() -> None:
+    commands = [name for name in cli.app if not name.startswith("-")]
+    told = {
+        (command, argument.name): argument.parameter.help
+        for command in commands
+        for argument in cli.app[command].assemble_argument_collection(parse_docstring=True)
+    }
+    assert told
+    assert [where for where, text in told.items() if not text] == []

@@ -41,12 +41,11 @@ def train(
 ) -> None:
     """Train a recipe in a run directory; the same command continues a run that was stopped.
 
-    Parameters
-    ----------
-    recipe: A recipe file, or the name of one that `radii list` shows.
-    run: The run directory to make or continue.
-    teacher: The run that teaches, for the objective `transfer`.
-    soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
+    Args:
+        recipe: A recipe file, or the name of one that `radii list` shows.
+        run: The run directory to make or continue.
+        teacher: The run that teaches, for the objective `transfer`.
+        soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
     """
     from radii.engine.train import train as train_run
 
@@ -70,14 +69,13 @@ def transfer(
 ) -> None:
     """Train students to a teacher's robustness at about the price of plain training; each teaches the next.
 
-    Parameters
-    ----------
-    model: The student's architecture; several make a chain.
-    teacher: The run that teaches first.
-    bootstrap: Without a teacher: the recipe to train one by.
-    teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's own.
-    recipe: The student's schedule; by default the shipped transfer recipe of the teacher's dataset and sigma.
-    run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
+    Args:
+        model: The student's architecture; several make a chain.
+        teacher: The run that teaches first.
+        bootstrap: Without a teacher: the recipe to train one by.
+        teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's own.
+        recipe: The student's schedule; by default the shipped transfer recipe of the teacher's dataset and sigma.
+        run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
     """
     from radii.engine.train import train as train_run
     from radii.engine.transfer import chain
@@ -112,14 +110,13 @@ def import_(
 ) -> None:
     """Make a run of a checkpoint that was trained elsewhere.
 
-    Parameters
-    ----------
-    checkpoint: A file that torch wrote; one that needs more than tensors is refused.
-    dataset: What it was trained on.
-    model: Its architecture.
-    run: The run directory to make.
-    normalisation: full (centre and divide), centre, or none: as the checkpoint's authors did.
-    sigma: The noise that it was trained with.
+    Args:
+        checkpoint: A file that torch wrote; one that needs more than tensors is refused.
+        dataset: What it was trained on.
+        model: Its architecture.
+        run: The run directory to make.
+        normalisation: full (centre and divide), centre, or none: as the checkpoint's authors did.
+        sigma: The noise that it was trained with.
     """
     from radii.engine.foreign import import_checkpoint
 
@@ -134,12 +131,11 @@ def import_(
 def soft_labels(run: Path, /, *, samples: int = 10_000, seed: int = 0, engine: str = "auto", data: Data = None) -> None:
     """Write how a run votes on noisy copies of every training image: the soft labels of `catrs`.
 
-    Parameters
-    ----------
-    run: A trained run directory, usually plain Gaussian at sigma 0.25.
-    samples: Noisy copies of each image.
-    seed: The seed of the noise.
-    engine: How forward passes are made; auto takes the fastest that is installed.
+    Args:
+        run: A trained run directory, usually plain Gaussian at sigma 0.25.
+        samples: Noisy copies of each image.
+        seed: The seed of the noise.
+        engine: How forward passes are made; auto takes the fastest that is installed.
     """
     from radii.engine.soft_labels import soft_labels as write_soft_labels
 
@@ -166,17 +162,16 @@ def certify(
 ) -> None:
     """Certify test images of a run; the same command continues where it stopped.
 
-    Parameters
-    ----------
-    run: A trained run directory.
-    with_: The procedure, one that `radii list` shows.
-    radii: Radii to decide, such as 0,0.25,0.5, for a procedure that takes them.
-    every: Every how-manieth test image.
-    max: At most this many images.
-    seed: The seed of the noise, named before looking at any result.
-    engine: How forward passes are made; auto takes the fastest that is installed.
-    workers: Processes of one thread each; by default one a core.
-    linf: Show the average certified l-infinity radius too.
+    Args:
+        run: A trained run directory.
+        with_: The procedure, one that `radii list` shows.
+        radii: Radii to decide, such as 0,0.25,0.5, for a procedure that takes them.
+        every: Every how-manieth test image.
+        max: At most this many images.
+        seed: The seed of the noise, named before looking at any result.
+        engine: How forward passes are made; auto takes the fastest that is installed.
+        workers: Processes of one thread each; by default one a core.
+        linf: Show the average certified l-infinity radius too.
     """
     from radii import certifiers
     from radii.engine.build import frame_of
@@ -208,11 +203,10 @@ def certify(
 def predict(run: Path, image: Path, /, *, engine: str = "auto", set: Settings = None) -> None:
     """The class of a picture, or "abstains" when the vote is too close to call.
 
-    Parameters
-    ----------
-    run: A trained run directory.
-    image: A picture file of the model's size.
-    engine: How forward passes are made: the one that the model was certified with.
+    Args:
+        run: A trained run directory.
+        image: A picture file of the model's size.
+        engine: How forward passes are made: the one that the model was certified with.
     """
     from radii.engine.answer import predict as predict_image
     from radii.engine.build import frame_of, load, read_picture
@@ -226,10 +220,9 @@ def predict(run: Path, image: Path, /, *, engine: str = "auto", set: Settings = 
 def report(*inputs: Path, out: Path | None = None) -> None:
     """Tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
 
-    Parameters
-    ----------
-    inputs: Run directories or certificate files in Cohen's format, from any tool.
-    out: The folder to write to; by default RUN/report for one run, ./report otherwise.
+    Args:
+        inputs: Run directories or certificate files in Cohen's format, from any tool.
+        out: The folder to write to; by default RUN/report for one run, ./report otherwise.
     """
     from radii.report import report as write_report
 
@@ -262,9 +255,8 @@ def list_() -> None:
 def demo(*, run: Path = Path("runs/demo")) -> None:
     """Train on the embedded digits, certify and write a page that tells the story, in a few minutes on two cores.
 
-    Parameters
-    ----------
-    run: Where the demonstration's runs and report go.
+    Args:
+        run: Where the demonstration's runs and report go.
     """
     from radii.demo import tell
 

@@ -1,3 +1,4 @@
+import pytest
 import torch
 from torch import nn
 from torch.nn.grad import conv2d_input
@@ -5,11 +6,13 @@ from torch.nn.grad import conv2d_input
 from radii.models._first_conv import FirstConv2d
 
 
-def test_value_and_gradients_are_those_of_a_convolution() -> None:
+# Columns of the output: a run of four, three runs of eight, a prime.
+@pytest.mark.parametrize("width", [8, 28, 15])
+def test_value_and_gradients_are_those_of_a_convolution(width: int) -> None:
     torch.manual_seed(0)
     ours, theirs = (FirstConv2d(3, 4, 5).double(), nn.Conv2d(3, 4, 5).double())
     theirs.load_state_dict(ours.state_dict())
-    images = torch.rand(2, 3, 9, 8, dtype=torch.float64)
+    images = torch.rand(2, 3, 9, width, dtype=torch.float64)
     results = []
     for layer in (ours, theirs):
         leaf = images.clone().requires_grad_()

@@ -90,3 +90,7 @@ def test_a_module_that_is_not_there(name: str) -> None:
 def test_unknown_name_says_which_was_meant() -> None:
     with pytest.raises(LookupError, match=r"there is no model 'resnet_18'; did you mean 'resnet18'\?"):
         create("resnet_18")
+
+
+def test_the_example_of_ones_own() -> None:
+    assert create("examples.convnet:convnet")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
