@@ -110,8 +110,8 @@ def _pricing(pricing: dict[str, Any]) -> str:
 
 
 CATRS = (
-    "CAT-RS attacks only images that it accepts, on a model without BatchNorm. Here LeNet has seen 200 steps and the "
-    "soft labels are made up, so few are accepted: a model trained further pays more."
+    "CAT-RS attacks only images that it accepts, on a model without BatchNorm, so its price rises as the model gets "
+    "better: here LeNet has seen 200 steps of plain training, and the soft labels are made up."
 )
 
 SECTIONS = {"training": _training, "certification": _certification}

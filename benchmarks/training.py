@@ -56,8 +56,8 @@ def measure(data: Path | None = None, rounds: int = 15) -> dict[str, Any]:
 def _mnist(images: Images, rounds: int) -> dict[str, Any]:
     pixels = images.batch(torch.arange(len(images)))
     model = channels_last(models.create("lenet"))
-    # An epoch of plain training first: what CAT-RS and MACER do depends on how good the model is.
-    warm = step_of("gaussian", {}, 0.5, model, images, 256, model)
+    # Most of an epoch of plain training first: what CAT-RS and MACER do depends on how good the model is.
+    warm = step_of("gaussian", {}, 0.5, model, images, 256, model, learning_rate=0.05)
     for _ in range(200):
         warm()
     steps = {"plain loop": plain.training_step(plain.lenet(), pixels, images.labels, 0.5, 256)}
@@ -107,7 +107,14 @@ def _random_images() -> Images:
 
 
 def step_of(
-    name: str, settings: dict[str, Any], sigma: float, model: nn.Module, images: Images, batch: int, teacher: nn.Module
+    name: str,
+    settings: dict[str, Any],
+    sigma: float,
+    model: nn.Module,
+    images: Images,
+    batch: int,
+    teacher: nn.Module,
+    learning_rate: float = 1e-4,
 ) -> Callable[[], None]:
     """A step of a method as the training loop makes it, on fresh batches, batching and augmentation included."""
     resources: dict[str, Any] = {}
@@ -116,7 +123,7 @@ def step_of(
     if name == "catrs":
         resources["soft_labels"] = torch.nn.functional.one_hot(images.labels).float() * 0.9 + 0.01
     objective: Objective = objectives.create(name, sigma=sigma, **settings, **resources)
-    optimiser = torch.optim.SGD(model.parameters(), lr=1e-4, momentum=0.9, weight_decay=1e-4, fused=True)
+    optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9, weight_decay=1e-4, fused=True)
     counter = iter(range(1 << 30))
 
     def step() -> None:
