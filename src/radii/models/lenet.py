@@ -23,15 +23,15 @@ def _lenet(shape: Shape, classes: int, width: int) -> nn.Module:
     rows, columns = (((side - 4) // 2 - 4) // 2 for side in sides)
     if rows < 1 or columns < 1:
         raise ValueError(f"lenet takes images of at least 16 x 16 pixels, got {sides[0]} x {sides[1]}")
-    # Pooling commutes with the rectifier and leaves it a quarter of the work.
+    # Pooling commutes with the rectifier and leaves it a quarter of the work; flat, its gradient needs no other layout.
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         conv1=FirstConv2d(channels, 20 * width, 5),
         pool1=nn.MaxPool2d(2),
         relu1=nn.ReLU(),
         conv2=nn.Conv2d(20 * width, 50 * width, 5),
         pool2=nn.MaxPool2d(2),
-        relu2=nn.ReLU(),
         flatten=nn.Flatten(),
+        relu2=nn.ReLU(),
         fc1=nn.Linear(rows * columns * 50 * width, 500 * width),
         relu3=nn.ReLU(),
         fc2=nn.Linear(500 * width, classes),
