@@ -116,12 +116,38 @@ def test_attacking_only_the_sure_images_changes_nothing(
     objective = CatRs(sigma=SIGMA, soft_labels=soft_labels)
     seen = watch(plain)
     some = parts_of(objective, plain, batch)
-    monkeypatch.setattr(module, "keeps_batch_statistics", lambda _: True)
+    monkeypatch.setattr(module, "sees_images_alone", lambda _: False)
     everything = parts_of(objective, plain, batch)
     assert len(seen) == 12
     assert 0 < len(seen[5].images) < len(seen[11].images) == 32
     for found, wanted in zip(some, everything, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
+
+
+class HandWritten(nn.Module):
+    """A layer that nobody can know to leave each image alone."""
+
+    def forward(self, features: Tensor) -> Tensor:
+        return features - features.mean(0)
+
+
+def test_a_layer_of_ones_own_is_shown_every_image(
+    plain: nn.Module, batch: Batch, soft_labels: Tensor, watch: Any
+) -> None:
+    model = nn.Sequential(plain, HandWritten())
+    seen = watch(model)
+    CatRs(sigma=SIGMA, soft_labels=soft_labels).terms(model, batch, step())
+    assert [len(forward.images) for forward in seen] == [32] * 6
+
+
+def test_the_radius_doubles_at_its_epoch(plain: nn.Module, batch: Batch, soft_labels: Tensor) -> None:
+    def worst(epoch: int, **settings: Any) -> Tensor:
+        objective = CatRs(sigma=SIGMA, soft_labels=soft_labels, **settings)
+        return objective.terms(plain, batch, Step(epoch, torch.Generator().manual_seed(1)))["worst_case"]
+
+    assert torch.equal(worst(2, radius=0.5, double_at=3), worst(2, radius=0.5))
+    assert torch.equal(worst(3, radius=0.5, double_at=3), worst(3, radius=1.0))
+    assert not torch.equal(worst(3, radius=0.5), worst(3, radius=1.0))
 
 
 def test_nobody_sure_means_no_second_forward(plain: nn.Module, batch: Batch, soft_labels: Tensor, watch: Any) -> None:

@@ -141,6 +141,20 @@ def test_decoupled_ascent_finds_the_near_side_of_a_plane() -> None:
     torch.testing.assert_close(found * 255, (found * 255).round())
 
 
+def test_decoupled_ascent_steps_against_the_noise_that_stands_for_a_zero_gradient() -> None:
+    center = torch.full((1, 1, 4, 4), 0.5, dtype=torch.float64)
+    tried = []
+
+    def look(points: Tensor) -> tuple[Tensor, Tensor]:
+        tried.append(points.detach() - center)
+        return 0 * points.sum(), torch.zeros(1, dtype=torch.bool)
+
+    rng, twin = (torch.Generator().manual_seed(2) for _ in range(2))
+    decoupled_ascent(center, look, steps=2, radius=0.5, direction=lambda gradient: unit_or_random(gradient, rng))
+    noise = torch.randn((1, 1, 4, 4), generator=twin, dtype=torch.float64)
+    torch.testing.assert_close(tried[1], -0.525 * noise / noise.norm(), rtol=0, atol=0.5 / 255 + 1e-9)
+
+
 def test_decoupled_ascent_leaves_what_is_wrong_already_and_shrinks_to_the_radius() -> None:
     center = torch.full((1, 1, 4, 4), 0.5, dtype=torch.float64)
     slope = torch.arange(16, dtype=torch.float64).view(1, 1, 4, 4)

@@ -13,7 +13,7 @@ from radii.objectives.base import (
     Terms,
     cross_entropy,
     divergence,
-    keeps_batch_statistics,
+    sees_images_alone,
 )
 from radii.smoothing.attack import ascent, frozen, l2_ball, same_moments
 from radii.smoothing.noise import logits_of, noise_like
@@ -25,13 +25,15 @@ class CatRs(Objective):
 
     How many copies count is drawn from a binomial of the confidence; the worst case counts only for images of
     which all copies count. `copies`, `steps`, `radius` and `weight` are M, T, epsilon and lambda.
-    `standardise` gives the attacked noise its first mean and root mean square at every step, as the published
-    models had it, or its mean and standard deviation once at the end, as the paper says.
+    The radius doubles at the epoch `double_at`, as on ImageNet; 0 is never. `standardise` gives the attacked
+    noise its first mean and root mean square at every step, as the published models had it, or its mean and
+    standard deviation once at the end, as the paper says.
     """
 
     copies: int = option(4, least=1)
     steps: int = option(4, least=1)
     radius: float = option(1.0, least=0)
+    double_at: int = option(0, least=0)
     weight: float = option(1.0, least=0)
     accept_by: str = option("model", choices=("model", "soft_labels"))
     standardise: str = option("rms_each_step", choices=("rms_each_step", "std_once"))
@@ -51,11 +53,11 @@ class CatRs(Objective):
         ranks = torch.arange(self.copies, device=images.device)[:, None]
         losses = cross_entropy(logits, labels).sort(0).values
         sure = counted == self.copies
-        # The other images are attacked only where they shape the batch statistics.
-        seen = torch.ones_like(sure) if keeps_batch_statistics(model) else sure
+        # The other images are attacked only where they could shape batch statistics.
+        seen = sure if sees_images_alone(model) else torch.ones_like(sure)
         worst = images.new_zeros(len(images))
         if seen.any():
-            found = self._worst(model, images[seen], noise[:, seen], targets[seen])
+            found = self._worst(model, images[seen], noise[:, seen], targets[seen], step.epoch)
             worst = worst.masked_scatter(seen, found)
         return {
             "lowest_cross_entropy": losses.where(ranks < counted, 0).sum(0) / self.copies,
@@ -71,7 +73,7 @@ class CatRs(Objective):
         trials = torch.full_like(confidence, self.copies)
         return torch.binomial(trials, confidence, generator=rng).clamp(min=1)
 
-    def _worst(self, model: nn.Module, images: Tensor, noise: Tensor, targets: Tensor) -> Tensor:
+    def _worst(self, model: nn.Module, images: Tensor, noise: Tensor, targets: Tensor, epoch: int) -> Tensor:
         """The largest divergence among the attacked copies of each image: [batch]."""
 
         def divergences(flat: Tensor) -> Tensor:
@@ -79,13 +81,14 @@ class CatRs(Objective):
             return divergence(targets, logits.log_softmax(-1))
 
         start, each_step = noise.flatten(0, 1), self.standardise == "rms_each_step"
-        ball, standardised = l2_ball(start, self.radius), same_moments(start, centred=not each_step)
+        radius = self.radius * (2 if 0 < self.double_at <= epoch else 1)
+        ball, standardised = l2_ball(start, radius), same_moments(start, centred=not each_step)
         with frozen(model):
             *_, attacked = ascent(
                 start,
                 lambda flat: divergences(flat).mean(0).sum(),
                 steps=self.steps,
-                step_size=2 * self.radius / self.steps,
+                step_size=2 * radius / self.steps,
                 project=(lambda flat: standardised(ball(flat))) if each_step else ball,
             )
         return divergences(attacked if each_step else standardised(attacked)).max(0).values

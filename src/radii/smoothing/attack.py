@@ -103,7 +103,8 @@ def decoupled_ascent(
         # Where the last gradient leads is never tried.
         if number < steps - 1:
             (gradient,) = torch.autograd.grad(gain, leaf)
-            offset = offset + _cosine(number + 1, steps) * direction(gradient)
+            # A descent on the negative: where the gradient is zero, the noise drawn instead is stepped against.
+            offset = offset - _cosine(number + 1, steps) * direction(-gradient)
             norm = torch.minimum(torch.where(fooled, 0.95 * norm, 1.05 * norm), farthest)
             offset = offset * (norm / norms(offset).clamp(min=1e-12))
             offset = _grey_levels(images + offset).clamp(0, 1) - images
