@@ -44,6 +44,7 @@ TABLE: dict[str, dict[str, Any]] = {
         "copies": 4,
         "steps": 4,
         "radius": 1.0,
+        "double_at": 0,
         "weight": 1.0,
         "accept_by": "model",
         "standardise": "rms_each_step",
