@@ -16,7 +16,8 @@ def transfer_recipe(teacher: Run) -> Path:
         if (offered.dataset, offered.sigma) == (theirs.dataset, theirs.sigma):
             return path
     raise LookupError(
-        f"there is no transfer recipe for {theirs.dataset} at sigma {theirs.sigma:g}: name the student's with --recipe"
+        f"there is no transfer recipe for {theirs.dataset} at sigma {theirs.sigma:g}: name another with --recipe "
+        f"and lay these over it, --set dataset={theirs.dataset} --set sigma={theirs.sigma:g}"
     )
 
 

@@ -74,7 +74,7 @@ def transfer(
         teacher: The run that teaches first.
         bootstrap: Without a teacher: the recipe to train one by.
         teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's own.
-        recipe: The student's schedule; by default the shipped transfer recipe of the teacher's dataset and sigma.
+        recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset and sigma.
         run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
     """
     from radii.engine.train import train as train_run

@@ -47,6 +47,8 @@ def test_a_student_continues_only_with_its_teacher(teacher: Run, tmp_path: Path)
 def test_a_teacher_of_something_else_is_refused(teacher: Run, tmp_path: Path, change: dict[str, object]) -> None:
     with pytest.raises(RunError, match=f"has another {next(iter(change))}"):
         train(replace(STUDENT, **change), tmp_path / "student", teacher=teacher)  # type: ignore[arg-type]
+    with pytest.raises(RunError, match=f"has another {next(iter(change))}"):
+        next(chain(teacher, replace(STUDENT, **change), ["digits_cnn"], run=tmp_path / "student"))  # type: ignore[arg-type]
     assert not (tmp_path / "student").exists()
 
 

@@ -31,15 +31,13 @@ def chain(
 ) -> Iterator[Run]:
     """Train a student of each model in turn, every one taught by the one before; yields each as it is done.
 
-    `recipe` states the student's schedule; its model, dataset and sigma are laid over by the chain's.
+    `recipe` is the students' but for the model; a dataset or sigma other than the teacher's is refused.
     """
     if run is not None and len(models) > 1:
         raise ValueError("--run names one student's directory, but there are several --model: leave it out")
-    theirs = teacher.recipe
     for model in models:
-        wanted = replace(recipe, model=model, dataset=theirs.dataset, sigma=theirs.sigma)
         path = run or teacher.path.with_name(f"{teacher.name}-to-{model.replace(':', '-')}")
-        student = train(wanted, path, data=data, teacher=teacher, watch=watch)
+        student = train(replace(recipe, model=model), path, data=data, teacher=teacher, watch=watch)
         _price(student, teacher, data)
         yield student
         teacher = student
