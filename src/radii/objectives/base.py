@@ -85,15 +85,3 @@ def divergence(targets: Tensor, log_probabilities: Tensor) -> Tensor:
     """KL(targets || probabilities) over the last axis; gradients also reach the targets, zeros included."""
     log_targets = targets.clamp(min=torch.finfo(targets.dtype).tiny).log()
     return (targets * (log_targets - log_probabilities)).sum(-1)
-
-
-def sees_images_alone(model: nn.Module) -> bool:
-    """Whether leaving an image out of a train-mode forward is surely noticed neither by the others nor later.
-
-    Of a layer that somebody wrote by hand nothing is sure: it may keep batch statistics of its own.
-    """
-    return not any(
-        isinstance(module, nn.modules.batchnorm._NormBase)
-        or not type(module).__module__.startswith(("torch.nn.modules.", "radii."))
-        for module in model.modules()
-    )

@@ -13,10 +13,9 @@ from radii.objectives.base import (
     Terms,
     cross_entropy,
     divergence,
-    sees_images_alone,
 )
 from radii.smoothing.attack import ascent, frozen, l2_ball, same_moments
-from radii.smoothing.noise import logits_of, noise_like
+from radii.smoothing.noise import logits_of, noise_like, sees_images_alone
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
