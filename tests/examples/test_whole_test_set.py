@@ -1,7 +1,6 @@
 from pathlib import Path
 
 import pytest
-
 from examples.whole_test_set import whole
 
 
