@@ -6,14 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from radii.fields import option, resource
-from radii.objectives.base import (
-    Batch,
-    Objective,
-    Step,
-    Terms,
-    cross_entropy,
-    divergence,
-)
+from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, divergence
 from radii.smoothing.attack import ascent, frozen, l2_ball, same_moments
 from radii.smoothing.noise import logits_of, noise_like, sees_images_alone
 
