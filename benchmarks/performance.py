@@ -106,7 +106,8 @@ def _pricing(pricing: dict[str, Any]) -> str:
     ]
     header = ["decided", "mean samples", "times fewer than 100,000", "accuracy change, points", "worst log and radius"]
     mean = f"Radii 0.25 and 0.5 together: {one['times_fewer']:.1f} times fewer samples than 100,000."
-    return f"`sequential` on the seven published CIFAR-10 logs, sigma 0.50.\n\n{_table(header, rows)}\n\n{mean}"
+    title = "`sequential` on the seven published CIFAR-10 logs that its schedule was tuned on, sigma 0.50"
+    return f"{title}.\n\n{_table(header, rows)}\n\n{mean}"
 
 
 CATRS = (
