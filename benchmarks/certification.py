@@ -14,15 +14,15 @@ from torch import nn
 
 from benchmarks import art, plain, pricing, timing
 from benchmarks.timing import machine, take_turns
-from radii import certifiers, models
-from radii.engine.certify import Plan, certify_run
-from radii.engine.inference import ENGINES, Job, folded, prepare
-from radii.engine.train import train
+from radii import certifiers, engines, models
+from radii.engines import EngineSpec, folded, prepare
 from radii.experiment import certificates, recipe
 from radii.experiment.run import Run
-from radii.plugins import recipes_folder
+from radii.loops.certify import CertificationConfig, certify_run
+from radii.loops.train import train
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.classifier import SmoothedClassifier
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Gaussian
 
 LOGS = Path(__file__).parents[2] / "shared" / "logs"
 SAMPLES = 2_560
@@ -55,14 +55,16 @@ def _forwards(name: str, shape: tuple[int, int, int], folder: Path, rounds: int)
         "plain loop": lambda: plain.votes(model, image, 0.25, SAMPLES, 1000),
         "matrix product": lambda: square @ square,
     }
-    job = Job(folded(model), shape, 0.25, 128, folder / f"{name}-int8", lambda: torch.rand(1024, *shape))
-    for engine in ENGINES:
-        turns[engine] = _votes(prepare(job, engine)[1], image)
+    spec = EngineSpec(
+        folded(model), shape, Gaussian(0.25), 128, folder / f"{name}-int8", lambda: torch.rand(1024, *shape)
+    )
+    for engine in engines.names():
+        turns[engine] = _votes(prepare(spec, engine)[1], image)
     seconds = take_turns(turns, rounds)
     rates = {key: SAMPLES / value for key, value in seconds.items() if key != "matrix product"}
     rates["art"] = art.measure(name, weights, shape, 0.25, 10_000, 2)["samples_per_second"]
     product = 2048**3 / seconds["matrix product"]
-    ours = {key: rates[key] for key in ENGINES}
+    ours = {key: rates[key] for key in engines.names()}
     return {
         "samples_per_second": rates,
         "over_art": {key: rate / rates["art"] for key, rate in ours.items()},
@@ -94,11 +96,13 @@ def _peak() -> None:
 
 def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
     """Certified accuracy at sigma of 500 MNIST images with a trained LeNet: ours, sequential, against ART, fixed n."""
-    wanted = recipe.read(recipes_folder() / "mnist" / "gaussian-0.50.toml", ["training.epochs=3"])
+    wanted = recipe.read(recipe.find("mnist/gaussian-0.50"), ["training.epochs=3"])
     run = train(wanted, folder / "lenet", data=data)
-    plan = Plan(run=run.path, procedure=certifiers.create("sequential", radii=(0.5,)), every=20, data=data)
+    config = CertificationConfig(
+        run=run.path, certifier=certifiers.create("sequential", radii=(0.5,)), every=20, data=data
+    )
     began = time.perf_counter()
-    path = certify_run(plan, workers=2)
+    path = certify_run(config, workers=2)
     seconds = time.perf_counter() - began
     rows = certificates.read(path).rows
     peer = art.measure("lenet", run.weights_file, (1, 28, 28), 0.5, 100_000, 3)
@@ -124,9 +128,9 @@ def _workers(run: Run, data: Path | None) -> dict[str, float]:
         for path in run.certificates.glob("fixed-*"):
             path.unlink()
         moments: list[float] = []
-        procedure = certifiers.create("fixed", selection=100, estimation=20_000)
-        plan = Plan(run=run.path, procedure=procedure, every=200, data=data)
-        certify_run(plan, workers=workers, watch=lambda *_, moments=moments: moments.append(time.perf_counter()))
+        certifier = certifiers.create("fixed", selection=100, estimation=20_000)
+        config = CertificationConfig(run=run.path, certifier=certifier, every=200, data=data)
+        certify_run(config, workers=workers, on_image=lambda *_, moments=moments: moments.append(time.perf_counter()))
         images = len(moments) - 2 - workers
         rates[f"{workers} workers"] = 20_100 * images / (moments[-1] - moments[workers + 1])
     return {**rates, "speed_up": rates["2 workers"] / rates["1 workers"]}

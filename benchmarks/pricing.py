@@ -14,11 +14,12 @@ from scipy.special import bdtrc
 
 from radii.certifiers.sequential import Sequential
 from radii.experiment import certificates
-from radii.smoothing.bounds import binomial_lower, probability_for
+from radii.smoothing.bounds import binomial_lower
 from radii.smoothing.certificate import ABSTAIN
-from radii.smoothing.sequential import Ladder
+from radii.smoothing.noise import Gaussian
+from radii.smoothing.sequential import SequentialTests
 
-SIGMA = 0.5
+NOISE = Gaussian(0.5)
 SAMPLES = 100_000
 UNDECIDED = (0.2, 0.505)
 ONE_RADIUS = (0.25, 0.5)
@@ -47,7 +48,7 @@ def price(logs: Path, seed: int = 0, repeats: int = 5) -> dict[str, Any]:
 def label_probabilities(log: Path, rng: np.random.Generator) -> Numbers:
     """The probability of every image's label."""
     rows = certificates.read(log).rows
-    top = np.array([probability_for(row.radius, SIGMA) for row in rows])
+    top = np.array([NOISE.probability_for(row.radius) for row in rows])
     wrong = (1 - top) * rng.random(len(rows))
     undecided = rng.uniform(*UNDECIDED, len(rows))
     correct = np.array([row.correct for row in rows])
@@ -55,22 +56,22 @@ def label_probabilities(log: Path, rng: np.random.Generator) -> Numbers:
     return np.select([correct, abstained], [top, undecided], wrong)
 
 
-def simulate(steps: Ladder, probabilities: Numbers, rng: np.random.Generator) -> tuple[Counts, Counts]:
+def simulate(tests: SequentialTests, probabilities: Numbers, rng: np.random.Generator) -> tuple[Counts, Counts]:
     """For each probability, how many thresholds one run of the tests proves and the samples that it spends."""
     hits, proven, samples = np.zeros((3, len(probabilities)), dtype=np.int64)
-    crossed = np.zeros((len(probabilities), steps.accept.shape[1]), dtype=np.bool_)
+    crossed = np.zeros((len(probabilities), tests.accept.shape[1]), dtype=np.bool_)
     running = np.arange(len(probabilities))
-    for look, drawn in enumerate(steps.looks):
+    for look, drawn in enumerate(tests.looks):
         hits[running] += rng.binomial(drawn - samples[running], probabilities[running])
         samples[running] = drawn
-        crossed[running], proven[running], stop = steps.climb(look, hits[running], crossed[running])
+        crossed[running], proven[running], stop = tests.update(look, hits[running], crossed[running])
         running = running[~stop]
     return proven, samples
 
 
 def fixed_accuracy(probabilities: Numbers, radius: float, failure: float) -> float:
     """The expected certified accuracy of a fixed number of samples."""
-    threshold = probability_for(radius, SIGMA)
+    threshold = NOISE.probability_for(radius)
     fewest = bisect_left(range(SAMPLES + 1), threshold, key=lambda hits: binomial_lower(hits, SAMPLES, failure))
     return float(bdtrc(fewest - 1, SAMPLES, probabilities).mean())
 
@@ -79,14 +80,14 @@ def _compare(
     labels: dict[str, Numbers], radii: tuple[float, ...], rng: np.random.Generator, repeats: int
 ) -> dict[str, Any]:
     """Against the fixed number of samples, means over logs; accuracy changes in points, one for each radius."""
-    procedure = Sequential(radii=radii, most_samples=SAMPLES)
+    certifier = Sequential(radii=radii, most_samples=SAMPLES)
     spent, changes = {}, []
     for name, probabilities in labels.items():
-        steps = procedure.steps(SIGMA)
-        runs = [simulate(steps, probabilities, rng) for _ in range(repeats)]
+        tests = certifier.tests(NOISE)
+        runs = [simulate(tests, probabilities, rng) for _ in range(repeats)]
         spent[name] = float(np.mean([samples for _, samples in runs]))
         accuracies = [np.mean([proven > number for proven, _ in runs]) for number in range(len(radii))]
-        fixed = [fixed_accuracy(probabilities, radius, procedure.failure) for radius in radii]
+        fixed = [fixed_accuracy(probabilities, radius, certifier.failure) for radius in radii]
         changes.append(100 * (np.array(accuracies) - fixed))
     mean = float(np.mean(list(spent.values())))
     return {

@@ -11,10 +11,10 @@ from benchmarks import plain
 from benchmarks.timing import machine, take_turns
 from radii import datasets, models, objectives
 from radii.datasets import Images
-from radii.engine.inference import channels_last
-from radii.engine.train import gradient_step
+from radii.engines import channels_last
+from radii.loops.train import gradient_step
 from radii.objectives import Batch, Objective, Step
-from radii.smoothing.noise import generator
+from radii.smoothing.addresses import generator
 
 Settings = dict[str, tuple[dict[str, Any], float | None]]
 

@@ -4,11 +4,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from radii.engine.answer import certify, predict
-    from radii.engine.build import load
-    from radii.engine.train import train
+    from radii.api import certify, predict
     from radii.experiment.recipe import Recipe
     from radii.experiment.run import Run
+    from radii.loops.load import load
+    from radii.loops.train import train
     from radii.smoothing.certificate import ABSTAIN, Certificate
     from radii.smoothing.classifier import SmoothedClassifier
 
@@ -24,21 +24,25 @@ __all__ = [
     "train",
 ]
 
-_HOMES = {
+_LAZY = {
     "ABSTAIN": "radii.smoothing.certificate",
     "Certificate": "radii.smoothing.certificate",
     "Recipe": "radii.experiment.recipe",
     "Run": "radii.experiment.run",
     "SmoothedClassifier": "radii.smoothing.classifier",
-    "certify": "radii.engine.answer",
-    "load": "radii.engine.build",
-    "predict": "radii.engine.answer",
-    "train": "radii.engine.train",
+    "certify": "radii.api",
+    "load": "radii.loops.load",
+    "predict": "radii.api",
+    "train": "radii.loops.train",
 }
 
 
 def __getattr__(name: str) -> Any:
     """Names are imported when first used: the command line and reports start without torch."""
-    if name not in _HOMES:
+    if name not in _LAZY:
         raise AttributeError(f"module 'radii' has no attribute {name!r}")
-    return getattr(importlib.import_module(_HOMES[name]), name)
+    return getattr(importlib.import_module(_LAZY[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -1,26 +1,37 @@
-"""Dataclass fields that know their range, and strict construction from plain data."""
+"""Fields that know their range, and strict construction of dataclasses and factories from plain data."""
 
+import dataclasses
 import difflib
+import inspect
 import math
 import operator
-from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, field, fields
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import MISSING, field
 from types import NoneType, UnionType
-from typing import Any, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
+
+
+class Setting(NamedTuple):
+    """One field that a recipe may state."""
+
+    name: str
+    hint: Any
+    default: Any
+    """MISSING where it has to be stated."""
+    limits: Mapping[str, Any]
 
 
 def option(
     default: Any = MISSING,
     *,
-    least: float | None = None,
-    most: float | None = None,
-    above: float | None = None,
-    below: float | None = None,
+    ge: float | None = None,
+    le: float | None = None,
+    gt: float | None = None,
+    lt: float | None = None,
     choices: tuple[str, ...] | None = None,
 ) -> Any:
     """A dataclass field whose value `check` holds to a range or a set of choices."""
-    limits = {"least": least, "most": most, "above": above, "below": below, "choices": choices}
-    return field(default=default, metadata=limits)
+    return field(default=default, metadata={"ge": ge, "le": le, "gt": gt, "lt": lt, "choices": choices})
 
 
 def resource() -> Any:
@@ -28,37 +39,88 @@ def resource() -> Any:
     return field(default=None, repr=False, metadata={"resource": True})
 
 
-def settings_of(kind: type) -> list[Field[Any]]:
-    """The fields of a dataclass that a recipe may state."""
-    return [f for f in fields(kind) if f.init and not f.metadata.get("resource")]
+def settings_of(kind: Callable[..., Any], given: Iterable[str] = ()) -> list[Setting]:
+    """The fields of a dataclass, or the parameters of a factory but for those that are `given` to it.
+
+    The range of a factory's parameter is stated as Annotated[int, {"ge": 1}].
+    """
+    if dataclasses.is_dataclass(kind):
+        hints = get_type_hints(kind)
+        return [
+            Setting(f.name, hints[f.name], _default(f), f.metadata)
+            for f in dataclasses.fields(kind)
+            if f.init and not f.metadata.get("resource")
+        ]
+    hints = get_type_hints(kind.__init__ if inspect.isclass(kind) else kind, include_extras=True)
+    return [
+        _parameter(p, hints.get(p.name, Any))
+        for p in inspect.signature(kind).parameters.values()
+        if p.name not in given and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)
+    ]
+
+
+def _default(found: dataclasses.Field[Any]) -> Any:
+    return found.default if found.default_factory is MISSING else found.default_factory()
+
+
+def _parameter(parameter: inspect.Parameter, hint: Any) -> Setting:
+    limits = next((extra for extra in get_args(hint)[1:] if isinstance(extra, Mapping)), {})
+    plain = get_args(hint)[0] if get_origin(hint) is Annotated else hint
+    default = MISSING if parameter.default is parameter.empty else parameter.default
+    return Setting(parameter.name, plain, default, limits if get_origin(hint) is Annotated else {})
 
 
 def check(instance: Any, what: str) -> None:
     """Raise a ValueError that names the first field whose value is of the wrong kind or out of range."""
-    hints = get_type_hints(type(instance))
-    for f in settings_of(type(instance)):
-        value = getattr(instance, f.name)
-        if problem := _kind_problem(value, hints[f.name]) or _range_problem(value, f.metadata):
-            raise ValueError(f"{what}: {f.name} = {value!r}, expected {problem}")
+    for setting in settings_of(type(instance)):
+        check_value(setting, getattr(instance, setting.name), what)
 
 
-def build(kind: type, values: Mapping[str, Any], what: str, **resources: Any) -> Any:
-    """Make a dataclass from a mapping; a key that it does not have, or lacks, is an error that says which was meant."""
-    known = {f.name: f for f in settings_of(kind)}
+def check_value(setting: Setting, value: Any, what: str) -> None:
+    """Raise a ValueError if a field's value is of the wrong kind or out of range."""
+    if problem := _kind_problem(value, setting.hint) or _range_problem(value, setting.limits):
+        raise ValueError(f"{what}: {setting.name} = {value!r}, expected {problem}")
+
+
+def expect_known(settings: Iterable[Setting], values: Mapping[str, Any], what: str) -> None:
+    """Raise a LookupError for a key that there is no field for, or for a field that has to be stated and is not."""
+    known = {setting.name: setting for setting in settings}
     for key in values:
         if key not in known:
-            raise LookupError(f"{what} has no field {key!r}{meant(key, known)}")
-    for f in known.values():
-        if f.default is MISSING and f.default_factory is MISSING and f.name not in values:
-            raise LookupError(f"{what} needs the field {f.name!r}: state it")
-    return kind(**values, **resources)
+            raise LookupError(f"{what} has no field {key!r}{did_you_mean(key, known)}")
+    for setting in known.values():
+        if setting.default is MISSING and setting.name not in values:
+            raise LookupError(f"{what} needs the field {setting.name!r}: state it")
 
 
-def meant(word: str, known: Iterable[str]) -> str:
+def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str, **given: Any) -> Any:
+    """Make an object of a dataclass or factory from a mapping of its fields, and of objects that are `given`.
+
+    A wrong or missing key is an error that says which one was meant; a factory's values are checked here, while a
+    dataclass checks its own.
+    """
+    settings = settings_of(kind, given)
+    expect_known(settings, values, what)
+    if not dataclasses.is_dataclass(kind):
+        for setting in settings:
+            if setting.name in values:
+                check_value(setting, values[setting.name], what)
+    return kind(**values, **given)
+
+
+def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[str] = ()) -> dict[str, Any]:
+    """Every field with its value, defaults included; a default that is no plain data is left out."""
+    found = {s.name: values.get(s.name, s.default) for s in settings_of(kind, given)}
+    return {name: value for name, value in found.items() if isinstance(value, str | int | float | list | tuple)}
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of an error sentence: the nearest known word, or all of them."""
     known = list(known)
     near = difflib.get_close_matches(word, known, n=1)
-    return f"; did you mean {near[0]!r}?" if near else f"; expected one of: {', '.join(known)}"
+    if near:
+        return f"; did you mean {near[0]!r}?"
+    return f"; expected one of: {', '.join(known)}" if known else "; it has none"
 
 
 def _kind_problem(value: Any, hint: Any) -> str:
@@ -86,10 +148,10 @@ def _number_problem(value: Any, kinds: tuple[type, ...]) -> str:
 
 
 _COMPARISONS = [
-    ("least", ">=", operator.ge),
-    ("above", ">", operator.gt),
-    ("most", "<=", operator.le),
-    ("below", "<", operator.lt),
+    ("ge", ">=", operator.ge),
+    ("gt", ">", operator.gt),
+    ("le", "<=", operator.le),
+    ("lt", "<", operator.lt),
 ]
 
 

@@ -1,13 +1,17 @@
-"""A folder is a registry: a file in it is an entry under its own name, and adding one touches nothing else."""
+"""A folder is a registry: a file in it is an entry under its own name, and adding one touches nothing else.
+
+An entry of one's own is named `module:name` in every registry.
+"""
 
 import ast
 import importlib
 import inspect
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar, cast
 
-from radii.fields import meant
+from radii.fields import did_you_mean, from_mapping
 
 ROOT = Path(__file__).parent
 Kind = TypeVar("Kind")
@@ -18,18 +22,52 @@ def names(folder: str) -> list[str]:
     return [path.stem for path in _files(folder)]
 
 
-def find(folder: str, name: str, base: type[Kind]) -> type[Kind]:
-    """The class that `folder/name.py` defines."""
+def find(folder: str, name: str, base: type[Kind]) -> Callable[..., Kind]:
+    """The class that `folder/name.py` defines, or the class or factory that `module:name` names."""
+    if ":" in name:
+        return cast("Callable[..., Kind]", import_object(name, _singular(folder)))
     known = names(folder)
     if name not in known:
-        raise LookupError(f"there is no {_singular(folder)} {name!r}{meant(name, known)}")
-    module = importlib.import_module(f"radii.{folder}.{name}")
+        raise LookupError(f"there is no {_singular(folder)} {name!r}{did_you_mean(name, known)}")
+    module = importlib.import_module(f"radii.{folder.replace('/', '.')}.{name}")
     (found,) = [
         member
         for _, member in inspect.getmembers(module, inspect.isclass)
         if issubclass(member, base) and member.__module__ == module.__name__ and not inspect.isabstract(member)
     ]
     return found
+
+
+def create(folder: str, base: type[Kind], name: str, fields: Mapping[str, Any], **given: Any) -> Kind:
+    """Make an entry of a registry from its fields, and from objects that are given to it."""
+    what = f"{_singular(folder)} {name!r}"
+    made = from_mapping(find(folder, name, base), fields, what, **given)
+    if not isinstance(made, base):
+        raise ValueError(f"the {what} made a {type(made).__name__}, expected a {base.__module__}.{base.__name__}")
+    return made
+
+
+def import_object(name: str, what: str) -> Callable[..., Any]:
+    """The class or function that `module:name` names; the current folder is searched first, as `python -m` does."""
+    module, _, attribute = name.partition(":")
+    here = str(Path.cwd())
+    if here not in sys.path:
+        sys.path.insert(0, here)
+    try:
+        found = getattr(importlib.import_module(module), attribute)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise LookupError(
+            f"cannot find the {what} {name!r}: {error}; expected module:name, with the module importable from here"
+        ) from error
+    if not callable(found):
+        raise LookupError(f"the {what} {name!r} is a {type(found).__name__}, expected a class or a function")
+    return cast("Callable[..., Any]", found)
+
+
+def name_of(kind: type) -> str:
+    """The name under which a recipe finds a class: its file's, or module:name for one of the user's own."""
+    module = kind.__module__
+    return module.rpartition(".")[2] if module.startswith("radii.") else f"{module}:{kind.__qualname__}"
 
 
 def describe(folder: str) -> dict[str, str]:
@@ -47,12 +85,6 @@ def functions(folder: str) -> dict[str, tuple[str, str]]:
     return found
 
 
-def recipes_folder() -> Path:
-    """Where the recipes lie: inside an installed package, or beside the source."""
-    inside = ROOT / "recipes"
-    return inside if inside.is_dir() else ROOT.parents[1] / "recipes"
-
-
 def _files(folder: str) -> Iterator[Path]:
     return (path for path in sorted((ROOT / folder).glob("*.py")) if path.stem != "base" and path.stem[0] != "_")
 
@@ -62,4 +94,4 @@ def _first_line(node: ast.Module | ast.FunctionDef) -> str:
 
 
 def _singular(folder: str) -> str:
-    return folder.removesuffix("s")
+    return folder.rpartition("/")[2].removesuffix("s")

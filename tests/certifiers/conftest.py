@@ -8,14 +8,15 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from radii.certifiers.base import Voter
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.classifier import SmoothedClassifier
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Gaussian
 
 
 class Dice:
     """A voter with stated probabilities and no image; every call draws afresh."""
 
-    sigma = 1.0
+    noise = Gaussian(1.0)
     batch_size = 128
 
     def __init__(self, chances: Sequence[float], seed: int) -> None:

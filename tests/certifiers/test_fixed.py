@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 from radii import certifiers
 from radii.certifiers.fixed import Fixed
 from radii.smoothing import bounds
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.classifier import SmoothedClassifier
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Gaussian
 
 
 class Ballot(SmoothedClassifier):
@@ -20,7 +21,7 @@ class Ballot(SmoothedClassifier):
 
     def __init__(self, *rounds: tuple[int, ...], sigma: float = 1.0) -> None:
         self.rounds = list(rounds)
-        self.sigma, self.classes, self.batch_size = sigma, len(rounds[0]), 128
+        self.noise, self.classes, self.batch_size = Gaussian(sigma), len(rounds[0]), 128
 
     def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
         counts = np.array(self.rounds[noise.stage])
@@ -32,7 +33,7 @@ def certify(procedure: Fixed, *rounds: tuple[int, ...]) -> tuple[int, float]:
     found = procedure.certify(Ballot(*rounds), None, NoiseAddress(0))
     assert found.samples == sum(map(sum, rounds))
     assert found.counts == rounds[-1]
-    assert found.procedure is procedure
+    assert found.certifier is procedure
     return found.prediction, found.radius
 
 
@@ -43,7 +44,7 @@ def certify(procedure: Fixed, *rounds: tuple[int, ...]) -> tuple[int, float]:
 def test_published_values(hits: int, lower: float) -> None:
     prediction, radius = certify(Fixed(), (0, 100), (100_000 - hits, hits))
     assert prediction == 1
-    assert radius == pytest.approx(bounds.radius_at(lower, 1.0), rel=1e-10)
+    assert radius == pytest.approx(Gaussian(1.0).radius(lower), rel=1e-10)
 
 
 @pytest.mark.parametrize(("hits", "prediction"), [(50_490, 1), (50_489, ABSTAIN)])
@@ -69,7 +70,7 @@ def test_top_two_certifies_below_one_half() -> None:
 def test_top_two_takes_the_rest_for_the_runner_up_where_that_is_less() -> None:
     prediction, radius = certify(Fixed(bound="top_two"), (0, 100), (0, 100_000))
     assert prediction == 1
-    assert radius == pytest.approx(bounds.radius_at(bounds.binomial_lower(100_000, 100_000, 0.0005), 1.0))
+    assert radius == pytest.approx(Gaussian(1.0).radius(bounds.binomial_lower(100_000, 100_000, 0.0005)))
 
 
 def test_top_two_abstains_where_another_class_leads() -> None:
@@ -110,7 +111,7 @@ def test_sampling_ends_at_the_first_block_that_decides() -> None:
 
 def test_refuses_a_radius_that_no_votes_reach(pixel: SmoothedClassifier) -> None:
     image = torch.full((1, 1, 1), 0.9)
-    largest = bounds.radius_at(bounds.binomial_lower(1_000, 1_000, 0.001), 0.25)
+    largest = Gaussian(0.25).radius(bounds.binomial_lower(1_000, 1_000, 0.001))
     with pytest.raises(ValueError, match=r"radius 0\.7 can never be certified .* the largest that can is 0\.6158$"):
         Fixed(estimation=1_000, radius=0.7).certify(pixel, image, NoiseAddress(0))
     assert largest == pytest.approx(0.61581, abs=1e-5)

@@ -10,8 +10,8 @@ from scipy.special import ndtr, ndtri
 from radii import certifiers
 from radii.certifiers import Certifier
 from radii.certifiers.base import Voter
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.noise import NoiseAddress
 
 RUNS = 20_000
 FAILURE = 0.05

@@ -10,16 +10,17 @@ from numpy.typing import NDArray
 from radii import certifiers
 from radii.certifiers.planned import Planned, plan
 from radii.smoothing import bounds
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.classifier import SmoothedClassifier
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Gaussian
 
 
 class Ballot(SmoothedClassifier):
     """A share of hits for class 1 in the pilot and another afterwards."""
 
     def __init__(self, pilot: float, later: float) -> None:
-        self.sigma, self.classes, self.batch_size = 1.0, 2, 128
+        self.noise, self.classes, self.batch_size = Gaussian(1.0), 2, 128
         self.shares = (pilot, later)
         self.draws: list[tuple[int, int]] = []
 
@@ -36,7 +37,7 @@ def test_the_bound_rests_on_fresh_samples_alone() -> None:
     assert pilot == (0, 200)
     assert stage == 1
     lower = bounds.binomial_lower(round(0.8 * samples), samples, 0.001)
-    assert found.radius == bounds.radius_at(lower, 1.0)
+    assert found.radius == Gaussian(1.0).radius(lower)
     assert (found.prediction, found.samples, sum(found.counts)) == (1, 200 + samples, samples)
 
 
@@ -52,16 +53,16 @@ def test_hopeless_images_cost_the_pilot() -> None:
 @pytest.mark.parametrize("probability", [0.55, 0.7, 0.9, 0.99, 1.0])
 def test_a_plan_keeps_the_tolerance(probability: float) -> None:
     def radius(samples: int) -> float:
-        return bounds.radius_at(bounds.binomial_lower(round(probability * samples), samples, 0.001), 1.0)
+        return float(Gaussian(1.0).radius(bounds.binomial_lower(round(probability * samples), samples, 0.001)))
 
-    samples = plan((probability, probability), 0.05, 100_000, 0.001)
+    samples = plan(Gaussian(1.0), (probability, probability), 0.05, 100_000, 0.001)
     assert radius(samples) >= radius(100_000) - 0.055
     assert radius(int(samples * 0.7)) < radius(100_000) - 0.05
 
 
 def test_a_plan_covers_its_interval() -> None:
-    wide = plan((0.6, 1.0), 0.02, 100_000, 0.001)
-    assert wide >= max(plan((p, p), 0.02, 100_000, 0.001) for p in (0.6, 0.7, 0.8, 0.9, 1.0))
+    wide = plan(Gaussian(1.0), (0.6, 1.0), 0.02, 100_000, 0.001)
+    assert wide >= max(plan(Gaussian(1.0), (p, p), 0.02, 100_000, 0.001) for p in (0.6, 0.7, 0.8, 0.9, 1.0))
 
 
 def test_tolerance_is_a_radius_not_a_share_of_sigma(pixel: SmoothedClassifier) -> None:
@@ -74,7 +75,7 @@ def test_tolerance_is_a_radius_not_a_share_of_sigma(pixel: SmoothedClassifier) -
 
 
 def test_no_tolerance_takes_all_samples() -> None:
-    assert plan((0.7, 0.8), 0.0, 100_000, 0.001) == 100_000
+    assert plan(Gaussian(1.0), (0.7, 0.8), 0.0, 100_000, 0.001) == 100_000
 
 
 @pytest.mark.parametrize(

@@ -8,15 +8,16 @@ from numpy.typing import NDArray
 
 from radii import certifiers
 from radii.certifiers.prediction import Prediction
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.classifier import SmoothedClassifier
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Gaussian
 
 
 def predict(*counts: int) -> Certificate:
     class Ballot(SmoothedClassifier):
         def __init__(self) -> None:
-            self.sigma, self.classes, self.batch_size = 1.0, len(counts), 128
+            self.noise, self.classes, self.batch_size = Gaussian(1.0), len(counts), 128
 
         def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
             return np.array(counts)

@@ -13,9 +13,10 @@ from torch import Tensor
 from radii import certifiers
 from radii.certifiers.base import Voter
 from radii.certifiers.sequential import Sequential
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.classifier import SmoothedClassifier
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Gaussian
 
 GRID = (0.0, 0.05, 0.1, 0.15, 0.2)
 
@@ -28,7 +29,7 @@ class Diary(SmoothedClassifier):
     """Writes down every draw that is asked of it; its first classes get all votes, one after the other."""
 
     def __init__(self, *winners: int) -> None:
-        self.sigma, self.classes, self.batch_size = 0.25, 3, 128
+        self.noise, self.classes, self.batch_size = Gaussian(0.25), 3, 128
         self.winners = list(winners)
         self.draws: list[tuple[int, int]] = []
 

@@ -11,17 +11,18 @@ from numpy.typing import NDArray
 from radii import certifiers
 from radii.certifiers.soft import Soft
 from radii.smoothing import bounds
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.betting import betting_lower
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.classifier import SmoothedClassifier
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Gaussian
 
 
 class Scores(SmoothedClassifier):
     """Hands over the probabilities of class 1, in blocks."""
 
     def __init__(self, values: NDArray[np.float64]) -> None:
-        self.sigma, self.classes, self.batch_size = 1.0, 2, 128
+        self.noise, self.classes, self.batch_size = Gaussian(1.0), 2, 128
         self.values = values
 
     def probabilities(
@@ -48,12 +49,12 @@ def test_bernstein_by_its_formula() -> None:
     values = np.random.default_rng(0).beta(9, 1, 1_000)
     weight = np.log(2 / 0.001)
     lower = values.mean() - np.sqrt(2 * values.var(ddof=1) * weight / 1_000) - 7 * weight / (3 * 999)
-    assert certify(values).radius == pytest.approx(bounds.radius_at(lower, 1.0), rel=1e-10)
+    assert certify(values).radius == pytest.approx(Gaussian(1.0).radius(lower), rel=1e-10)
 
 
 def test_betting_sees_the_values_in_order() -> None:
     values = np.random.default_rng(1).beta(9, 1, 500)
-    expected = bounds.radius_at(betting_lower(values, 0.001), 1.0)
+    expected = Gaussian(1.0).radius(betting_lower(values, 0.001))
     assert certify(values, bound="betting").radius == pytest.approx(expected)
     assert certify(values[::-1], bound="betting").radius != pytest.approx(expected)
 
@@ -74,7 +75,7 @@ def test_sharp_probabilities_give_a_vote_of_the_real_classifier(pixel: SmoothedC
     image, noise = torch.full((1, 1, 1), 0.8), NoiseAddress(0)
     found = Soft(estimation=2_000, sharpness=1e9, bound="hoeffding").certify(pixel, image, noise)
     share = pixel.votes(image, 2_000, noise.at(1))[0] / 2_000
-    assert found.radius == pytest.approx(bounds.radius_at(bounds.hoeffding_lower(share, 2_000, 0.001), 0.25))
+    assert found.radius == pytest.approx(Gaussian(0.25).radius(bounds.hoeffding_lower(share, 2_000, 0.001)))
 
 
 @pytest.mark.parametrize(("bound", "fewest"), [("bernstein", 37), ("hoeffding", 14), ("betting", 12)])

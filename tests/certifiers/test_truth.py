@@ -8,10 +8,10 @@ from scipy.special import ndtr
 from torch import Tensor, nn
 
 from radii import certifiers
-from radii.smoothing.bounds import two_class_radius
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.classifier import SmoothedClassifier
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Gaussian
 
 SIGMA = 0.5
 SHAPE = (3, 32, 32)
@@ -128,7 +128,7 @@ def test_more_samples_come_nearer(direction: Tensor) -> None:
 def test_slabs_with_a_known_runner_up(edges: list[float], certified: int, direction: Tensor) -> None:
     """The bound `top_two` certifies by the runner-up's own probability, and no further."""
     below, above = ndtr(edges[0] / SIGMA), 1 - ndtr(edges[1] / SIGMA)
-    truth = two_class_radius(1 - below - above, max(below, above), SIGMA)
+    truth = Gaussian(SIGMA).radius(1 - below - above, max(below, above))
     image = image_at(direction, 0.0)
     base = Slabs(direction, edges)
     both = certify_many("fixed", {"estimation": 1_000, "bound": "top_two"}, base, 3, image)

@@ -34,7 +34,7 @@ def test_rows_come_back_exactly(tmp_path: Path) -> None:
     assert [row.correct for row in file.rows()] == [True, False, False]
     found = read(file.path)
     assert (found.name, found.rows, found.header) == ("fixed", ROWS, HEADER)
-    assert (found.sigma, found.failure, found.procedure) == (0.25, 0.001, "fixed")
+    assert (found.sigma, found.failure, found.certifier) == (0.25, 0.001, "fixed")
 
 
 def test_lines_are_cohens_columns_first_in_full_precision(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_cohens_files_are_read(tmp_path: Path) -> None:
     path.write_text(COHEN)
     found = read(path)
     assert found.rows == [Row(0, 3, 3, 0.48, 14.5), Row(100, 8, -1, 0.0, 86_460.0)]
-    assert (found.name, found.sigma, found.procedure, found.failure) == ("cifar10-sigma0.50-cohen", 0.5, None, None)
+    assert (found.name, found.sigma, found.certifier, found.failure) == ("cifar10-sigma0.50-cohen", 0.5, None, None)
 
 
 def test_variants_of_cohens_files_are_read(tmp_path: Path) -> None:

@@ -2,11 +2,11 @@ from pathlib import Path
 
 import pytest
 
-from radii import datasets, models, objectives, plugins
+from radii import datasets, models, objectives
 from radii.experiment import recipe
 from radii.experiment.recipe import Recipe, RecipeError, Training
 
-SHIPPED = sorted(plugins.recipes_folder().rglob("*.toml"))
+SHIPPED = sorted(recipe.shipped_folder().rglob("*.toml"))
 RESOURCES = {"catrs": {"soft_labels": object()}, "transfer": {"teacher": object()}}
 TEXT = """
 dataset = "digits"
@@ -26,8 +26,8 @@ def test_every_shipped_recipe_loads(path: Path) -> None:
     assert text.startswith("# ")
     loaded = recipe.read(path)
     assert loaded.training is not None
-    assert loaded.dataset in datasets.names()
-    assert loaded.model in models.names()
+    assert loaded.dataset["name"] in datasets.names()
+    assert loaded.model["name"] in models.names()
     method, _, sigma = path.stem.rpartition("-")
     assert loaded.sigma == float(sigma)
     fields = dict(loaded.objective)
@@ -79,7 +79,7 @@ def test_a_recipe_survives_its_own_toml() -> None:
         ("training.schedule=multi_step", "needs decay_at"),
         ("training.decay_at=[1,'x']", "expected a list, each a number"),
         ("objective.sigma=1", "sigma is stated once"),
-        ("objective.name=3", "needs a name"),
+        ("objective.name=3", "objective needs a name"),
         ("normalisation=half", "expected one of 'full', 'centre', 'none'"),
         ("epochs", "expected key=value"),
     ],
@@ -92,7 +92,11 @@ def test_wrong_settings_get_one_sentence(setting: str, message: str) -> None:
 def test_settings_lie_over_the_file() -> None:
     made = recipe.parse(TEXT, "here", ["training.epochs=9", "model=my.module:net", "objective.name=stability"])
     assert made.training is not None
-    assert (made.training.epochs, made.model, made.objective) == (9, "my.module:net", {"name": "stability"})
+    assert (made.training.epochs, made.model, made.objective) == (
+        9,
+        {"name": "my.module:net"},
+        {"name": "stability"},
+    )
 
 
 def test_a_missing_field_is_named() -> None:

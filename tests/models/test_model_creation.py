@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import nn
 
-from radii.models import create
+from radii.models import create, resolved
 from radii.models.base import Shape
 from radii.smoothing.normalisation import CIFAR10
 
@@ -46,6 +47,13 @@ def bare(shape, classes):
 def shapeless(classes):
     return nn.Linear(1, classes)
 
+def hungry(shape, classes, depth):
+    return linear(shape, classes)
+
+class Tiny(nn.Sequential):
+    def __init__(self, classes, depth=1):
+        super().__init__(nn.Flatten(), *(nn.Linear(16, 16) for _ in range(depth)), nn.Linear(16, classes))
+
 def text(shape=None, classes=None):
     return "a model"
 
@@ -67,12 +75,37 @@ def test_a_model_of_ones_own(own: str) -> None:
     assert create(f"{own}:bare", shape=(3, 5, 5), classes=4)(torch.zeros(2, 3, 5, 5)).shape == (2, 4)
 
 
+def test_a_class_of_ones_own_takes_its_fields_and_what_it_asks_for_of_shape_and_classes(own: str) -> None:
+    made = create(f"{own}:Tiny", shape=(1, 4, 4), classes=5, depth=3)
+    assert made(torch.zeros(2, 1, 4, 4)).shape == (2, 5)
+    assert len(made[1]) == 5  # type: ignore[arg-type]
+    assert isinstance(create(f"{own}:shapeless", shape=(1, 1, 1), classes=4)[1], nn.Linear)
+    with pytest.raises(LookupError, match="has no field 'deph'; did you mean 'depth'"):
+        create(f"{own}:Tiny", classes=5, deph=3)
+
+
+def test_fields_of_a_model_are_strict_and_ranged() -> None:
+    narrow, usual = create("resnet18", width=8), create("resnet18")
+    assert sum(p.numel() for p in narrow.parameters()) < sum(p.numel() for p in usual.parameters()) / 20
+    with pytest.raises(ValueError, match="model 'resnet18': width = 0, expected a number >= 1"):
+        create("resnet18", width=0)
+    with pytest.raises(ValueError, match="model 'vit': width = 100, expected a multiple of the 12 heads"):
+        create("vit", width=100)
+    with pytest.raises(LookupError, match="model 'vit' has no field 'layer'; did you mean 'layers'"):
+        create("vit", layer=2)
+
+
+def test_a_resolved_model_states_its_defaults() -> None:
+    assert resolved("vit", {"layers": 2}) == {"width": 384, "layers": 2, "heads": 12}
+    assert resolved("lenet", {}) == {}
+
+
 @pytest.mark.parametrize(
     ("factory", "kind", "told"),
     [
         ("absent", LookupError, "cannot find the model .*absent"),
-        ("number", LookupError, "is a int, expected a function"),
-        ("shapeless", ValueError, "cannot be made with the keywords shape and classes"),
+        ("number", LookupError, "is a int, expected a class or a function"),
+        ("hungry", LookupError, "needs the field 'depth': state it"),
         ("text", ValueError, "made a str, expected a torch.nn.Module"),
     ],
 )
@@ -83,7 +116,7 @@ def test_a_model_of_ones_own_that_is_none(own: str, factory: str, kind: type[Exc
 
 @pytest.mark.parametrize("name", ["no_such_module:factory", ":factory"])
 def test_a_module_that_is_not_there(name: str) -> None:
-    with pytest.raises(LookupError, match=r"cannot find the model .*expected module:factory"):
+    with pytest.raises(LookupError, match=r"cannot find the model .*expected module:name"):
         create(name)
 
 

@@ -116,7 +116,7 @@ def test_attacking_only_the_sure_images_changes_nothing(
     objective = CatRs(sigma=SIGMA, soft_labels=soft_labels)
     seen = watch(plain)
     some = parts_of(objective, plain, batch)
-    monkeypatch.setattr(module, "sees_images_alone", lambda _: False)
+    monkeypatch.setattr(module, "is_batch_independent", lambda _: False)
     everything = parts_of(objective, plain, batch)
     assert len(seen) == 12
     assert 0 < len(seen[5].images) < len(seen[11].images) == 32
@@ -188,7 +188,5 @@ def test_every_image_shapes_the_batch_statistics(
 
 
 def test_missing_soft_labels_say_where_they_come_from() -> None:
-    with pytest.raises(
-        LookupError, match="'catrs' needs soft_labels: pass --soft-labels FILE made by `radii soft-labels RUN`"
-    ):
+    with pytest.raises(LookupError, match="'catrs' needs soft_labels: the shares of votes that a trained run gives"):
         objectives.create("catrs", sigma=0.5)

@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 import torch
@@ -88,8 +88,7 @@ RESOURCES: dict[str, Callable[[], Any]] = {"teacher": teacher, "soft_labels": so
 
 
 def make(name: str, fields: dict[str, Any]) -> Objective:
-    kind = plugins.find("objectives", name, Objective)
-    handed = {key: RESOURCES[key]() for key in kind.resources()}
+    handed = {key: RESOURCES[key]() for key in objectives.resources_of(name)}
     return objectives.create(name, sigma=0.3, **fields, **handed)
 
 
@@ -221,11 +220,12 @@ OUT_OF_RANGE = [
     (name, f.name, wrong)
     for name in objectives.names()
     for f in settings_of(plugins.find("objectives", name, Objective))
-    for wrong in (
-        [-1] * (f.metadata["least"] is not None)
-        + [0] * (f.metadata["least"] == 1 or f.metadata["above"] == 0)
-        + [7] * (f.metadata["most"] is not None)
-        + ["nonsense"] * (f.metadata["choices"] is not None)
+    for wrong in cast(
+        list[Any],
+        [-1] * (f.limits.get("ge") is not None)
+        + [0] * (f.limits.get("ge") == 1 or f.limits.get("gt") == 0)
+        + [7] * (f.limits.get("le") is not None)
+        + ["nonsense"] * (f.limits.get("choices") is not None),
     )
 ]
 
@@ -242,6 +242,6 @@ def test_every_number_and_choice_has_a_range() -> None:
         unguarded = [
             f.name
             for f in settings_of(plugins.find("objectives", name, Objective))
-            if not any(limit is not None for limit in f.metadata.values()) and not isinstance(f.default, bool)
+            if not any(limit is not None for limit in f.limits.values()) and not isinstance(f.default, bool)
         ]
         assert unguarded == []

@@ -81,5 +81,5 @@ def test_the_teacher_is_restored_after_an_error(normed: nn.Module, batch: Batch)
 
 
 def test_missing_teacher_says_where_it_comes_from() -> None:
-    with pytest.raises(LookupError, match="objective 'transfer' needs teacher: pass --teacher RUN"):
+    with pytest.raises(LookupError, match="objective 'transfer' needs teacher: the model of a trained run"):
         objectives.create("transfer", sigma=0.5)

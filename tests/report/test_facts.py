@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from radii.experiment.certificates import Certificates, Row
-from radii.report.accuracy import Accuracy
+from radii.report.entries import Entry
 from radii.report.facts import UNKNOWN, choice, duration, facts, notes
-from radii.report.inputs import Input
+from radii.report.summary import Summary
 
 FIXED = {"procedure": "fixed", "parameters": {"failure": 0.001, "estimation": 100_000, "radii": [0.25, 0.5]}}
 
@@ -35,9 +35,9 @@ def test_choice_of_images_in_words(certificates: Certificates, words: str) -> No
     assert choice(certificates) == words
 
 
-def test_facts_of_a_procedure() -> None:
-    found = facts(Input("a", Accuracy(made(range(10), seed=3, **FIXED))))
-    assert found["Procedure"] == "fixed: failure 0.001, estimation 100,000, radii 0.25 0.5"
+def test_facts_of_a_certifier() -> None:
+    found = facts(Entry("a", Summary(made(range(10), seed=3, **FIXED))))
+    assert found["Certifier"] == "fixed: failure 0.001, estimation 100,000, radii 0.25 0.5"
     assert (found["Seed"], found["Samples per image"], found["Samples in all"]) == ("3", "1,000", "10,000")
     assert (found["Time per image"], found["Certification time"], found["Model"]) == ("2 s", "20 s", UNKNOWN)
 
@@ -50,8 +50,8 @@ def test_durations(seconds: float, words: str) -> None:
     assert duration(seconds) == words
 
 
-def entry(name: str, certificates: Certificates) -> Input:
-    return Input(name, Accuracy(certificates))
+def entry(name: str, certificates: Certificates) -> Entry:
+    return Entry(name, Summary(certificates))
 
 
 def test_notes_warn_of_what_does_not_compare() -> None:
@@ -67,7 +67,7 @@ def test_notes_warn_of_what_does_not_compare() -> None:
 def test_notes_warn_of_files_that_others_made() -> None:
     rounded = Certificates("b", [Row(0, 1, 1, 0.953, 1.0), Row(1, 1, 1, 1.35, 1.0)])
     not_on_record, printed = notes([entry("b", rounded)])
-    assert not_on_record.startswith("b: the procedure is not on record")
+    assert not_on_record.startswith("b: the certifier is not on record")
     assert printed.startswith("b: the radii were printed with three significant digits")
     assert len(notes([entry("c", made(range(3)))])) == 1, "radii in full precision were not rounded"
     assert notes([entry("a", rounded), entry("b", rounded)])[0].startswith("All inputs:")

@@ -10,8 +10,8 @@ from radii.experiment.certificates import CertificateFile, Row
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.report import report
-from radii.report.facts import UNKNOWN, facts, pace
-from radii.report.inputs import read
+from radii.report.entries import read
+from radii.report.facts import UNKNOWN, epoch_time, facts
 
 HEADER = {"parameters": {"failure": 0.001}, "sigma": 0.25, "every": 1, "images": 2, "seed": 0}
 
@@ -49,7 +49,7 @@ def test_a_run_without_certificates_is_told_how_to_get_them(tmp_path: Path) -> N
 
 def test_facts_of_training(tmp_path: Path) -> None:
     run = made(tmp_path / "run", "fixed", seconds=[10.0, 12.0, 14.0])
-    measured = pace(run)
+    measured = epoch_time(run)
     assert measured is not None
     assert measured[:1] + measured[2:] == (12.0, 3, 36.0)
     assert measured.margin == pytest.approx(4.303 * 2 / 3**0.5, rel=1e-3), "Student's t with two degrees of freedom"
@@ -58,10 +58,10 @@ def test_facts_of_training(tmp_path: Path) -> None:
     assert (found["Time per epoch"], found["Training time"]) == ("12 s ± 5 s", "36 s")
 
 
-def test_pace_of_one_epoch_and_of_none(tmp_path: Path) -> None:
-    assert pace(made(tmp_path / "one", seconds=[10.0])) == (10.0, None, 1, 10.0)
+def test_epoch_time_of_one_epoch_and_of_none(tmp_path: Path) -> None:
+    assert epoch_time(made(tmp_path / "one", seconds=[10.0])) == (10.0, None, 1, 10.0)
     nothing = made(tmp_path / "none", "fixed")
-    assert pace(nothing) is None
+    assert epoch_time(nothing) is None
     assert facts(*read([nothing.path]))["Epochs"] == UNKNOWN
 
 

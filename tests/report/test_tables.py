@@ -4,14 +4,14 @@ import csv
 import io
 
 from radii.experiment.certificates import Certificates, Row
-from radii.report.accuracy import Accuracy
-from radii.report.inputs import Input
+from radii.report.entries import Entry
+from radii.report.summary import Summary
 from radii.report.tables import accuracies, csv_text, facts_table, intervals, latex, markdown
 
 
-def entry(name: str, *radii: float) -> Input:
+def entry(name: str, *radii: float) -> Entry:
     rows = [Row(index, 1, 1 if radius else -1, radius, 1.0) for index, radius in enumerate(radii)]
-    return Input(name, Accuracy(Certificates(name, rows, {"sigma": 0.5, "procedure": "fixed"})))
+    return Entry(name, Summary(Certificates(name, rows, {"sigma": 0.5, "procedure": "fixed"})))
 
 
 WEAK = entry("weak_1", 0.25, 0.1, 0.0)
@@ -50,7 +50,7 @@ def test_csv_has_one_row_per_input() -> None:
 
 
 def test_csv_leaves_an_unknown_sigma_empty() -> None:
-    unknown = Input("a", Accuracy(Certificates("a", WEAK.certificates.rows)))
+    unknown = Entry("a", Summary(Certificates("a", WEAK.certificates.rows)))
     assert next(csv.DictReader(io.StringIO(csv_text([unknown]))))["sigma"] == ""
 
 
@@ -71,7 +71,7 @@ def test_latex_is_escaped() -> None:
 def test_facts_stand_side_by_side_until_they_are_many() -> None:
     few = facts_table([WEAK, STRONG])
     assert few.head == ["", "weak_1", "strong|2"]
-    assert [row[0].text for row in few.rows] == ["Images", "Procedure", "Time per image", "Certification time"]
+    assert [row[0].text for row in few.rows] == ["Images", "Certifier", "Time per image", "Certification time"]
     many = facts_table([entry(str(number), 0.5, 0.5) for number in range(5)])
-    assert many.head == ["", "Images", "Procedure", "Time per image", "Certification time"]
+    assert many.head == ["", "Images", "Certifier", "Time per image", "Certification time"]
     assert [cell.text for cell in many.rows[3]] == ["3", "images 0 to 1 (2)", "fixed", "1 s", "2 s"]

@@ -7,7 +7,7 @@ from radii.experiment.certificates import CertificateFile, Row
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.report import report
-from radii.report.inputs import read
+from radii.report.entries import read
 from radii.report.transfer import transfers
 
 

@@ -2,13 +2,11 @@ import math
 
 import pytest
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from radii.smoothing.attack import (
     ascent,
     decoupled_ascent,
-    evaluating,
-    frozen,
     l2_ball,
     norms,
     same_moments,
@@ -23,40 +21,6 @@ def images(count: int = 3) -> Tensor:
 
 def anything(points: Tensor) -> Tensor:
     return points
-
-
-def model() -> nn.Sequential:
-    made = nn.Sequential(nn.Linear(2, 2), nn.Sequential(nn.BatchNorm1d(2), nn.Dropout()), nn.Linear(2, 2))
-    made[1].eval()
-    made[2].bias.requires_grad_(False)
-    return made
-
-
-def state(module: nn.Module) -> list[bool]:
-    return [m.training for m in module.modules()] + [p.requires_grad for p in module.parameters()]
-
-
-@pytest.mark.parametrize("fails", [False, True])
-def test_frozen_holds_the_model_still_and_restores_every_part(fails: bool) -> None:
-    held = model()
-    before = state(held)
-    try:
-        with frozen(held):
-            assert not any(state(held))
-            if fails:
-                raise KeyError
-    except KeyError:
-        pass
-    assert state(held) == before
-
-
-def test_evaluating_leaves_gradients_alone() -> None:
-    held = model()
-    before = state(held)
-    with evaluating(held):
-        assert not any(module.training for module in held.modules())
-        assert [p.requires_grad for p in held.parameters()] == before[-len(list(held.parameters())) :]
-    assert state(held) == before
 
 
 def test_ascent_yields_every_point_and_not_the_start() -> None:

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from radii.smoothing import bounds
+from radii.smoothing.noise import Gaussian
 
 samples_and_hits = st.integers(1, 100_000).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n)))
 failures = st.floats(1e-6, 0.4)
@@ -32,13 +33,13 @@ def test_published_lower_bounds(hits: int, samples: int, lower: float) -> None:
 @pytest.mark.parametrize(("power", "radius"), [(3, 2.46326), (4, 3.19858), (5, 3.81146), (6, 4.34677)])
 def test_largest_radius(power: int, radius: float) -> None:
     lower = bounds.binomial_lower(10**power, 10**power, 0.001)
-    assert bounds.radius_at(lower, 1.0) == pytest.approx(radius, abs=5e-6)
+    assert Gaussian(1.0).radius(lower) == pytest.approx(radius, abs=5e-6)
 
 
 def test_largest_radius_of_cohens_defaults() -> None:
     lower = bounds.binomial_lower(100_000, 100_000, 0.001)
-    assert bounds.radius_at(lower, 1.0) == pytest.approx(3.8114565633899, rel=1e-10)
-    assert bounds.radius_at(lower, 0.25) == pytest.approx(0.95286, abs=5e-6)
+    assert Gaussian(1.0).radius(lower) == pytest.approx(3.8114565633899, rel=1e-10)
+    assert Gaussian(0.25).radius(lower) == pytest.approx(0.95286, abs=5e-6)
 
 
 def test_fewest_hits_of_cohens_defaults() -> None:
@@ -85,24 +86,13 @@ def test_bounds_are_monotone_and_enclose_the_share(counts: tuple[int, int], fail
         assert bounds.binomial_upper(hits + 1, samples, failure) > upper
 
 
-@given(st.floats(0.0, 4.0), st.floats(0.01, 4.0))
-def test_radius_and_probability_are_inverse(radius: float, sigma: float) -> None:
-    radius = min(radius, 4 * sigma)
-    assert bounds.radius_at(bounds.probability_for(radius, sigma), sigma) == pytest.approx(radius, abs=1e-9 * sigma)
-
-
-@given(st.floats(0.5, 0.9999), st.floats(0.1, 2.0))
-def test_a_runner_up_with_all_the_rest_gives_the_plain_radius(top: float, sigma: float) -> None:
-    assert bounds.two_class_radius(top, 1 - top, sigma) == pytest.approx(bounds.radius_at(top, sigma), abs=1e-9)
-
-
 @pytest.mark.parametrize(("top", "share", "radius"), [(0.7, 0.5, 0.766), (0.9, 0.3, 1.559), (0.45, 0.5, 0.223)])
 def test_runner_up_gain(top: float, share: float, radius: float) -> None:
     """At 100,000 samples, the runner-up with a share of what the top class leaves."""
     samples = 100_000
     lower = bounds.binomial_lower(round(top * samples), samples, 0.0005)
     upper = bounds.binomial_upper(round(share * (1 - top) * samples), samples, 0.0005)
-    assert bounds.two_class_radius(lower, upper, 1.0) == pytest.approx(radius, abs=6e-4)
+    assert Gaussian(1.0).radius(lower, upper) == pytest.approx(radius, abs=6e-4)
 
 
 def test_linf_radius() -> None:
@@ -136,9 +126,9 @@ def test_fewest_samples(failure: float) -> None:
 
 def test_published_soft_bounds() -> None:
     bernstein = bounds.bernstein_lower(1.0, 0.0, 100_000, 0.001)
-    assert bounds.radius_at(bernstein, 1.0) == pytest.approx(3.57167, abs=5e-6)
+    assert Gaussian(1.0).radius(bernstein) == pytest.approx(3.57167, abs=5e-6)
     hoeffding = bounds.hoeffding_lower(1.0, 100_000, 0.001)
-    assert bounds.radius_at(hoeffding, 1.0) == pytest.approx(2.51945, abs=5e-6)
+    assert Gaussian(1.0).radius(hoeffding) == pytest.approx(2.51945, abs=5e-6)
 
 
 @pytest.mark.parametrize("mean", [0.5, 0.9, 0.99])

@@ -1,68 +1,84 @@
-"""The noise of an address: Gaussian, its own, and the same wherever it is drawn."""
+"""The contract of every noise: its draws, its radii, and that their inverse fits."""
 
-import itertools
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from scipy import stats
-from torch import nn
+from hypothesis import given
+from hypothesis import strategies as st
 
-from radii.smoothing.noise import NoiseAddress, generator, logits_of, noisy_copies
+from radii.smoothing import noise as noises
+from radii.smoothing.addresses import generator
+from radii.smoothing.noise import Gaussian, Noise, noisy_copies
 
-
-def draw(address: NoiseAddress, block: int = 0, count: int = 4) -> tuple[float, ...]:
-    return tuple(torch.randn(count, generator=address.generator(block, "cpu")).tolist())
-
-
-def test_is_standard_normal() -> None:
-    blocks = [torch.randn(10_000, generator=NoiseAddress(0, 1, 2).generator(block, "cpu")) for block in range(100)]
-    values = torch.cat(blocks).double().numpy()
-    assert abs(values.mean()) < 5 / 1_000
-    assert abs(values.var() - 1) < 5 * np.sqrt(2) / 1_000
-    assert stats.kstest(values, "norm").pvalue > 1e-4
+FIELDS: dict[str, dict[str, Any]] = {"gaussian": {"sigma": 0.25}}
+"""Parameters for the contract; a noise that is not here is made with its defaults."""
 
 
-def test_blocks_are_uncorrelated() -> None:
-    first, second = (np.array(draw(NoiseAddress(0), block, 100_000)) for block in (0, 1))
-    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(100_000)
+@pytest.fixture(params=noises.names())
+def noise(request: pytest.FixtureRequest) -> Noise:
+    return noises.create(request.param, **FIELDS.get(request.param, {}))
 
 
-def test_no_stream_repeats() -> None:
-    seen = {
-        draw(NoiseAddress(seed, image, stage), block)
-        for seed, image, stage, block in itertools.product((0, 1, 2**100), range(12), range(6), range(12))
-    }
-    assert len(seen) == 3 * 12 * 6 * 12
+def draw(noise: Noise, seed: int, copies: int = 400) -> torch.Tensor:
+    image = torch.linspace(0, 1, 48).reshape(4, 4, 3)
+    return noise.perturb(image, torch.empty(copies, 4, 4, 3), generator("cpu", seed))
 
 
-def test_an_address_is_no_number_written_in_digits() -> None:
-    assert draw(NoiseAddress(1, 11)) != draw(NoiseAddress(11, 1))
-    assert draw(NoiseAddress(0, 2**32)) != draw(NoiseAddress(0, 0, 1))
+def test_draws_depend_on_the_stream_alone(noise: Noise) -> None:
+    assert torch.equal(draw(noise, 1), draw(noise, 1))
+    assert not torch.equal(draw(noise, 1), draw(noise, 2))
 
 
-def test_an_address_draws_the_same_again() -> None:
-    assert draw(NoiseAddress(3, 4, 5), 6) == draw(NoiseAddress(3, 4).at(2).at(5), 6)
+def test_draws_are_centred_on_the_image_and_fill_the_block(noise: Noise) -> None:
+    out = torch.empty(400, 4, 4, 3)
+    image = torch.full((4, 4, 3), 0.5)
+    assert noise.perturb(image, out, generator("cpu", 0)) is out
+    spread = float(out.std())
+    assert spread > 0
+    assert abs(float(out.mean()) - 0.5) < 5 * spread / out.numel() ** 0.5
+    assert torch.equal(image, torch.full((4, 4, 3), 0.5))
 
 
-def test_the_rest_of_a_stage_continues_it() -> None:
-    address = NoiseAddress(3, 4, 5)
-    assert draw(address.from_block(7), 2) == draw(address, 9)
-    assert address.from_block(7).at(5) == address
+def test_radius_and_probability_are_inverse(noise: Noise) -> None:
+    for probability in (0.5, 0.6, 0.9, 0.99, 0.999):
+        radius = float(noise.radius(probability))
+        assert radius >= 0
+        assert noise.probability_for(radius) == pytest.approx(probability, abs=1e-9)
 
 
-@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
-def test_the_twister_lies_where_we_write_it(seed: int) -> None:
-    """manual_seed(s) starts the twister's 624 words with s; words 3 to 626 of the state hold them."""
-    words = torch.Generator().manual_seed(seed).get_state().numpy().view(np.uint64)
-    assert words[3] == seed
-    expected = np.random.RandomState(seed).get_state(legacy=False)["state"]["key"]
-    assert (words[3:627] == expected).all()
+def test_radii_grow_with_the_probability_and_prove_nothing_below_one_half(noise: Noise) -> None:
+    radii = np.asarray(noise.radius(np.linspace(0.01, 0.999, 50)))
+    assert (np.diff(radii) > 0).all()
+    assert float(noise.radius(0.49)) < 0
+    assert float(noise.radius(0.8, 0.1)) > float(noise.radius(0.8, 0.2)) == pytest.approx(float(noise.radius(0.8)))
 
 
-def test_all_words_of_the_twister_come_from_the_address() -> None:
-    words = generator("cpu", 1, 2).get_state().numpy().view(np.uint64)[3:627]
-    assert (words == np.random.SeedSequence((1, 2)).generate_state(624, np.uint32)).all()
+def test_a_noise_names_itself_and_its_norm(noise: Noise) -> None:
+    described = noise.describe()
+    assert noise.norm in ("l1", "l2", "linf")
+    again = noises.create(described.pop("name"), **described)
+    assert again == noise
+    assert hash(again) == hash(noise)
+
+
+@given(st.floats(0.0, 4.0), st.floats(0.01, 4.0))
+def test_gaussian_radius_and_probability_are_inverse(radius: float, sigma: float) -> None:
+    radius = min(radius, 4 * sigma)
+    noise = Gaussian(sigma)
+    assert noise.radius(noise.probability_for(radius)) == pytest.approx(radius, abs=1e-9 * sigma)
+
+
+@given(st.floats(0.5, 0.9999), st.floats(0.1, 2.0))
+def test_a_runner_up_with_all_the_rest_gives_the_plain_radius(top: float, sigma: float) -> None:
+    assert Gaussian(sigma).radius(top, 1 - top) == pytest.approx(Gaussian(sigma).radius(top), abs=1e-9)
+
+
+@pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), float("inf")])
+def test_a_sigma_out_of_range_is_refused(sigma: float) -> None:
+    with pytest.raises(ValueError, match="sigma = .*, expected a "):
+        Gaussian(sigma)
 
 
 def test_copies_are_one_draw() -> None:
@@ -70,44 +86,3 @@ def test_copies_are_one_draw() -> None:
     copies = noisy_copies(images, 4, 0.5, torch.Generator().manual_seed(0))
     noise = torch.randn((4, 2, 1, 3, 3), generator=torch.Generator().manual_seed(0))
     assert torch.equal(copies, noise * 0.5 + images)
-
-
-def test_logits_of_copies_keep_their_axes() -> None:
-    model = nn.Sequential(nn.Flatten(), nn.Linear(9, 5))
-    copies = torch.rand(4, 2, 1, 3, 3)
-    logits = logits_of(model, copies)
-    assert logits.shape == (4, 2, 5)
-    torch.testing.assert_close(logits[3, 1], model(copies[3, 1:2])[0])
-
-
-def counted(layers: list[nn.Module]) -> tuple[nn.Sequential, list[int]]:
-    torch.manual_seed(0)
-    model = nn.Sequential(*layers).double()
-    sizes: list[int] = []
-    model.register_forward_pre_hook(lambda _, inputs: sizes.append(len(inputs[0])))
-    return model, sizes
-
-
-def test_many_inputs_go_piece_by_piece_and_nobody_can_tell() -> None:
-    model, sizes = counted([nn.Flatten(), nn.Linear(4, 3)])
-    copies = torch.rand(4, 300, 1, 2, 2, dtype=torch.float64)
-    found = []
-    for logits in (logits_of(model, copies), model(copies.flatten(0, 1)).view(4, 300, 3)):
-        found.append((logits, *torch.autograd.grad(logits.square().sum(), list(model.parameters()))))
-    assert sizes == [256, 256, 256, 256, 176, 1200]
-    for ours, whole in zip(*found, strict=True):
-        torch.testing.assert_close(ours, whole, rtol=1e-12, atol=1e-12)
-
-
-def test_batch_statistics_see_all_inputs_at_once() -> None:
-    norm = nn.BatchNorm1d(4)
-    model, sizes = counted([nn.Flatten(), norm])
-    copies = torch.rand(4, 300, 1, 2, 2, dtype=torch.float64)
-    logits_of(model, copies)
-    assert sizes == [1200]
-    assert norm.num_batches_tracked == 1
-    logits_of(model.eval(), copies)
-    assert len(sizes) == 1 + 5
-    norm.running_mean = norm.running_var = None  # as with track_running_stats=False
-    logits_of(model, copies)
-    assert sizes[-1] == 1200

@@ -138,14 +138,14 @@ def test_the_last_look_keeps_the_power_of_a_fixed_test() -> None:
 
 
 def test_a_design_is_made_once() -> None:
-    first = sequential.ladder((0.5, 0.7), 0.01, 5_000, 0.01)
-    assert sequential.ladder((0.5, 0.7), 0.01, 5_000, 0.01) is first
+    first = sequential.sequential_tests((0.5, 0.7), 0.01, 5_000, 0.01)
+    assert sequential.sequential_tests((0.5, 0.7), 0.01, 5_000, 0.01) is first
 
 
 @pytest.mark.parametrize("probability", [0.5, 0.6914624612740131, 0.75])
 def test_ladder_proves_prefixes_alone(probability: float) -> None:
     """Simulated climbs: levels never fall, and a level is proven when all below it were crossed at some look."""
-    steps = sequential.ladder((0.5, float(ndtr(0.5)), float(ndtr(1.0))), 0.05, 2_000, 0.01)
+    steps = sequential.sequential_tests((0.5, float(ndtr(0.5)), float(ndtr(1.0))), 0.05, 2_000, 0.01)
     rng = np.random.default_rng(5)
     hits = np.zeros(2_000, dtype=np.int64)
     crossed, level, drawn = np.zeros((2_000, 3), dtype=np.bool_), np.zeros(2_000, dtype=np.int64), 0
@@ -153,7 +153,7 @@ def test_ladder_proves_prefixes_alone(probability: float) -> None:
     for look, samples in enumerate(steps.looks):
         hits += rng.binomial(samples - drawn, probability, 2_000)
         drawn = samples
-        crossed, proven, stop = steps.climb(look, hits, crossed)
+        crossed, proven, stop = steps.update(look, hits, crossed)
         ever |= hits[:, None] >= steps.accept[look]
         assert (proven >= level).all()
         assert (proven == [list(row).index(False) if not row.all() else 3 for row in ever]).all()

@@ -1,10 +1,9 @@
-"""Certification procedures, one file each; the file's name is the procedure's."""
+"""Certifiers, one file each: certification procedures under the file's name."""
 
 from typing import Any
 
 from radii import plugins
 from radii.certifiers.base import Certifier
-from radii.fields import build
 
 __all__ = ["Certifier", "create", "names"]
 
@@ -14,6 +13,5 @@ def names() -> list[str]:
 
 
 def create(name: str, **fields: Any) -> Certifier:
-    """Make a procedure by name; `fields` are its parameters."""
-    made: Certifier = build(plugins.find("certifiers", name, Certifier), fields, f"certifier {name!r}")
-    return made
+    """Make a certifier by name; `fields` are its parameters."""
+    return plugins.create("certifiers", Certifier, name, fields)

@@ -1,4 +1,4 @@
-"""The contract of a certification procedure."""
+"""The contract of a certifier."""
 
 import math
 from abc import ABC, abstractmethod
@@ -9,16 +9,18 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from radii import plugins
 from radii.fields import check, option
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Noise
 
 
 class Voter(Protocol):
-    """What a procedure asks of a smoothed classifier."""
+    """What a certifier asks of a smoothed classifier."""
 
     @property
-    def sigma(self) -> float: ...
+    def noise(self) -> Noise: ...
 
     @property
     def classes(self) -> int: ...
@@ -35,26 +37,26 @@ class Voter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Certifier(ABC):
-    """A procedure whose certificate is wrong with probability at most `failure`."""
+    """A certification procedure whose certificate is wrong with probability at most `failure`."""
 
-    failure: float = option(0.001, above=0, below=1)
+    failure: float = option(0.001, gt=0, lt=1)
 
     def __post_init__(self) -> None:
         check(self, f"certifier {self.name!r}")
 
     @property
     def name(self) -> str:
-        return type(self).__module__.rpartition(".")[2]
+        return plugins.name_of(type(self))
 
     @abstractmethod
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         """Certify one image; `noise` is the address of its draws, `label` its true class where it is known."""
 
     def proven(self, prediction: int, radius: float, samples: int, counts: Iterable[int]) -> Certificate:
-        """The certificate of this procedure; a radius below zero proves nothing."""
+        """The certificate of this certifier; a radius below zero proves nothing."""
         if prediction == ABSTAIN or not radius >= 0:
             prediction, radius = ABSTAIN, 0.0
-        return Certificate(prediction, radius, samples, tuple(map(int, counts)), self)
+        return Certificate(prediction, float(radius), samples, tuple(map(int, counts)), self)
 
     def expect_samples(self, field: str, fewest: int) -> None:
         """Raise a ValueError if a field states fewer samples than an answer can ever rest on."""
@@ -64,10 +66,10 @@ class Certifier(ABC):
                 f"even if all agree; the smallest that can is {fewest}"
             )
 
-    def expect_reachable(self, radius: float, largest: float, sigma: float) -> None:
+    def expect_reachable(self, radius: float, largest: float, noise: Noise) -> None:
         """Raise a ValueError if a radius is beyond the largest, which samples that all agree certify."""
         if radius > largest:
             raise ValueError(
-                f"radius {radius:g} can never be certified at failure {self.failure:g} and sigma {sigma:g}, "
+                f"radius {radius:g} can never be certified at failure {self.failure:g} under {noise}, "
                 f"even if all samples agree; the largest that can is {math.floor(largest * 1e4) / 1e4:g}"
             )

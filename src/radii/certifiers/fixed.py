@@ -8,9 +8,10 @@ from numpy.typing import NDArray
 
 from radii.certifiers.base import Certifier, Voter
 from radii.fields import option
-from radii.smoothing.bounds import binomial_lower, binomial_upper, fewest_to_certify, radius_at, two_class_radius
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.bounds import binomial_lower, binomial_upper, fewest_to_certify
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,10 +24,10 @@ class Fixed(Certifier):
     samples to come cannot change the decision.
     """
 
-    selection: int = option(100, least=1)
-    estimation: int = option(100_000, least=1)
+    selection: int = option(100, ge=1)
+    estimation: int = option(100_000, ge=1)
     bound: str = option("top", choices=("top", "top_two"))
-    radius: float | None = option(None, least=0)
+    radius: float | None = option(None, ge=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -37,12 +38,12 @@ class Fixed(Certifier):
             return self._decide(self.radius, classifier, image, noise)
         top = int(classifier.votes(image, self.selection, noise.at(0)).argmax())
         counts = classifier.votes(image, self.estimation, noise.at(1))
-        return self.proven(top, self._radius(counts, top, classifier.sigma), self.selection + self.estimation, counts)
+        return self.proven(top, self._radius(counts, top, classifier.noise), self.selection + self.estimation, counts)
 
     def _decide(self, radius: float, classifier: Voter, image: Any, noise: NoiseAddress) -> Certificate:
         """Whether the whole estimation would certify at least this radius, from as many of its blocks as it takes."""
         agreed = np.eye(classifier.classes, dtype=np.int64)[0]
-        self.expect_reachable(radius, self._radius(self.estimation * agreed, 0, classifier.sigma), classifier.sigma)
+        self.expect_reachable(radius, self._radius(self.estimation * agreed, 0, classifier.noise), classifier.noise)
         top = int(classifier.votes(image, self.selection, noise.at(0)).argmax())
         counts = np.zeros(classifier.classes, dtype=np.int64)
         left, block, worst, best = self.estimation, 0, -np.inf, np.inf
@@ -50,8 +51,8 @@ class Fixed(Certifier):
             more = min(left, classifier.batch_size)
             counts += classifier.votes(image, more, noise.at(1).from_block(block))
             left, block = left - more, block + 1
-            worst = self._radius(_with(counts, _runner_up(counts, top), left), top, classifier.sigma)
-            best = self._radius(_with(counts, top, left), top, classifier.sigma)
+            worst = self._radius(_with(counts, _runner_up(counts, top), left), top, classifier.noise)
+            best = self._radius(_with(counts, top, left), top, classifier.noise)
         spent = self.selection + self.estimation - left
         return self.proven(top if worst >= radius else ABSTAIN, radius, spent, counts)
 
@@ -60,14 +61,14 @@ class Fixed(Certifier):
         """The failure probability of one bound."""
         return self.failure if self.bound == "top" else self.failure / 2
 
-    def _radius(self, counts: NDArray[np.int64], top: int, sigma: float) -> float:
+    def _radius(self, counts: NDArray[np.int64], top: int, noise: Noise) -> float:
         """The radius that the counts of all estimation samples certify; below zero it certifies nothing."""
         lower = binomial_lower(int(counts[top]), self.estimation, self._share)
         if self.bound == "top":
-            return radius_at(lower, sigma)
+            return noise.radius(lower)
         # The class that truly comes second is fixed, and its count is at most the largest: no union over the classes.
         upper = binomial_upper(int(counts[_runner_up(counts, top)]), self.estimation, self._share)
-        return two_class_radius(lower, min(upper, 1 - lower) if lower > 0.5 else upper, sigma)
+        return noise.radius(lower, min(upper, 1 - lower) if lower > 0.5 else upper)
 
 
 def _runner_up(counts: NDArray[np.int64], top: int) -> int:

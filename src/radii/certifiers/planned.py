@@ -5,16 +5,17 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-from scipy.special import betaincinv, ndtri
+from scipy.special import betaincinv
 
 from radii.certifiers.base import Certifier, Voter
 from radii.fields import option
-from radii.smoothing.bounds import binomial_lower, binomial_upper, fewest_to_certify, radius_at
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.bounds import binomial_lower, binomial_upper, fewest_to_certify
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.noise import Noise
 from radii.smoothing.sequential import looks_until
 
-DOUBT = 0.1
+PILOT_ERROR = 0.1
 """How often the pilot's interval may miss the probability on either side: it costs radius or samples, nothing else."""
 POINTS = 33
 
@@ -24,14 +25,13 @@ class Planned(Certifier):
     """Draws the fewest samples whose radius is expected within `tolerance` of what `most_samples` would give.
 
     The pilot is discarded: given it, the class and the number of samples are constants, and the bound on fresh samples
-    has the full failure probability. It abstains at once where not even
-    `most_samples` are expected to certify.
+    has the full failure probability. It abstains at once where not even `most_samples` are expected to certify.
     """
 
-    tolerance: float = option(0.01, least=0)
+    tolerance: float = option(0.01, ge=0)
     """l2, pixels in [0, 1]"""
-    pilot: int = option(200, least=1)
-    most_samples: int = option(100_000, least=1)
+    pilot: int = option(200, ge=1)
+    most_samples: int = option(100_000, ge=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -41,26 +41,26 @@ class Planned(Certifier):
         pilot = classifier.votes(image, self.pilot, noise.at(0))
         top = int(pilot.argmax())
         interval = (
-            binomial_lower(int(pilot[top]), self.pilot, DOUBT),
-            binomial_upper(int(pilot[top]), self.pilot, DOUBT),
+            binomial_lower(int(pilot[top]), self.pilot, PILOT_ERROR),
+            binomial_upper(int(pilot[top]), self.pilot, PILOT_ERROR),
         )
-        samples = plan(interval, self.tolerance / classifier.sigma, self.most_samples, self.failure)
+        samples = plan(classifier.noise, interval, self.tolerance, self.most_samples, self.failure)
         if samples == 0:
             return self.proven(ABSTAIN, 0.0, self.pilot, ())
         counts = classifier.votes(image, samples, noise.at(1))
-        radius = radius_at(binomial_lower(int(counts[top]), samples, self.failure), classifier.sigma)
+        radius = classifier.noise.radius(binomial_lower(int(counts[top]), samples, self.failure))
         return self.proven(top, radius, self.pilot + samples, counts)
 
 
 @cache
-def plan(interval: tuple[float, float], tolerance: float, most_samples: int, failure: float) -> int:
-    """The fewest samples that lose at most `tolerance`, in units of sigma, for every probability of an interval.
+def plan(noise: Noise, interval: tuple[float, float], tolerance: float, most_samples: int, failure: float) -> int:
+    """The fewest samples that lose at most `tolerance` of the radius, for every probability of an interval.
 
     Zero if not even `most_samples` are expected to certify any of them.
     """
     sizes = np.array(looks_until(most_samples))
     hits = np.linspace(*interval, POINTS)[:, None] * sizes
-    radii = ndtri(betaincinv(np.maximum(hits, 1e-9), sizes - hits + 1, failure))
+    radii = noise.radius(betaincinv(np.maximum(hits, 1e-9), sizes - hits + 1, failure))
     most = radii[:, -1:]
     enough = np.argmax(radii >= most - tolerance, axis=1)
     certifiable = most[:, 0] > 0

@@ -7,16 +7,16 @@ import numpy as np
 
 from radii.certifiers.base import Certifier, Voter
 from radii.fields import option
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import coin_p_value, fewest_to_predict
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.noise import NoiseAddress
 
 
 @dataclass(frozen=True, kw_only=True)
 class Prediction(Certifier):
     """Cohen's PREDICT: the class, wrong with probability at most `failure`, or an abstention; the radius is 0."""
 
-    samples: int = option(1_000, least=1)
+    samples: int = option(1_000, ge=1)
 
     def __post_init__(self) -> None:
         super().__post_init__()

@@ -8,10 +8,11 @@ import numpy as np
 
 from radii.certifiers.base import Certifier, Voter
 from radii.fields import option
-from radii.smoothing.bounds import binomial_lower, fewest_to_certify, probability_for, radius_at
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.bounds import binomial_lower, fewest_to_certify
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.noise import NoiseAddress
-from radii.smoothing.sequential import Ladder, ladder
+from radii.smoothing.noise import Noise
+from radii.smoothing.sequential import SequentialTests, sequential_tests
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -24,10 +25,10 @@ class Sequential(Certifier):
 
     radii: tuple[float, ...] = option((0.0,))
     """l2, pixels in [0, 1]; 0 asks for the class alone."""
-    most_samples: int = option(100_000, least=1)
-    futility: float = option(0.002, least=0, below=0.5)
+    most_samples: int = option(100_000, ge=1)
+    futility: float = option(0.002, ge=0, lt=0.5)
     """The chance, at every look, of giving up on a probability that the last look would accept; 0 never gives up."""
-    pilot: int = option(64, least=1)
+    pilot: int = option(64, ge=1)
 
     def __post_init__(self) -> None:
         if isinstance(self.radii, Iterable) and not isinstance(self.radii, str):
@@ -39,7 +40,7 @@ class Sequential(Certifier):
         self.expect_samples("most_samples", fewest_to_certify(self.failure))
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        steps = self.steps(classifier.sigma)
+        tests = self.tests(classifier.noise)
         spent = 0
         if label is None:
             label, spent = int(classifier.votes(image, self.pilot, noise.at(0)).argmax()), self.pilot
@@ -48,18 +49,18 @@ class Sequential(Certifier):
         counts = np.zeros(classifier.classes, dtype=np.int64)
         crossed = np.zeros(len(self.radii), dtype=np.bool_)
         drawn = 0
-        for look, samples in enumerate(steps.looks):
+        for look, samples in enumerate(tests.looks):
             counts += classifier.votes(image, samples - drawn, noise.at(1 + look))
             drawn = samples
-            crossed, proven, stop = steps.climb(look, counts[label], crossed)
+            crossed, proven, stop = tests.update(look, counts[label], crossed)
             if stop:
                 break
         certified = (label, self.radii[proven - 1]) if proven else (ABSTAIN, 0.0)
         return self.proven(*certified, spent + drawn, counts)
 
-    def steps(self, sigma: float) -> Ladder:
+    def tests(self, noise: Noise) -> SequentialTests:
         """The tests of all radii; a radius that no number of hits can prove is a ValueError."""
-        largest = radius_at(binomial_lower(self.most_samples, self.most_samples, self.failure), sigma)
-        self.expect_reachable(self.radii[-1], largest, sigma)
-        thresholds = tuple(probability_for(radius, sigma) for radius in self.radii)
-        return ladder(thresholds, self.failure, self.most_samples, self.futility)
+        largest = noise.radius(binomial_lower(self.most_samples, self.most_samples, self.failure))
+        self.expect_reachable(self.radii[-1], largest, noise)
+        thresholds = tuple(noise.probability_for(radius) for radius in self.radii)
+        return sequential_tests(thresholds, self.failure, self.most_samples, self.futility)

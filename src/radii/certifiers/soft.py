@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from radii.certifiers.base import Certifier, Voter
 from radii.fields import option
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.betting import betting_lower
-from radii.smoothing.bounds import bernstein_lower, hoeffding_lower, radius_at
+from radii.smoothing.bounds import bernstein_lower, hoeffding_lower
 from radii.smoothing.certificate import Certificate
-from radii.smoothing.noise import NoiseAddress
 
 Values = NDArray[np.float64]
 
@@ -26,10 +26,10 @@ class Soft(Certifier):
     The paper's bound is `bernstein`; `betting` gives larger radii, most of all where few samples or none disagree.
     """
 
-    selection: int = option(100, least=1)
-    estimation: int = option(100_000, least=1)
+    selection: int = option(100, ge=1)
+    estimation: int = option(100_000, ge=1)
     bound: str = option("bernstein", choices=("bernstein", "hoeffding", "betting"))
-    sharpness: float = option(1.0, above=0)
+    sharpness: float = option(1.0, gt=0)
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -45,7 +45,7 @@ class Soft(Certifier):
             values[filled : filled + len(block)] = block[:, top]
             filled += len(block)
         lower = BOUNDS[self.bound](values, self.failure)
-        radius = radius_at(lower, classifier.sigma) if lower >= 0.5 else -1.0
+        radius = classifier.noise.radius(lower) if lower >= 0.5 else -1.0
         return self.proven(top, radius, self.selection + self.estimation, ())
 
 

@@ -1,17 +1,19 @@
 """Datasets, one file each; the file's name is the dataset's."""
 
 from pathlib import Path
+from typing import Any
 
 from radii import plugins
+from radii.datasets._pictures import read_picture
 from radii.datasets.base import DataError, Dataset, Images
 
-__all__ = ["DataError", "Dataset", "Images", "create", "names"]
+__all__ = ["DataError", "Dataset", "Images", "create", "names", "read_picture"]
 
 
 def names() -> list[str]:
     return plugins.names("datasets")
 
 
-def create(name: str, data: Path | None = None) -> Dataset:
-    """Open a dataset by name; `data` is the folder (or file) that holds the publisher's files."""
-    return plugins.find("datasets", name, Dataset)(data)
+def create(name: str, data: Path | str | None = None, **fields: Any) -> Dataset:
+    """Open a dataset by name; `data` is short for its field `path`, the folder or file that holds its files."""
+    return plugins.create("datasets", Dataset, name, fields if data is None else {**fields, "path": str(data)})

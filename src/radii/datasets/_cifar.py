@@ -4,6 +4,7 @@ import gzip
 import tarfile
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
@@ -11,17 +12,18 @@ import numpy as np
 import torch
 
 from radii.datasets._published import Published, folders, locate
-from radii.datasets.base import DataError, Dataset, InMemory, Split, checked_labels
+from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, checked_labels
 
 Files = dict[Split, tuple[str, ...]]
 
 PIXELS = 3 * 32 * 32
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class CifarBinary(Dataset):
     """A dataset of records: label bytes, of which the last counts, then the planes of red, green and blue."""
 
-    shape = (3, 32, 32)
+    shape: ClassVar[Shape] = (3, 32, 32)
     counts: ClassVar[dict[Split, int]] = {"train": 50_000, "test": 10_000}
     archive: ClassVar[Published]
     files: ClassVar[Files]

@@ -4,8 +4,9 @@ import gzip
 import hashlib
 import math
 import zlib
+from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import ClassVar, cast
 
 import numpy as np
 import torch
@@ -13,7 +14,7 @@ from torch import Tensor
 
 from radii import plugins
 from radii.datasets._published import Published, locate
-from radii.datasets.base import DataError, Dataset, InMemory, Split, checked_labels
+from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, checked_labels
 
 Hashes = dict[Split, tuple[str, str]]
 """MD5 of the images and of the labels."""
@@ -21,11 +22,11 @@ Hashes = dict[Split, tuple[str, str]]
 SAME_FILE_NAMES = ("mnist", "fashion_mnist")
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Idx(Dataset):
     """A dataset of two gzipped idx files a split: images and labels."""
 
-    shape = (1, 28, 28)
-    classes = 10
+    shape: ClassVar[Shape] = (1, 28, 28)
     mirror: ClassVar[str]
     md5: ClassVar[Hashes]
 
@@ -50,10 +51,13 @@ class Idx(Dataset):
         """Refuse another publisher's file: the names are the same, and only the hash tells them apart."""
         found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
         for other in SAME_FILE_NAMES:
-            if other != self.name and any(found in pair for pair in plugins.find("datasets", other, Idx).md5.values()):
+            if other != self.name and any(
+                found in pair for pair in cast(type[Idx], plugins.find("datasets", other, Idx)).md5.values()
+            ):
                 raise DataError(
                     f"{path} is a file of {other}, expected {self.name}'s: put those into "
-                    f"a folder {self.name}, and name the folder above it with --data or RADII_DATA"
+                    f"a folder {self.name}, and name the folder above it",
+                    "data",
                 )
 
 

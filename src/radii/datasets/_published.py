@@ -46,7 +46,8 @@ def locate(dataset: Dataset, files: Sequence[Published]) -> list[Path]:
         reason = str(error) if type(error) is ValueError else type(error).__name__
         raise DataError(
             f"{dataset.name} is not there and cannot be downloaded ({reason}): put {_listing(files)} "
-            f"into {places[0]}, or name another folder with --data or RADII_DATA"
+            f"into {places[0]}, or name another folder",
+            "data",
         ) from error
 
 

@@ -1,5 +1,7 @@
 """Arrays: images and labels of one's own in an .npz file."""
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +16,28 @@ KEYS: dict[Split, tuple[str, ...]] = {"train": ("train_",), "test": ("test_", ""
 """The prefixes under which the images and labels of a split may be kept."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Arrays(Dataset):
     """Reads train_images and train_labels, test_images and test_labels; or images and labels, a test split.
 
-    Images are bytes, or floats in [0, 1]: [n, h, w], [n, h, w, c] or [n, c, h, w], where c is 1 or 3.
+    Images are bytes, or floats in [0, 1]: [n, h, w], [n, h, w, c] or [n, c, h, w], where c is 1 or 3. An array
+    class_names, where there is one, names the classes.
     """
 
-    def __init__(self, data: Path | None = None) -> None:
-        super().__init__(data)
+    _file: Path = field(init=False)
+    _splits: dict[Split, InMemory] = field(init=False)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
         named = named_data(self, "an .npz file with images and labels")
-        self._file = named / "arrays.npz" if named.is_dir() else named
-        self._splits = _splits(self._file)
-        shapes = {tuple(split.images.shape[1:]) for split in self._splits.values()}
+        file = named / "arrays.npz" if named.is_dir() else named
+        content = _read(file)
+        splits = _splits(content, file)
+        shapes = {tuple(split.images.shape[1:]) for split in splits.values()}
         if len(shapes) != 1:
-            raise DataError(f"{self._file} holds images of {len(shapes)} shapes, {sorted(shapes)}, expected one")
-        ((channels, height, width),) = shapes
-        self.shape = (channels, height, width)
-        self.classes = 1 + max(int(split.labels.max()) for split in self._splits.values())
+            raise DataError(f"{file} holds images of {len(shapes)} shapes, {sorted(shapes)}, expected one")
+        classes = 1 + max(int(split.labels.max()) for split in splits.values())
+        self.learned(_file=file, _splits=splits, shape=shapes.pop(), class_names=_names(content, classes, file))
 
     def split(self, split: Split) -> InMemory:
         if split not in self._splits:
@@ -39,8 +46,14 @@ class Arrays(Dataset):
         return self._splits[split]
 
 
-def _splits(path: Path) -> dict[Split, InMemory]:
-    content = _read(path)
+def _names(content: Mapping[str, NDArray[Any]], classes: int, path: Path) -> tuple[str, ...]:
+    names = tuple(map(str, content.get("class_names", np.arange(classes)).tolist()))
+    if len(names) < classes:
+        raise DataError(f"{path} names {len(names)} classes in class_names, but its labels go to {classes - 1}")
+    return names
+
+
+def _splits(content: Mapping[str, NDArray[Any]], path: Path) -> dict[Split, InMemory]:
     found: dict[Split, InMemory] = {}
     for split, prefixes in KEYS.items():
         for prefix in prefixes:
@@ -62,7 +75,7 @@ def _read(path: Path) -> dict[str, NDArray[Any]]:
         with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
             return {key: content[key] for key in content}
     except FileNotFoundError as error:
-        raise DataError(f"there is no file {path}: name an .npz file, or a folder with arrays.npz") from error
+        raise DataError(f"there is no file {path}: name an .npz file, or a folder with arrays.npz", "data") from error
     except Exception as error:
         # Zip, zlib and numpy each have errors of their own, and so has a plain .npy file.
         raise DataError(

@@ -4,12 +4,15 @@ import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from radii import plugins
+from radii.errors import ParameterError
+from radii.fields import check, option
 from radii.smoothing.normalisation import NONE, Normalisation
 
 Split = Literal["train", "test"]
@@ -18,7 +21,7 @@ Shape = tuple[int, int, int]
 PADDING = 4
 
 
-class DataError(ValueError):
+class DataError(ParameterError):
     """A data file is missing, truncated or not what it should be."""
 
 
@@ -53,20 +56,39 @@ class InMemory(Images):
         return as_floats(crop_and_flip(chosen, rng) if self.augmented and rng is not None else chosen)
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset(ABC):
-    """Where images come from. `data` is the folder (or file) that the user named, RADII_DATA, or none."""
+    """Where images come from. Fields are what decides them; opening one reads no more than it has to."""
 
-    shape: Shape
-    classes: int
+    path: str | None = option(None)
+    """The folder or file that holds its files; RADII_DATA otherwise. Where it lies does not decide what it is."""
+
+    shape: ClassVar[Shape]
+    class_names: ClassVar[tuple[str, ...]]
+    """In the order of the labels."""
     normalisation: ClassVar[Normalisation] = NONE
 
-    def __init__(self, data: Path | None = None) -> None:
-        named = data or os.environ.get("RADII_DATA")
-        self.data = Path(named) if named else None
+    def __post_init__(self) -> None:
+        check(self, f"dataset {self.name!r}")
 
     @property
     def name(self) -> str:
-        return type(self).__module__.rpartition(".")[2]
+        return plugins.name_of(type(self))
+
+    @property
+    def classes(self) -> int:
+        return len(self.class_names)
+
+    @property
+    def data(self) -> Path | None:
+        """The folder or file that was named."""
+        named = self.path or os.environ.get("RADII_DATA")
+        return Path(named) if named else None
+
+    def learned(self, **facts: Any) -> None:
+        """Set what a dataset knows only after a look at its files: shape, class_names, normalisation."""
+        for name, value in facts.items():
+            object.__setattr__(self, name, value)
 
     @abstractmethod
     def split(self, split: Split) -> Images:
@@ -76,14 +98,14 @@ class Dataset(ABC):
 def named_data(dataset: Dataset, expected: str) -> Path:
     """The path that the user named, for a dataset that cannot do without."""
     if dataset.data is None:
-        raise DataError(f"{dataset.name} needs {expected}: name it with --data or RADII_DATA")
+        raise DataError(f"{dataset.name} needs {expected}: state its path", "data")
     return dataset.data
 
 
 def existing_folder(path: Path) -> Path:
     """A folder that the user named, or a sentence that it is not there."""
     if not path.is_dir():
-        raise DataError(f"there is no folder {path}: create it, or correct --data or RADII_DATA")
+        raise DataError(f"there is no folder {path}: create it, or name another", "data")
     return path
 
 

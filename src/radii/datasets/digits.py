@@ -1,18 +1,26 @@
 """Digits: 1,347 + 450 handwritten digits, 8x8 grey, embedded in scikit-learn (Alpaydin & Kaynak 1998)."""
 
+from dataclasses import dataclass
+from typing import ClassVar
+
 import torch
 from sklearn.datasets import load_digits
 
-from radii.datasets.base import Dataset, InMemory, Split
+from radii.datasets.base import Dataset, InMemory, Shape, Split
 
 LEVELS = 16
 EVERY = 4
 """Every fourth image, from the first on, is a test image."""
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Digits(Dataset):
-    shape = (1, 8, 8)
-    classes = 10
+    shape: ClassVar[Shape] = (1, 8, 8)
+    class_names: ClassVar[tuple[str, ...]] = tuple("0123456789")
+
+    @property
+    def data(self) -> None:
+        """It has no files of its own."""
 
     def split(self, split: Split) -> InMemory:
         embedded = load_digits()

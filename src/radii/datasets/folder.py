@@ -3,10 +3,11 @@
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import chain
 from pathlib import Path
+from typing import cast
 
 import numpy as np
 import torch
@@ -15,7 +16,8 @@ from PIL import Image
 from torch import Tensor
 
 from radii.datasets.base import DataError, Dataset, Images, Split, as_floats, existing_folder, named_data
-from radii.smoothing.normalisation import IMAGENET
+from radii.fields import option
+from radii.smoothing.normalisation import IMAGENET, Normalisation
 
 SIDE = 224
 SHORTER_SIDE = 256
@@ -30,18 +32,34 @@ SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".
 View = Callable[[Image.Image], Image.Image]
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Folder(Dataset):
-    shape = (3, SIDE, SIDE)
-    normalisation = IMAGENET
+    """Photographs, their shorter side made `resize` and the middle square of `size` pixels cut out for testing.
 
-    def __init__(self, data: Path | None = None) -> None:
-        super().__init__(data)
-        self._root = existing_folder(named_data(self, "a folder with train/<class>/ and val/<class>/"))
-        self._class_folders = _class_folders(self._root)
-        names = [{folder.name for folder in found} for found in self._class_folders.values()]
-        if odd := sorted(names[0] ^ names[-1]):
-            raise DataError(f"{self._root}: the class folder {odd[0]} is in one split only, expected in both")
-        self.classes = len(names[0])
+    `mean` and `std` standardise the channels inside the model: ImageNet's by default.
+    """
+
+    size: int = option(SIDE, ge=1)
+    resize: int | None = option(None, ge=1)
+    """256 / 224 of the size by default."""
+    mean: tuple[float, ...] = option(IMAGENET.mean)
+    std: tuple[float, ...] = option(IMAGENET.std)
+    _root: Path = field(init=False)
+    _class_folders: dict[Split, list[Path]] = field(init=False)
+
+    def __post_init__(self) -> None:
+        constants = Normalisation(tuple(self.mean), tuple(self.std))
+        self.learned(mean=constants.mean, std=constants.std)
+        super().__post_init__()
+        shorter = self.resize or self.size * SHORTER_SIDE // SIDE
+        if shorter < self.size:
+            raise ValueError(f"dataset 'folder': resize = {shorter}, expected a number >= {self.size}, the size")
+        if len(constants.mean) != 3 or len(constants.std) != 3 or min(constants.std) <= 0:
+            raise ValueError(f"dataset 'folder': mean and std = {tuple(constants)}, expected three each, std > 0")
+        root = existing_folder(named_data(self, "a folder with train/<class>/ and val/<class>/"))
+        folders = _class_folders(root)
+        self.learned(_root=root, _class_folders=folders, class_names=_class_names(folders, root))
+        self.learned(resize=shorter, shape=(3, self.size, self.size), normalisation=constants)
 
     def split(self, split: Split) -> "Photographs":
         if split not in self._class_folders:
@@ -49,7 +67,15 @@ class Folder(Dataset):
             raise DataError(f"{self._root} has no {split} split: put its photographs into {expected}")
         listings = [_photographs(folder) for folder in self._class_folders[split]]
         labels = torch.arange(self.classes).repeat_interleave(torch.tensor([len(files) for files in listings]))
-        return Photographs(list(chain.from_iterable(listings)), labels, augmented=split == "train")
+        shorter = cast(int, self.resize)
+        return Photographs(list(chain.from_iterable(listings)), labels, self.size, shorter, augmented=split == "train")
+
+
+def _class_names(folders: dict[Split, list[Path]], root: Path) -> tuple[str, ...]:
+    names = [[folder.name for folder in found] for found in folders.values()]
+    if odd := sorted(set(names[0]) ^ set(names[-1])):
+        raise DataError(f"{root}: the class folder {odd[0]} is in one split only, expected in both")
+    return tuple(names[0])
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,33 +84,34 @@ class Photographs(Images):
 
     files: Sequence[str]
     labels: Tensor
+    size: int
+    shorter: int
     augmented: bool
 
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
         chosen = [self.files[index] for index in indices.tolist()]
-        views: Sequence[View] = [centre_crop] * len(chosen)
+        views: Sequence[View] = [partial(centre_crop, size=self.size, shorter=self.shorter)] * len(chosen)
         if self.augmented and rng is not None:
             # All draws come before any work, so that the threads' order cannot matter.
             draws = torch.rand((len(chosen), 1 + 4 * TRIES), generator=rng).tolist()
-            views = [partial(random_crop, draws=row) for row in draws]
-        pixels = torch.empty((len(chosen), *Folder.shape), dtype=torch.uint8)
+            views = [partial(random_crop, draws=row, size=self.size) for row in draws]
+        pixels = torch.empty((len(chosen), 3, self.size, self.size), dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
             list(pool.map(_read_into, pixels.numpy(), chosen, views))
         return as_floats(pixels)
 
 
-def centre_crop(image: Image.Image) -> Image.Image:
-    """The middle of a photograph whose shorter side is made 256."""
-    shorter = min(image.size)
-    width, height = (SHORTER_SIDE * side // shorter for side in image.size)
-    left, top = round((width - SIDE) / 2), round((height - SIDE) / 2)
+def centre_crop(image: Image.Image, size: int = SIDE, shorter: int = SHORTER_SIDE) -> Image.Image:
+    """The middle square of a photograph whose shorter side is made `shorter`."""
+    width, height = (shorter * side // min(image.size) for side in image.size)
+    left, top = round((width - size) / 2), round((height - size) / 2)
     resized = image.resize((width, height), Image.Resampling.BILINEAR)
-    return resized.crop((left, top, left + SIDE, top + SIDE))
+    return resized.crop((left, top, left + size, top + size))
 
 
-def random_crop(image: Image.Image, draws: Sequence[float]) -> Image.Image:
+def random_crop(image: Image.Image, draws: Sequence[float], size: int = SIDE) -> Image.Image:
     """A crop of random size, shape and place, resized, and flipped or not; `draws` are uniform on [0, 1)."""
-    cropped = image.crop(crop_box(*image.size, draws[1:])).resize((SIDE, SIDE), Image.Resampling.BILINEAR)
+    cropped = image.crop(crop_box(*image.size, draws[1:])).resize((size, size), Image.Resampling.BILINEAR)
     return cropped.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if draws[0] < 0.5 else cropped
 
 

@@ -1,5 +1,6 @@
 """SVHN: 73,257 + 26,032 digits of house numbers, 32x32 (Netzer et al. 2011)."""
 
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,14 +10,15 @@ import torch
 from numpy.typing import NDArray
 
 from radii.datasets._published import Published, locate
-from radii.datasets.base import DataError, Dataset, InMemory, Split, checked_labels
+from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, checked_labels
 
 SITE = "http://ufldl.stanford.edu/housenumbers"
 
 
+@dataclass(frozen=True, kw_only=True, eq=False)
 class Svhn(Dataset):
-    shape = (3, 32, 32)
-    classes = 10
+    shape: ClassVar[Shape] = (3, 32, 32)
+    class_names: ClassVar[tuple[str, ...]] = tuple("0123456789")
     files: ClassVar[dict[Split, Published]] = {
         "train": Published(f"{SITE}/train_32x32.mat", "e26dedcc434d2e4c54c9b2d4a06d8373"),
         "test": Published(f"{SITE}/test_32x32.mat", "eb5a983be6a315427106f1b164d9cef3"),

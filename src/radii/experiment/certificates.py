@@ -1,5 +1,6 @@
-"""Certificate files: a line an image in Cohen's columns, and beside it a header that says how they were made."""
+"""Certificate files: one line for each image in Cohen's columns, and a header beside it that says how it was made."""
 
+import hashlib
 import json
 import math
 import os
@@ -9,7 +10,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from radii import trust
 from radii.experiment import files
+from radii.experiment.run import Run, RunError
 from radii.smoothing.certificate import ABSTAIN
 
 COHEN = ("idx", "label", "predict", "radius", "correct", "time")
@@ -47,7 +50,7 @@ class Certificates:
         return self.header.get("sigma")
 
     @property
-    def procedure(self) -> str | None:
+    def certifier(self) -> str | None:
         return self.header.get("procedure")
 
     @property
@@ -80,7 +83,9 @@ class CertificateFile:
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
             if os.write(descriptor, line) != len(line):
-                raise OSError(f"{self.path}: the disk took half a line; free some space and run the same command again")
+                raise OSError(
+                    f"{self.path}: the disk is full, a line was cut; free some space and run the command again"
+                )
         finally:
             os.close(descriptor)
 
@@ -109,6 +114,50 @@ class CertificateFile:
             whole = whole[: -len(lines[-1])]
         if whole != content:
             os.truncate(self.path, len(whole))
+
+
+def header(
+    run: Run, *, certifier: str, parameters: Mapping[str, Any], noise: Mapping[str, Any], **facts: Any
+) -> dict[str, Any]:
+    """All that decides the certificates of a run; `facts` are seed, images, every, most, engine and the like."""
+    recipe = run.recipe
+    return {
+        "procedure": certifier,
+        "parameters": json.loads(json.dumps(parameters)),
+        "noise": dict(noise),
+        "weights": files.digest(run.weights()),
+        "dataset": recipe.dataset["name"],
+        "split": "test",
+        "sigma": recipe.sigma,
+        **facts,
+    }
+
+
+def engine_of(run: Run, wanted: Mapping[str, Any]) -> str | None:
+    """The engine that the same certificates were begun with, if they were; code of others is not taken up."""
+    engines = [str(other["engine"]) for _, other in _alike(run, wanted, but="engine")]
+    trust.require(engines[:1], run.trusted, run.path)
+    return engines[0] if engines else None
+
+
+def open_file(run: Run, wanted: Mapping[str, Any]) -> CertificateFile:
+    """The certificate file of a run for this header, made or continued; another seed for the same is refused."""
+    for path, other in _alike(run, wanted, but="seed"):
+        # Seeds tried until an image certifies would void the guarantee.
+        if other["seed"] != wanted["seed"]:
+            raise RunError(
+                f"{path} holds these under seed {other['seed']}, not {wanted['seed']}: "
+                "a seed is named before looking; continue with that one"
+            )
+    digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:8]
+    name = wanted["procedure"].replace(":", "-")
+    return CertificateFile(run.certificates / f"{name}-{digest}.tsv", wanted)
+
+
+def _alike(run: Run, wanted: Mapping[str, Any], but: str) -> list[tuple[Path, dict[str, Any]]]:
+    """The certificate files of a run that were made like this one, whatever their value of one field."""
+    found = [(path.with_suffix(".tsv"), _header(path)) for path in run.certificates.glob("*.json")]
+    return [(path, other) for path, other in sorted(found) if {**other, but: None} == {**wanted, but: None}]
 
 
 def read(path: Path) -> Certificates:

@@ -1,5 +1,6 @@
-"""Files that are whole or not there."""
+"""Files that are whole or not there, and their digests."""
 
+import hashlib
 import json
 import os
 from pathlib import Path
@@ -19,3 +20,8 @@ def write(path: Path, content: bytes | str) -> None:
 
 def write_json(path: Path, value: Any) -> None:
     write(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+
+
+def digest(path: Path) -> str:
+    """The SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()

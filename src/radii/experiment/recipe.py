@@ -2,11 +2,16 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from radii.fields import build, check, option
+from radii.fields import check, did_you_mean, from_mapping, option
+
+PACKAGE = Path(__file__).parents[1]
+
+Spec = Any
+"""A name, or a table of a name and fields; a recipe holds the table."""
 
 
 class RecipeError(ValueError):
@@ -15,77 +20,104 @@ class RecipeError(ValueError):
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The schedule: SGD with momentum, one learning rate an epoch or a step."""
+    """The optimiser and its schedule: one learning rate an epoch or a step."""
 
-    epochs: int = option(least=1)
-    images_per_step: int = option(least=1)
+    epochs: int = option(ge=1)
+    images_per_step: int = option(ge=1)
     """Distinct images of one optimiser step; times the objective's copies, the inputs of one forward."""
-    learning_rate: float = option(above=0)
+    learning_rate: float = option(gt=0)
+    optimizer: str = option("sgd", choices=("sgd", "adamw"))
+    momentum: float = option(0.9, ge=0, lt=1)
+    """Of SGD; the first moment's decay of AdamW."""
+    nesterov: bool = False
+    """Of SGD alone."""
+    weight_decay: float = option(1e-4, ge=0)
     schedule: str = option("step", choices=("step", "multi_step", "cosine", "one_cycle"))
     """`step` decays every `decay_every` epochs, `multi_step` at `decay_at`, the others anneal over the whole run."""
-    decay: float = option(0.1, above=0, most=1)
-    decay_every: int = option(30, least=1)
+    decay: float = option(0.1, gt=0, le=1)
+    decay_every: int = option(30, ge=1)
     decay_at: tuple[int, ...] = ()
-    momentum: float = option(0.9, least=0, below=1)
-    weight_decay: float = option(1e-4, least=0)
+    warmup_epochs: int = option(0, ge=0)
+    """The learning rate rises linearly over these first epochs, step by step."""
+    initial: str | None = None
+    """The run, or the safetensors file, whose weights training starts from: fine-tuning."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decay_at", tuple(self.decay_at))
         check(self, "training")
         if self.schedule == "multi_step" and not self.decay_at:
             raise ValueError("training: schedule = 'multi_step' needs decay_at, the epochs to decay at")
+        if self.nesterov and (self.optimizer != "sgd" or not self.momentum):
+            raise ValueError("training: nesterov needs optimizer = 'sgd' and a momentum > 0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
     """Everything that decides a trained model."""
 
-    dataset: str
-    model: str
-    sigma: float = option(above=0)
+    dataset: Spec
+    model: Spec
+    sigma: float = option(gt=0)
     """Deviation of the noise, pixels in [0, 1]."""
-    seed: int = option(0, least=0)
+    seed: int = option(0, ge=0)
     normalisation: str = option("full", choices=("full", "centre", "none"))
     """How the model's first layer standardises pixels: divide and centre, only centre, or not at all."""
-    objective: Mapping[str, Any] = field(default_factory=lambda: {"name": "gaussian"})
+    objective: Spec = "gaussian"
     training: Training | None = None
     """None for a model that was trained elsewhere."""
 
     def __post_init__(self) -> None:
         check(self, "recipe")
-        if "sigma" in self.objective:
+        if isinstance(self.objective, Mapping) and "sigma" in self.objective:
             raise ValueError("recipe: sigma is stated once, at the top, not under [objective]")
-        if not isinstance(self.objective, Mapping) or not isinstance(self.objective.get("name"), str):
-            raise ValueError("recipe: [objective] needs a name, such as name = 'gaussian'")
+        for kind in ("dataset", "model", "objective"):
+            object.__setattr__(self, kind, named_table(getattr(self, kind), kind))
+
+    def names(self) -> list[str]:
+        """The names of the components, of which some may be code: `module:name`."""
+        return [self.dataset["name"], self.model["name"], self.objective["name"]]
 
     def to_toml(self) -> str:
         """The recipe as TOML that `parse` reads back to an equal recipe."""
         values = {key: value for key, value in asdict(self).items() if value is not None}
-        tables = {key: value for key, value in values.items() if isinstance(value, Mapping)}
-        lines = [f"{key} = {_toml(value)}" for key, value in values.items() if key not in tables]
+        tables = {key: values.pop(key) for key in ("objective", "training") if key in values}
+        lines = [f"{key} = {_toml(_short(value))}" for key, value in values.items()]
         for name, table in tables.items():
-            lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in table.items())]
+            stated = {key: value for key, value in table.items() if value is not None}
+            lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in stated.items())]
         return "\n".join(lines) + "\n"
 
 
+def named_table(spec: Spec, kind: str) -> dict[str, Any]:
+    """A component's table from its short form: "cifar10" is { name = "cifar10" }."""
+    table = {"name": spec} if isinstance(spec, str) else spec
+    if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
+        raise ValueError(f"recipe: {kind} needs a name, such as {kind} = 'NAME' or {kind} = {{ name = 'NAME' }}")
+    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+
+
+def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a component's table, without its name."""
+    return {key: value for key, value in spec.items() if key != "name"}
+
+
 def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
-    """Read a recipe file, with `key=value` settings laid over it."""
+    """Read a recipe file, overridden by `key=value` settings."""
     try:
         text = path.read_text()
-    except OSError as error:
-        raise RecipeError(f"cannot read the recipe {path}: {error.strerror}; `radii list` names the recipes") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        raise RecipeError(f"cannot read the recipe {path}: {reason}; `radii list` names the recipes") from error
     return parse(text, str(path), settings)
 
 
 def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
     """Make a recipe from TOML; an unknown key is an error that says which was meant."""
     try:
-        values = tomllib.loads(text)
-        for setting in settings:
-            _lay(values, setting)
+        values = override(tomllib.loads(text), settings)
         if "training" in values:
-            values["training"] = build(Training, values["training"], "[training]")
-        recipe: Recipe = build(Recipe, values, "the recipe")
+            values["training"] = from_mapping(Training, values["training"], "[training]")
+        recipe: Recipe = from_mapping(Recipe, values, "the recipe")
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{where} is not TOML: {error}") from error
     except (ValueError, LookupError, TypeError) as error:
@@ -93,17 +125,63 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
     return recipe
 
 
-def _lay(values: dict[str, Any], setting: str) -> None:
-    key, equals, text = setting.partition("=")
-    if not equals:
-        raise ValueError(f"--set {setting!r}: expected key=value, such as training.epochs=30")
-    *tables, name = key.strip().split(".")
-    table = values
-    for part in tables:
-        table = table.setdefault(part, {})
-        if not isinstance(table, dict):
-            raise ValueError(f"--set {setting!r}: {part} is not a table")
-    table[name] = parse_value(text)
+def shipped_folder() -> Path:
+    """Where the shipped recipes lie: inside an installed package, or beside the source."""
+    inside = PACKAGE / "recipes"
+    return inside if inside.is_dir() else PACKAGE.parents[1] / "recipes"
+
+
+def shipped() -> list[str]:
+    """The names of the shipped recipes, such as mnist/gaussian-0.25."""
+    folder = shipped_folder()
+    return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.toml"))
+
+
+def find(name: Path | str) -> Path:
+    """A recipe file by its path, or by the name of a shipped one."""
+    path = Path(name)
+    listed = shipped_folder() / path.with_name(path.name.removesuffix(".toml") + ".toml")
+    if path.is_file() or (path.suffix == ".toml" and not listed.is_file()):
+        return path
+    if not listed.is_file():
+        raise RecipeError(f"there is no recipe {str(name)!r}{did_you_mean(path.as_posix(), shipped())}")
+    return listed
+
+
+def transfer_recipe(dataset: Mapping[str, Any], sigma: float) -> Path:
+    """The shipped transfer recipe of a dataset and sigma."""
+    for name in shipped():
+        if "/transfer-" in name:
+            offered = read(find(name))
+            if (offered.dataset["name"], offered.sigma) == (dataset["name"], sigma):
+                return find(name)
+    raise LookupError(
+        f"there is no transfer recipe for {dataset['name']} at sigma {sigma:g}: name another recipe, "
+        f"with dataset={dataset['name']} and sigma={sigma:g} set in it"
+    )
+
+
+def override(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """The values with `key=value` settings in their place; a dot in a key leads into a table."""
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(f"{setting!r} is not a setting, expected key=value, such as training.epochs=30")
+        *tables, name = key.strip().split(".")
+        _table(values, tables, setting)[name] = parse_value(text)
+    return values
+
+
+def _table(values: dict[str, Any], path: Sequence[str], setting: str) -> dict[str, Any]:
+    for part in path:
+        found = values.setdefault(part, {})
+        if isinstance(found, str) and part in ("dataset", "model", "objective"):
+            # The short form of a component: its fields can be set as well.
+            found = values[part] = {"name": found}
+        if not isinstance(found, dict):
+            raise ValueError(f"{setting!r}: {part} is not a table")
+        values = found
+    return values
 
 
 def parse_value(text: str) -> Any:
@@ -114,7 +192,13 @@ def parse_value(text: str) -> Any:
         return text.strip()
 
 
+def _short(value: Any) -> Any:
+    return value["name"] if isinstance(value, Mapping) and set(value) == {"name"} else value
+
+
 def _toml(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):

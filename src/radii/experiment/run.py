@@ -4,23 +4,38 @@ import csv
 import io
 import json
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from radii import trust
+from radii.errors import ParameterError
 from radii.experiment import files, recipe
 from radii.experiment.recipe import Recipe
 
+LOCATION = "dataset.path"
+"""The field of a dataset that says where it lies: it does not decide what the dataset is."""
 
-class RunError(ValueError):
+
+MOST_HEADER_BYTES = 100_000_000
+"""As safetensors has it."""
+
+
+class RunError(ParameterError):
     """A run directory that cannot be used, with the sentence that says why."""
 
 
 class Run:
-    """The directory of one trained model and all that is known of it."""
+    """The directory of one trained model and all that is known of it.
 
-    def __init__(self, path: Path | str) -> None:
+    A run may come from anybody: code that its recipe names is used only if its module is among `trusted`, or if this
+    user has run the same source before.
+    """
+
+    def __init__(self, path: Path | str, trusted: Collection[str] = ()) -> None:
         self.path = Path(path)
+        self.trusted = frozenset(trusted)
         self.recipe_file = self.path / "recipe.toml"
         self.environment_file = self.path / "environment.json"
         self.history_file = self.path / "training.csv"
@@ -36,6 +51,11 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
+        found = self._read_recipe()
+        trust.require(found.names(), self.trusted, self.path)
+        return found
+
+    def _read_recipe(self) -> Recipe:
         if not self.recipe_file.is_file():
             raise RunError(f"{self.path} is not a run: it has no recipe.toml; `radii train` makes one")
         return recipe.read(self.recipe_file)
@@ -67,23 +87,22 @@ class Run:
 
     def claim(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
         """Make the directory this recipe's, or refuse one that belongs to another."""
+        trust.record(wanted.names())
         if self.recipe_file.is_file():
-            if (theirs := self.recipe) != wanted:
-                raise RunError(
-                    f"{self.path} belongs to another recipe ({_difference(theirs, wanted)}): name another --run"
-                )
+            if difference := _difference(self._read_recipe(), wanted):
+                raise RunError(f"{self.path} belongs to another recipe ({difference})", "run")
             if _hashes(self.origin()) != _hashes(origin):
-                raise RunError(f"{self.path} was begun from another {' or '.join(origin)}: name another --run")
+                raise RunError(f"{self.path} was begun from another {' or '.join(origin)}", "run")
             return
         if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise RunError(f"{self.path} is there already and is not a run: name another --run")
+            raise RunError(f"{self.path} is there already and is not a run", "run")
         self.path.mkdir(parents=True, exist_ok=True)
         if origin:
             files.write_json(self.origin_file, {key: self._beside(facts) for key, facts in origin.items()})
         files.write(self.recipe_file, wanted.to_toml())
 
     def write_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write training.csv, a row an epoch."""
+        """Write training.csv, one row for each epoch."""
         text = io.StringIO()
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
@@ -97,6 +116,15 @@ class Run:
         with self.history_file.open(newline="") as file:
             return list(csv.DictReader(file))
 
+    def class_names(self) -> tuple[str, ...]:
+        """The names of the classes that lie beside the weights; none where there are no weights, or no names."""
+        if not self.finished:
+            return ()
+        with self.weights_file.open("rb") as file:
+            size = int.from_bytes(file.read(8), "little")
+            header = json.loads(file.read(min(size, MOST_HEADER_BYTES)))
+        return tuple(json.loads(header.get("__metadata__", {}).get("spec", "{}")).get("class_names", ()))
+
     def environment(self) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.environment_file.read_text())
         return found
@@ -107,5 +135,19 @@ def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def _difference(theirs: Recipe, wanted: Recipe) -> str:
-    pairs = zip(theirs.to_toml().splitlines(), wanted.to_toml().splitlines(), strict=False)
-    return next((f"it has {a}, not {b.partition('= ')[2]}" for a, b in pairs if a != b), "its fields differ")
+    """The first field in which two recipes differ, in words; where a dataset lies is not compared."""
+    a, b = _flat(theirs), _flat(wanted)
+    for name in (*a, *b):
+        # Version 0.1 stated no fields of datasets and models: they had their defaults.
+        unstated = name not in a and name.startswith(("dataset.", "model."))
+        if name != LOCATION and not unstated and a.get(name) != b.get(name):
+            return f"it has {name} = {a.get(name)!r}, not {b.get(name)!r}"
+    return ""
+
+
+def _flat(wanted: Recipe) -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in asdict(wanted).items():
+        table = {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, Mapping) else {key: value}
+        flat |= table
+    return flat

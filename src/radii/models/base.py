@@ -2,21 +2,22 @@
 
 import importlib
 import inspect
-import sys
-from collections.abc import Callable
-from pathlib import Path
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any
 
 from torch import nn
 
 from radii import plugins
-from radii.fields import meant
+from radii.fields import did_you_mean, from_mapping, stated
 from radii.smoothing.normalisation import CIFAR10, IMAGENET, NONE, Normalisation, layer
 
 Shape = tuple[int, int, int]
 """Channels, height, width of an image."""
 
 Factory = Callable[..., nn.Module]
+
+Count = Annotated[int, {"ge": 1}]
+"""The kind of a model's field that counts channels, layers or heads."""
 
 USUAL = {(3, 32, 32): CIFAR10, (3, 224, 224): IMAGENET}
 """The normalisation of the dataset that a model of this input is usually trained on."""
@@ -32,34 +33,54 @@ def create(
     shape: Shape | None = None,
     classes: int | None = None,
     normalisation: Normalisation | None = None,
+    **fields: Any,
 ) -> nn.Sequential:
     """Make a model by name: for its usual dataset, or for images of `shape` in `classes` classes.
 
-    `module:factory` names a function of one's own, called with the same keywords, that returns any `nn.Module`.
+    `fields` are the parameters of its factory. `module:name` names a class or function of one's own; it is called with
+    its fields, and with as much of shape and classes as it asks for, and returns any `nn.Module`.
     """
-    factory = _own(name) if ":" in name else _built_in(name)
-    usual = _usual(factory, name)
+    factory = find(name)
+    usual = _usual(factory)
     shape = usual["shape"] if shape is None else shape
     classes = usual["classes"] if classes is None else classes
     if normalisation is None:
         normalisation = USUAL.get(shape, NONE) if shape else NONE
     _check(shape, classes, normalisation)
-    model = factory(shape=shape, classes=classes)
+    given = {key: value for key, value in (("shape", shape), ("classes", classes)) if key in _given(factory)}
+    model = from_mapping(factory, fields, f"model {name!r}", **given)
     if not isinstance(model, nn.Module):
         raise ValueError(f"the model {name!r} made a {type(model).__name__}, expected a torch.nn.Module")
     return nn.Sequential(layer(normalisation), model)
 
 
-def _usual(factory: Factory, name: str) -> dict[str, Any]:
+def find(name: str) -> Factory:
+    """The function of a model of the package, or the class or function that `module:name` names."""
+    if ":" in name:
+        return plugins.import_object(name, "model")
+    known = plugins.functions("models")
+    if name not in known:
+        raise LookupError(f"there is no model {name!r}{did_you_mean(name, known)}; your own is named module:name")
+    found: Factory = getattr(importlib.import_module(known[name][0]), name)
+    return found
+
+
+def resolved(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a model with the defaults of those that are not stated."""
+    factory = find(name)
+    return stated(factory, fields, _given(factory))
+
+
+def _given(factory: Factory) -> list[str]:
+    """What of shape and classes a factory asks for."""
+    parameters = inspect.signature(factory).parameters
+    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
+    return [key for key in ("shape", "classes") if key in parameters or open_ended]
+
+
+def _usual(factory: Factory) -> dict[str, Any]:
     """What a factory takes where nothing is stated; None where it has no default of its own."""
-    signature = inspect.signature(factory)
-    try:
-        signature.bind(shape=None, classes=None)
-    except TypeError as error:
-        raise ValueError(
-            f"the model {name!r} cannot be made with the keywords shape and classes alone: {error}"
-        ) from error
-    defaults = {key: p.default for key, p in signature.parameters.items() if p.default is not p.empty}
+    defaults = {key: p.default for key, p in inspect.signature(factory).parameters.items() if p.default is not p.empty}
     return {"shape": defaults.get("shape"), "classes": defaults.get("classes")}
 
 
@@ -72,30 +93,3 @@ def _check(shape: Shape | None, classes: int | None, normalisation: Normalisatio
         raise ValueError(
             f"the normalisation is of {len(normalisation.mean)} channels, expected {shape[0]}, as the images have"
         )
-
-
-def _built_in(name: str) -> Factory:
-    known = plugins.functions("models")
-    if name not in known:
-        raise LookupError(
-            f"there is no model {name!r}{meant(name, known)}; a model of your own is named module:factory"
-        )
-    found: Factory = getattr(importlib.import_module(known[name][0]), name)
-    return found
-
-
-def _own(name: str) -> Factory:
-    module_name, _, function = name.partition(":")
-    # The current folder, where one's own module usually lies, is not on the path of an installed command.
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
-    try:
-        found: Factory = getattr(importlib.import_module(module_name), function)
-    except (ImportError, AttributeError, ValueError) as error:
-        raise LookupError(
-            f"cannot find the model {name!r}: {error}; expected module:factory, with the module importable from here"
-        ) from error
-    if not callable(found):
-        raise LookupError(f"the model {name!r} is a {type(found).__name__}, expected a function that makes one")
-    return found

@@ -1,15 +1,23 @@
 """RegNetX (Radosavovic et al. 2020): residual blocks of one width throughout, whose groups all have equal width."""
 
+from typing import Annotated
+
 from torch import nn
 
 from radii.models._blocks import Block, Bottleneck, conv, fan_out_initialised, residual_network
 from radii.models.base import Shape
 
 
-def regnetx_200mf(shape: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
-    """RegNetX-200MF for CIFAR, with a first layer of 64 channels at full size, for images of any size."""
-    stages = [(1, 24, 1), (1, 56, 1), (4, 152, 2), (7, 368, 2)]
-    return residual_network(conv(shape[0], 64, 3), _block(group_width=8), stages, classes)
+def regnetx_200mf(
+    shape: Shape = (3, 32, 32), classes: int = 10, width: Annotated[float, {"gt": 0, "le": 8}] = 1.0
+) -> nn.Module:
+    """RegNetX-200MF for CIFAR, with a first layer of 64 channels at full size, for images of any size.
+
+    `width` multiplies all channels, in whole groups of eight.
+    """
+    stem, *channels = (max(8, round(width * each / 8) * 8) for each in (64, 24, 56, 152, 368))
+    stages = list(zip((1, 1, 4, 7), channels, (1, 1, 2, 2), strict=True))
+    return residual_network(conv(shape[0], stem, 3), _block(group_width=8), stages, classes)
 
 
 def regnetx_4gf(shape: Shape = (3, 224, 224), classes: int = 1000) -> nn.Module:

@@ -5,11 +5,11 @@ from functools import partial
 from torch import nn
 
 from radii.models._blocks import Bottleneck, conv, residual_network
-from radii.models.base import Shape
+from radii.models.base import Count, Shape
 
 
-def resnext29_2x64d(shape: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
-    """The ResNeXt of 29 layers with two groups of 64 channels, for images of any size."""
+def resnext29_2x64d(shape: Shape = (3, 32, 32), classes: int = 10, width: Count = 64) -> nn.Module:
+    """The ResNeXt of 29 layers with two groups of `width` channels, for images of any size."""
     block = partial(Bottleneck, narrowing=2, groups=2)
-    stages = [(3, 256, 1), (3, 512, 2), (3, 1024, 2)]
-    return residual_network(conv(shape[0], 64, 1), block, stages, classes)
+    stages = [(3, 4 * width, 1), (3, 8 * width, 2), (3, 16 * width, 2)]
+    return residual_network(conv(shape[0], width, 1), block, stages, classes)

@@ -4,30 +4,34 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from radii.models.base import Shape
+from radii.models.base import Count, Shape
 
-GRID, WIDTH, LAYERS, HEADS = 8, 384, 7, 12
+GRID = 8
 
 
-def vit(shape: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
+def vit(
+    shape: Shape = (3, 32, 32), classes: int = 10, width: Count = 384, layers: Count = 7, heads: Count = 12
+) -> nn.Module:
     """The transformer of 7 layers on a grid of 8x8 patches, for images whose sides are divisible by 8."""
     if any(side % GRID for side in shape[1:]):
         raise ValueError(
             f"vit takes images whose sides are divisible by {GRID}, got {shape[1]} x {shape[2]}: resize or pad them"
         )
-    return _Vit(shape, classes)
+    if width % heads:
+        raise ValueError(f"model 'vit': width = {width}, expected a multiple of the {heads} heads")
+    return _Vit(shape, classes, width, layers, heads)
 
 
 class _Vit(nn.Module):
-    def __init__(self, shape: Shape, classes: int) -> None:
+    def __init__(self, shape: Shape, classes: int, width: int, layers: int, heads: int) -> None:
         super().__init__()
-        channels, height, width = shape
-        self.patch = (height // GRID, width // GRID)
-        self.embedding = nn.Linear(channels * self.patch[0] * self.patch[1], WIDTH)
-        self.class_token = nn.Parameter(torch.randn(1, 1, WIDTH))
-        self.position = nn.Parameter(torch.randn(1, GRID * GRID + 1, WIDTH))
-        self.layers = nn.Sequential(*(_Layer() for _ in range(LAYERS)))
-        self.head = nn.Sequential(nn.LayerNorm(WIDTH), nn.Linear(WIDTH, classes))
+        channels, high, wide = shape
+        self.patch = (high // GRID, wide // GRID)
+        self.embedding = nn.Linear(channels * self.patch[0] * self.patch[1], width)
+        self.class_token = nn.Parameter(torch.randn(1, 1, width))
+        self.position = nn.Parameter(torch.randn(1, GRID * GRID + 1, width))
+        self.layers = nn.Sequential(*(_Layer(width, heads) for _ in range(layers)))
+        self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:
         patches = self.embedding(self._patches(images))
@@ -45,12 +49,12 @@ class _Vit(nn.Module):
 class _Layer(nn.Module):
     """Attention and a perceptron, each after normalisation and added to its input."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.attention = nn.Sequential(nn.LayerNorm(WIDTH), _Attention())
+        self.attention = nn.Sequential(nn.LayerNorm(width), _Attention(width, heads))
         # An activation after the second linear layer is unusual, but the published networks have it.
         self.perceptron = nn.Sequential(
-            nn.LayerNorm(WIDTH), nn.Linear(WIDTH, 4 * WIDTH), nn.GELU(), nn.Linear(4 * WIDTH, WIDTH), nn.GELU()
+            nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.GELU()
         )
 
     def forward(self, tokens: Tensor) -> Tensor:
@@ -62,14 +66,16 @@ class _Layer(nn.Module):
 class _Attention(nn.Module):
     """Self-attention whose scores are divided by the root of the full width, not of a head's."""
 
-    def __init__(self) -> None:
+    def __init__(self, width: int, heads: int) -> None:
         super().__init__()
-        self.queries_keys_values = nn.Linear(WIDTH, 3 * WIDTH)
-        self.output = nn.Linear(WIDTH, WIDTH)
+        self.heads = heads
+        self.scale = width**-0.5
+        self.queries_keys_values = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
 
     def forward(self, tokens: Tensor) -> Tensor:
-        heads = self.queries_keys_values(tokens).unflatten(2, (3, HEADS, WIDTH // HEADS))
+        heads = self.queries_keys_values(tokens).unflatten(2, (3, self.heads, -1))
         queries, keys, values = heads.permute(2, 0, 3, 1, 4)
-        mixed = F.scaled_dot_product_attention(queries, keys, values, scale=WIDTH**-0.5)
+        mixed = F.scaled_dot_product_attention(queries, keys, values, scale=self.scale)
         result: Tensor = self.output(mixed.transpose(1, 2).flatten(2))
         return result

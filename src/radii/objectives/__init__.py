@@ -3,10 +3,9 @@
 from typing import Any
 
 from radii import plugins
-from radii.fields import build
 from radii.objectives.base import Batch, Objective, Step, Terms
 
-__all__ = ["Batch", "Objective", "Step", "Terms", "create", "names"]
+__all__ = ["Batch", "Objective", "Step", "Terms", "create", "names", "resources_of"]
 
 
 def names() -> list[str]:
@@ -15,7 +14,11 @@ def names() -> list[str]:
 
 def create(name: str, **fields: Any) -> Objective:
     """Make an objective by name; `fields` are its hyper-parameters and resources."""
+    given = {key: fields.pop(key) for key in resources_of(name) if key in fields}
+    return plugins.create("objectives", Objective, name, fields, **given)
+
+
+def resources_of(name: str) -> list[str]:
+    """The fields of an objective that are handed over as objects."""
     kind = plugins.find("objectives", name, Objective)
-    handed = {key: fields.pop(key) for key in kind.resources() if key in fields}
-    made: Objective = build(kind, fields, f"objective {name!r}", **handed)
-    return made
+    return kind.resources() if isinstance(kind, type) and issubclass(kind, Objective) else []

@@ -8,6 +8,8 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from radii import plugins
+from radii.errors import MissingResourceError
 from radii.fields import check, option
 
 
@@ -40,14 +42,14 @@ class Objective(ABC):
     Fields are its hyper-parameters; the loss is the mean over images of the summed terms.
     """
 
-    sigma: float = option(above=0)
+    sigma: float = option(gt=0)
 
     def __post_init__(self) -> None:
-        name = type(self).__module__.rpartition(".")[2]
+        name = plugins.name_of(type(self))
         check(self, f"objective {name!r}")
         for key in self.resources():
             if getattr(self, key) is None:
-                raise LookupError(f"objective {name!r} needs {key}: {self.resource_help(key)}")
+                raise MissingResourceError(f"objective {name!r} needs {key}: {self.resource_help(key)}", key)
 
     @abstractmethod
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
@@ -61,7 +63,7 @@ class Objective(ABC):
     @classmethod
     def resource_help(cls, key: str) -> str:
         """Where a missing resource comes from."""
-        return f"hand it over as {key}="
+        return f"hand it over as `{key}`"
 
 
 def ramp(epoch: int, warmup_epochs: int) -> float:

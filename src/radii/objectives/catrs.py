@@ -7,8 +7,10 @@ from torch import Tensor, nn
 
 from radii.fields import option, resource
 from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, divergence
-from radii.smoothing.attack import ascent, frozen, l2_ball, same_moments
-from radii.smoothing.noise import logits_of, noise_like, sees_images_alone
+from radii.smoothing.attack import ascent, l2_ball, same_moments
+from radii.smoothing.forward import is_batch_independent, logits_of
+from radii.smoothing.modes import frozen
+from radii.smoothing.noise import noise_like
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,11 +24,11 @@ class CatRs(Objective):
     standard deviation once at the end, as the paper says.
     """
 
-    copies: int = option(4, least=1)
-    steps: int = option(4, least=1)
-    radius: float = option(1.0, least=0)
-    double_at: int = option(0, least=0)
-    weight: float = option(1.0, least=0)
+    copies: int = option(4, ge=1)
+    steps: int = option(4, ge=1)
+    radius: float = option(1.0, ge=0)
+    double_at: int = option(0, ge=0)
+    weight: float = option(1.0, ge=0)
     accept_by: str = option("model", choices=("model", "soft_labels"))
     standardise: str = option("rms_each_step", choices=("rms_each_step", "std_once"))
     soft_labels: Tensor = resource()
@@ -34,7 +36,7 @@ class CatRs(Objective):
 
     @classmethod
     def resource_help(cls, key: str) -> str:
-        return f"pass --{key.replace('_', '-')} FILE made by `radii soft-labels RUN`"
+        return "the shares of votes that a trained run gives its training images"
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         images, labels = batch.images, batch.labels
@@ -46,7 +48,7 @@ class CatRs(Objective):
         losses = cross_entropy(logits, labels).sort(0).values
         sure = counted == self.copies
         # The other images are attacked only where they could shape batch statistics.
-        seen = sure if sees_images_alone(model) else torch.ones_like(sure)
+        seen = sure if is_batch_independent(model) else torch.ones_like(sure)
         worst = images.new_zeros(len(images))
         if seen.any():
             found = self._worst(model, images[seen], noise[:, seen], targets[seen], step.epoch)

@@ -15,8 +15,10 @@ from radii.objectives.base import (
     ramp,
     smoothed_loss,
 )
-from radii.smoothing.attack import ascent, frozen, l2_ball
-from radii.smoothing.noise import logits_of, noise_like
+from radii.smoothing.attack import ascent, l2_ball
+from radii.smoothing.forward import logits_of
+from radii.smoothing.modes import frozen
+from radii.smoothing.noise import noise_like
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -27,12 +29,12 @@ class Consistency(Objective):
     an adversarial image, "SmoothAdv + Consistency", whose radius rises to its full value over the warm-up.
     """
 
-    copies: int = option(2, least=1)
-    weight: float = option(10.0, least=0)
-    entropy_weight: float = option(0.5, least=0)
-    attack_steps: int = option(0, least=0)
-    attack_radius: float = option(1.0, least=0)
-    warmup_epochs: int = option(10, least=0)
+    copies: int = option(2, ge=1)
+    weight: float = option(10.0, ge=0)
+    entropy_weight: float = option(0.5, ge=0)
+    attack_steps: int = option(0, ge=0)
+    attack_radius: float = option(1.0, ge=0)
+    warmup_epochs: int = option(10, ge=0)
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         noise = noise_like(batch.images, self.copies, self.sigma, step.rng)

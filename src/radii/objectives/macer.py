@@ -8,7 +8,8 @@ from torch import Tensor, nn
 
 from radii.fields import option
 from radii.objectives.base import Batch, Objective, Step, Terms
-from radii.smoothing.noise import logits_of, noisy_copies
+from radii.smoothing.forward import logits_of
+from radii.smoothing.noise import noisy_copies
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,12 +22,12 @@ class Macer(Objective):
     published models do not.
     """
 
-    copies: int = option(16, least=1)
-    weight: float = option(12.0, least=0)
-    margin: float = option(8.0, above=0)
-    sharpness: float = option(16.0, above=0)
+    copies: int = option(16, ge=1)
+    weight: float = option(12.0, ge=0)
+    margin: float = option(8.0, gt=0)
+    sharpness: float = option(16.0, gt=0)
     sharpen_classification: bool = option(False)
-    start_epoch: int = option(0, least=0)
+    start_epoch: int = option(0, ge=0)
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         logits = logits_of(model, noisy_copies(batch.images, self.copies, self.sigma, step.rng))

@@ -10,8 +10,10 @@ from torch import Tensor, nn
 
 from radii.fields import option
 from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, ramp, smoothed_loss
-from radii.smoothing.attack import ascent, decoupled_ascent, frozen, l2_ball, unit_or_random
-from radii.smoothing.noise import logits_of, noise_like
+from radii.smoothing.attack import ascent, decoupled_ascent, l2_ball, unit_or_random
+from radii.smoothing.forward import logits_of
+from radii.smoothing.modes import frozen
+from radii.smoothing.noise import noise_like
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -21,11 +23,11 @@ class SmoothAdv(Objective):
     `copies`, `steps` and `radius` are m, T and epsilon; the radius rises to its full value over the warm-up.
     """
 
-    copies: int = option(4, least=1)
+    copies: int = option(4, ge=1)
     attack: str = option("pgd", choices=("pgd", "ddn"))
-    steps: int = option(10, least=1)
-    radius: float = option(1.0, least=0)
-    warmup_epochs: int = option(10, least=0)
+    steps: int = option(10, ge=1)
+    radius: float = option(1.0, ge=0)
+    warmup_epochs: int = option(10, ge=0)
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         noise = noise_like(batch.images, self.copies, self.sigma, step.rng)

@@ -16,8 +16,10 @@ from radii.objectives.base import (
     ramp,
     smoothed_loss,
 )
-from radii.smoothing.attack import ascent, frozen, l2_ball
-from radii.smoothing.noise import logits_of, noise_like
+from radii.smoothing.attack import ascent, l2_ball
+from radii.smoothing.forward import logits_of
+from radii.smoothing.modes import frozen
+from radii.smoothing.noise import noise_like
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -29,12 +31,12 @@ class SmoothMix(Objective):
     over the warm-up. With `mix_step` 1 the one-step adversary takes the image's place.
     """
 
-    copies: int = option(2, least=1)
-    steps: int = option(4, least=1)
-    step_size: float = option(0.5, least=0)
-    weight: float = option(5.0, least=0)
-    mix_step: int = option(0, least=0, most=1)
-    warmup_epochs: int = option(10, least=0)
+    copies: int = option(2, ge=1)
+    steps: int = option(4, ge=1)
+    step_size: float = option(0.5, ge=0)
+    weight: float = option(5.0, ge=0)
+    mix_step: int = option(0, ge=0, le=1)
+    warmup_epochs: int = option(10, ge=0)
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         images, strength = batch.images, ramp(step.epoch, self.warmup_epochs)

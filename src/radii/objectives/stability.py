@@ -6,7 +6,8 @@ from torch import nn
 
 from radii.fields import option
 from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy
-from radii.smoothing.noise import logits_of, noisy_copies
+from radii.smoothing.forward import logits_of
+from radii.smoothing.noise import noisy_copies
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -17,7 +18,7 @@ class Stability(Objective):
     Consistency paper, gamma in the CAT-RS paper.
     """
 
-    weight: float = option(2.0, least=0)
+    weight: float = option(2.0, ge=0)
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         noisy = noisy_copies(batch.images, 1, self.sigma, step.rng)

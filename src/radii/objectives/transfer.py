@@ -7,8 +7,9 @@ from torch import Tensor, nn
 
 from radii.fields import option, resource
 from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy
-from radii.smoothing.attack import evaluating
-from radii.smoothing.noise import logits_of, noisy_copies
+from radii.smoothing.forward import logits_of
+from radii.smoothing.modes import evaluating
+from radii.smoothing.noise import noisy_copies
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -20,12 +21,12 @@ class Transfer(Objective):
     """
 
     match: str = option("logits", choices=("logits", "softmax"))
-    label_weight: float = option(0.0, least=0, most=1)
+    label_weight: float = option(0.0, ge=0, le=1)
     teacher: nn.Module = resource()
 
     @classmethod
     def resource_help(cls, key: str) -> str:
-        return f"pass --{key} RUN"
+        return "the model of a trained run"
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         noisy = noisy_copies(batch.images, 1, self.sigma, step.rng)

@@ -1,21 +1,21 @@
 """What people see: tables, curves and a page of certified accuracy. Nothing here needs torch."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from radii.experiment import files
 from radii.report import curves, page, tables
-from radii.report.facts import pace
-from radii.report.inputs import read
+from radii.report.entries import read
+from radii.report.facts import epoch_time
 
 __all__ = ["report"]
 
 
-def report(inputs: Sequence[Path | str], out: Path | str) -> Path:
+def report(inputs: Sequence[Path | str], out: Path | str, trust: Collection[str] = ()) -> Path:
     """Write the report of runs and certificate files to a folder; returns the page, report.html."""
-    entries = read([Path(path) for path in inputs])
+    entries = read([Path(path) for path in inputs], trust)
     figures = {"curves": curves.curves(entries)}
-    times = {entry.source: measured for entry in entries if entry.run and (measured := pace(entry.run))}
+    times = {entry.source: measured for entry in entries if entry.run and (measured := epoch_time(entry.run))}
     if len(times) > 1:
         seconds = [each.seconds for each in times.values()]
         figures["times"] = curves.bars(list(times), seconds, "Training, seconds per epoch")

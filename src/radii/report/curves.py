@@ -4,8 +4,8 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from radii.report.accuracy import radii_of, thinned
-from radii.report.inputs import Input
+from radii.report.entries import Entry
+from radii.report.summary import radii_of, thinned
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -24,13 +24,13 @@ MOST_MARKS = 9
 """Radii named along the axis."""
 
 
-def curves(entries: Sequence[Input]) -> "Figure":
+def curves(entries: Sequence[Entry]) -> "Figure":
     """Certified accuracy over the radius, a curve an input, the largest ACR first in the legend."""
-    marks = thinned(radii_of([entry.accuracy for entry in entries]), MOST_MARKS)
-    end = 1.03 * max(marks[-1], *(entry.accuracy.largest for entry in entries))
+    marks = thinned(radii_of([entry.summary for entry in entries]), MOST_MARKS)
+    end = 1.03 * max(marks[-1], *(entry.summary.largest for entry in entries))
     figure, axes = _axes(7.2, 4.5)
     radii = [end * number / POINTS for number in range(POINTS + 1)]
-    order = sorted(range(len(entries)), key=lambda number: -entries[number].accuracy.acr)
+    order = sorted(range(len(entries)), key=lambda number: -entries[number].summary.acr)
     for number in order:
         dash = DASHES[number // len(PALETTE) % len(DASHES)]
         _curve(axes, entries[number], radii, PALETTE[number % len(PALETTE)], dash, band=len(entries) <= MOST_BANDS)
@@ -41,15 +41,15 @@ def curves(entries: Sequence[Input]) -> "Figure":
     return figure
 
 
-def _curve(axes: "Axes", entry: Input, radii: Sequence[float], colour: str, dash: Any, *, band: bool) -> None:
+def _curve(axes: "Axes", entry: Entry, radii: Sequence[float], colour: str, dash: Any, *, band: bool) -> None:
     """One curve down to its end; a step holds the value of its right end, so none is drawn above the truth."""
-    shares = [entry.accuracy.at(radius).value for radius in radii]
+    shares = [entry.summary.at(radius).value for radius in radii]
     shown = shares.index(0.0) + 1 if 0.0 in shares else len(shares)
     percent = [100 * share for share in shares[:shown]]
     label = _plain(entry.name)
     axes.plot(radii[:shown], percent, drawstyle="steps-pre", color=colour, linestyle=dash, linewidth=1.8, label=label)
     if band:
-        ends = [entry.accuracy.interval(radius) for radius in radii[:shown]]
+        ends = [entry.summary.interval(radius) for radius in radii[:shown]]
         lower, upper = ([100 * end[side] for end in ends] for side in (0, 1))
         axes.fill_between(radii[:shown], lower, upper, step="pre", color=colour, alpha=0.12, linewidth=0)
 

@@ -1,4 +1,4 @@
-"""The facts behind a certified accuracy, in words: which images, which procedure, what it cost."""
+"""The facts behind a certified accuracy, in words: which images, which certifier, what it cost."""
 
 import math
 from collections.abc import Sequence
@@ -7,13 +7,17 @@ from typing import Any, NamedTuple
 
 from radii.experiment.certificates import Certificates
 from radii.experiment.run import Run
-from radii.report.accuracy import CONFIDENCE
-from radii.report.inputs import Input
+from radii.report.entries import Entry
+from radii.report.summary import CONFIDENCE
 
 UNKNOWN = "–"  # noqa: RUF001
 
 
-class Pace(NamedTuple):
+COMPONENTS = ("Dataset", "Model", "Objective", "Classes")
+TIMES = ("Epochs", "Time per epoch", "Training time")
+
+
+class EpochTime(NamedTuple):
     """How long an epoch of training took: the mean, and half its 95 % interval over the epochs."""
 
     seconds: float
@@ -22,18 +26,18 @@ class Pace(NamedTuple):
     total: float
 
 
-def facts(entry: Input) -> dict[str, str]:
+def facts(entry: Entry) -> dict[str, str]:
     """What is known of one input; a fact nobody recorded is a dash."""
-    made, accuracy = entry.certificates, entry.accuracy
-    samples = accuracy.samples
+    made, summary = entry.certificates, entry.summary
+    samples = summary.samples
     return {
         "Images": choice(made),
-        "Procedure": procedure(made),
+        "Certifier": certifier(made),
         "Seed": str(made.header.get("seed", UNKNOWN)),
-        "Samples per image": UNKNOWN if samples is None else f"{samples / accuracy.images:,.0f}",
+        "Samples per image": UNKNOWN if samples is None else f"{samples / summary.images:,.0f}",
         "Samples in all": UNKNOWN if samples is None else f"{samples:,}",
-        "Time per image": duration(accuracy.seconds / accuracy.images),
-        "Certification time": duration(accuracy.seconds),
+        "Time per image": duration(summary.seconds / summary.images),
+        "Certification time": duration(summary.seconds),
         **_training(entry.run),
     }
 
@@ -69,12 +73,12 @@ def _every(number: int) -> str:
     return f"every {number}{ending}"
 
 
-def procedure(made: Certificates) -> str:
-    """The procedure with its parameters."""
-    if made.procedure is None:
+def certifier(made: Certificates) -> str:
+    """The certifier with its parameters."""
+    if made.certifier is None:
         return UNKNOWN
     stated = ", ".join(f"{key} {_plain(value)}" for key, value in made.parameters.items())
-    return f"{made.procedure}: {stated}" if stated else made.procedure
+    return f"{made.certifier}: {stated}" if stated else made.certifier
 
 
 def _plain(value: Any) -> str:
@@ -85,11 +89,13 @@ def _plain(value: Any) -> str:
 
 def _training(run: Run | None) -> dict[str, str]:
     if run is None:
-        return dict.fromkeys(("Dataset", "Model", "Objective", "Epochs", "Time per epoch", "Training time"), UNKNOWN)
-    recipe, measured = run.recipe, pace(run)
-    known = {"Dataset": recipe.dataset, "Model": recipe.model, "Objective": recipe.objective["name"]}
+        return dict.fromkeys((*COMPONENTS, *TIMES), UNKNOWN)
+    recipe, measured = run.recipe, epoch_time(run)
+    names = run.class_names()
+    classes = f"{len(names)}: {', '.join(names)}" if names else UNKNOWN
+    known = dict(zip(COMPONENTS, [*recipe.names(), classes], strict=True))
     if measured is None:
-        return {**known, **dict.fromkeys(("Epochs", "Time per epoch", "Training time"), UNKNOWN)}
+        return {**known, **dict.fromkeys(TIMES, UNKNOWN)}
     return {
         **known,
         "Epochs": f"{measured.epochs:,}",
@@ -98,7 +104,7 @@ def _training(run: Run | None) -> dict[str, str]:
     }
 
 
-def pace(run: Run) -> Pace | None:
+def epoch_time(run: Run) -> EpochTime | None:
     """How long the epochs of a run took, where it has trained any."""
     seconds = [float(row["seconds"]) for row in run.history()]
     if not seconds:
@@ -106,15 +112,15 @@ def pace(run: Run) -> Pace | None:
     count, total = len(seconds), math.fsum(seconds)
     mean = total / count
     if count == 1:
-        return Pace(mean, None, count, total)
+        return EpochTime(mean, None, count, total)
     from scipy.special import stdtrit
 
     deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in seconds) / (count - 1))
     margin = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
-    return Pace(mean, margin, count, total)
+    return EpochTime(mean, margin, count, total)
 
 
-def per_epoch(measured: Pace) -> str:
+def per_epoch(measured: EpochTime) -> str:
     """The time of an epoch, with its 95 % interval where there were several."""
     return duration(measured.seconds) + ("" if measured.margin is None else f" ± {measured.margin:.2g} s")
 
@@ -127,17 +133,17 @@ def duration(seconds: float) -> str:
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
 
 
-def notes(entries: Sequence[Input]) -> list[str]:
+def notes(entries: Sequence[Entry]) -> list[str]:
     """What a reader must know before comparing."""
     found = [f"{entry.name}: {words}." for entry in entries if (words := choice(entry.certificates)).endswith("so far")]
     if len({frozenset(row.index for row in entry.certificates.rows) for entry in entries}) > 1:
         found.append("The inputs were certified on different images: their numbers do not compare one to one.")
-    recorded = [entry.certificates for entry in entries if entry.certificates.procedure is not None]
-    if any((made.procedure, made.parameters) != (recorded[0].procedure, recorded[0].parameters) for made in recorded):
-        found.append("The procedures or their budgets differ: ACR grows with the samples spent, compare it with care.")
-    foreign = [entry for entry in entries if entry.certificates.procedure is None]
+    recorded = [entry.certificates for entry in entries if entry.certificates.certifier is not None]
+    if any((made.certifier, made.parameters) != (recorded[0].certifier, recorded[0].parameters) for made in recorded):
+        found.append("The certifiers or their budgets differ: ACR grows with the samples spent, compare it with care.")
+    foreign = [entry for entry in entries if entry.certificates.certifier is None]
     if foreign:
-        what = "the procedure is not on record, so the intervals leave out its failure probability."
+        what = "the certifier is not on record, so the intervals leave out its failure probability."
         found.append(f"{_listed(foreign, entries)}: {what}")
     if rounded := [entry for entry in foreign if _rounded(entry.certificates)]:
         what = "the radii were printed with three significant digits, which can round a radius up."
@@ -145,7 +151,7 @@ def notes(entries: Sequence[Input]) -> list[str]:
     return found
 
 
-def _listed(some: Sequence[Input], entries: Sequence[Input]) -> str:
+def _listed(some: Sequence[Entry], entries: Sequence[Entry]) -> str:
     return "All inputs" if len(some) == len(entries) > 1 else ", ".join(entry.name for entry in some)
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from string import Template
 
 from radii.report import curves, tables
-from radii.report.accuracy import Accuracy, down
+from radii.report.entries import Entry
 from radii.report.facts import notes
-from radii.report.inputs import Input
+from radii.report.summary import Summary, down
 from radii.report.tables import Cell, Table
 from radii.report.transfer import transfers
 
@@ -19,7 +19,7 @@ DARK_PALETTE = ("#58a9ec", "#f08a4b", "#3fc49b", "#e07fc4", "#e3b341", "#9bd0f5"
 FIGURES = {"curves": "Certified accuracy over the radius", "times": "Seconds of training per epoch"}
 
 
-def html(entries: Sequence[Input], svgs: Mapping[str, bytes]) -> str:
+def html(entries: Sequence[Entry], svgs: Mapping[str, bytes]) -> str:
     """The page: tables and figures inline, no script, no outside request."""
     template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     remarks = "".join(f"<li>{escape(note)}</li>" for note in notes(entries))
@@ -37,7 +37,7 @@ def html(entries: Sequence[Input], svgs: Mapping[str, bytes]) -> str:
     )
 
 
-def markdown(entries: Sequence[Input], figures: Iterable[str]) -> str:
+def markdown(entries: Sequence[Entry], figures: Iterable[str]) -> str:
     """The same tables for a README or a pull request; `figures` are files beside it."""
     accuracies, students = tables.accuracies(entries), transfers(entries)
     parts = [
@@ -56,7 +56,7 @@ def markdown(entries: Sequence[Input], figures: Iterable[str]) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def claim(entries: Sequence[Input]) -> str:
+def claim(entries: Sequence[Entry]) -> str:
     """What a certificate says, in one sentence."""
     failures = {entry.certificates.failure for entry in entries}
     failure = failures.pop() if len(failures) == 1 else None
@@ -67,10 +67,10 @@ def claim(entries: Sequence[Input]) -> str:
     )
 
 
-def _tiles(entries: Sequence[Input]) -> list[str]:
-    def tile(what: str, value: Callable[[Accuracy], float], digits: int, shift: int, unit: str) -> str:
-        top = max(value(entry.accuracy) for entry in entries)
-        holders = [entry.name for entry in entries if value(entry.accuracy) == top]
+def _tiles(entries: Sequence[Entry]) -> list[str]:
+    def tile(what: str, value: Callable[[Summary], float], digits: int, shift: int, unit: str) -> str:
+        top = max(value(entry.summary) for entry in entries)
+        holders = [entry.name for entry in entries if value(entry.summary) == top]
         who = escape(", ".join(holders)) if len(holders) < len(entries) else ""
         shown = f'<dd class="value">{down(top, digits, shift)}<small>{unit}</small></dd>'
         return f'<div class="tile"><dt>{what}</dt>{shown}<dd class="who">{who}</dd></div>'

@@ -5,9 +5,9 @@ import io
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
-from radii.report.accuracy import Accuracy, down, radii_of, thinned, up
+from radii.report.entries import Entry
 from radii.report.facts import UNKNOWN, facts
-from radii.report.inputs import Input
+from radii.report.summary import Summary, down, radii_of, thinned, up
 
 MOST_COLUMNS = 16
 """Radii that a page shows; the CSV has them all."""
@@ -33,9 +33,9 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Cell]]
 
 
-def accuracies(entries: Sequence[Input]) -> Table:
+def accuracies(entries: Sequence[Entry]) -> Table:
     """Certified accuracy in per cent at each radius, ACR and abstentions; rounded down, abstentions up."""
-    measured = [entry.accuracy for entry in entries]
+    measured = [entry.summary for entry in entries]
     radii = thinned(radii_of(measured), MOST_COLUMNS)
     columns = [
         [Cell(entry.name) for entry in entries],
@@ -48,8 +48,8 @@ def accuracies(entries: Sequence[Input]) -> Table:
     return Table(head, list(zip(*columns, strict=True)))
 
 
-def _certified(radius: float) -> tuple[Callable[[Accuracy], float], Callable[[Accuracy], Cell]]:
-    def cell(each: Accuracy) -> Cell:
+def _certified(radius: float) -> tuple[Callable[[Summary], float], Callable[[Summary], Cell]]:
+    def cell(each: Summary) -> Cell:
         share, (lower, upper) = each.at(radius).value, each.interval(radius)
         return Cell(down(share, 1, 2), interval=f"{down(lower, 1, 2)}–{up(upper, 1, 2)}", share=share)  # noqa: RUF001
 
@@ -57,7 +57,7 @@ def _certified(radius: float) -> tuple[Callable[[Accuracy], float], Callable[[Ac
 
 
 def _column(
-    measured: Sequence[Accuracy], value: Callable[[Accuracy], float], cell: Callable[[Accuracy], Cell]
+    measured: Sequence[Summary], value: Callable[[Summary], float], cell: Callable[[Summary], Cell]
 ) -> list[Cell]:
     best = max(map(value, measured))
     marked = len(measured) > 1 and best > 0
@@ -71,7 +71,7 @@ def intervals(table: Table) -> Table:
     return Table([table.head[number] for number in kept], rows)
 
 
-def facts_table(entries: Sequence[Input]) -> Table:
+def facts_table(entries: Sequence[Entry]) -> Table:
     """How each input came about, a column an input where they fit; what nobody recorded is left out."""
     known = [{"": entry.name} | facts(entry) for entry in entries]
     kept = [name for name in known[0] if any(each[name] != UNKNOWN for each in known)]
@@ -106,14 +106,14 @@ def latex(table: Table) -> str:
     return "\n".join([*head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]) + "\n"
 
 
-def csv_text(entries: Sequence[Input]) -> str:
+def csv_text(entries: Sequence[Entry]) -> str:
     """One row per input, shares and radii as fractions with six digits, rounded down."""
-    radii = radii_of([entry.accuracy for entry in entries])
+    radii = radii_of([entry.summary for entry in entries])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(["name", "sigma", "images", "acr", "clean", "abstained", *(f"r{radius:.2f}" for radius in radii)])
     for entry in entries:
-        each, sigma = entry.accuracy, entry.certificates.sigma
+        each, sigma = entry.summary, entry.certificates.sigma
         shares = [down(each.at(radius).value, 6) for radius in radii]
         clean, abstained = down(each.clean.value, 6), up(each.abstained.value, 6)
         writer.writerow([entry.name, sigma, each.images, down(each.acr, 6), clean, abstained, *shares])

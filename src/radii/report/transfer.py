@@ -5,15 +5,15 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from radii.experiment.run import Run
-from radii.report.accuracy import down
-from radii.report.facts import UNKNOWN, duration, pace, per_epoch
-from radii.report.inputs import Input
+from radii.report.entries import Entry
+from radii.report.facts import UNKNOWN, duration, epoch_time, per_epoch
+from radii.report.summary import down
 from radii.report.tables import Cell, Table
 
 HEAD = ("", "Taught by", "ACR", "Time per epoch", "Training time", "Teacher’s method here", "Speed-up")  # noqa: RUF001
 
 
-def transfers(entries: Sequence[Input]) -> Table | None:
+def transfers(entries: Sequence[Entry]) -> Table | None:
     """A row for every student among the runs; none where there is no student."""
     known = {entry.run.path.resolve(): entry for entry in entries if entry.run}
     students = [entry for entry in known.values() if entry.run and price_file(entry.run).is_file()]
@@ -25,15 +25,15 @@ def price_file(run: Run) -> Path:
     return run.path / "transfer.json"
 
 
-def _row(entry: Input, run: Run, known: dict[Path, Input]) -> list[Cell]:
+def _row(entry: Entry, run: Run, known: dict[Path, Entry]) -> list[Cell]:
     price = json.loads(price_file(run).read_text())
-    mine, whole = pace(run), _with_teachers(run)
+    mine, whole = epoch_time(run), _with_teachers(run)
     method = price["method_seconds_per_epoch"]
     time = duration(mine.total) if mine else UNKNOWN
     texts = [
         entry.name,
         _teacher(run, known),
-        down(entry.accuracy.acr, 4),
+        down(entry.summary.acr, 4),
         per_epoch(mine) if mine else UNKNOWN,
         time if whole is None else f"{time}, with the teachers’ {duration(whole)}",  # noqa: RUF001
         f"{price['method']}, {duration(method)} per epoch ({price['steps_timed']} steps timed)",
@@ -42,17 +42,17 @@ def _row(entry: Input, run: Run, known: dict[Path, Input]) -> list[Cell]:
     return [Cell(text) for text in texts]
 
 
-def _teacher(run: Run, known: dict[Path, Input]) -> str:
+def _teacher(run: Run, known: dict[Path, Entry]) -> str:
     path = run.source("teacher")
     if path is None:
         return UNKNOWN
     teacher = known.get(path.resolve())
-    return path.name if teacher is None else f"{path.name}, ACR {down(teacher.accuracy.acr, 4)}"
+    return path.name if teacher is None else f"{path.name}, ACR {down(teacher.summary.acr, 4)}"
 
 
 def _with_teachers(run: Run) -> float | None:
     """Training time of a student and of all the teachers before it; none where one was trained elsewhere."""
-    measured, before = pace(run), run.source("teacher")
+    measured, before = epoch_time(run), run.source("teacher")
     if measured is None or before is None:
         return None if measured is None else measured.total
     earlier = _with_teachers(Run(before))

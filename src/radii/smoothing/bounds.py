@@ -1,8 +1,8 @@
-"""Exact binomial bounds and the radii that follow from them (Cohen et al. 2019, Theorem 1; Clopper & Pearson 1934)."""
+"""Bounds on probabilities and means from samples: exact binomial ones (Clopper & Pearson 1934) and others."""
 
 import math
 
-from scipy.special import bdtr, betaincinv, ndtr, ndtri
+from scipy.special import bdtr, betaincinv
 
 
 def binomial_lower(hits: int, samples: int, failure: float) -> float:
@@ -13,21 +13,6 @@ def binomial_lower(hits: int, samples: int, failure: float) -> float:
 def binomial_upper(hits: int, samples: int, failure: float) -> float:
     """An upper bound on a probability that is wrong with probability at most `failure`."""
     return 1.0 if hits == samples else float(betaincinv(hits + 1, samples - hits, 1.0 - failure))
-
-
-def radius_at(probability: float, sigma: float) -> float:
-    """The l2 radius that a top class of this probability certifies."""
-    return sigma * float(ndtri(probability))
-
-
-def probability_for(radius: float, sigma: float) -> float:
-    """The probability that the top class needs to certify this l2 radius."""
-    return float(ndtr(radius / sigma))
-
-
-def two_class_radius(top: float, runner_up: float, sigma: float) -> float:
-    """The l2 radius that the probabilities of the top class, from below, and of any other, from above, certify."""
-    return sigma / 2 * float(ndtri(top) - ndtri(runner_up))
 
 
 def linf_radius(l2: float, dimensions: int) -> float:

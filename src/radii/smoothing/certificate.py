@@ -1,4 +1,4 @@
-"""What a certification procedure answers."""
+"""What a certifier answers."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -18,5 +18,5 @@ class Certificate:
     """Forward passes spent."""
     counts: tuple[int, ...] = field(default=(), compare=False, repr=False)
     """Votes per class that the radius rests on."""
-    procedure: Any = field(default=None, compare=False)
-    """The procedure with all its parameters, its failure probability among them."""
+    certifier: Any = field(default=None, compare=False)
+    """The certifier with all its parameters, its failure probability among them."""

@@ -1,36 +1,53 @@
-"""The smoothed classifier: the most likely class of a base classifier under Gaussian noise."""
+"""The smoothed classifier: the most likely class of a base classifier under noise."""
 
-import math
 from collections.abc import Iterator
+from typing import cast
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from radii.smoothing.attack import evaluating
-from radii.smoothing.noise import NoiseAddress
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.modes import evaluating
+from radii.smoothing.noise import Gaussian, Noise
 
 
 class SmoothedClassifier:
-    """The most likely class of a base classifier under Gaussian noise.
+    """The most likely class of a base classifier under noise.
 
-    `base` maps images [batch, channel, height, width] with pixels in [0, 1] to logits [batch, class]. `batch_size` is
-    the forward block: part of a certificate's identity, because floating-point results depend on it.
+    `base` maps images [batch, channel, height, width] with pixels in [0, 1] to logits [batch, class]. `sigma` is short
+    for noise=Gaussian(sigma). `batch_size` is the forward block: part of a certificate's identity, because
+    floating-point results depend on it.
     """
 
-    def __init__(self, base: nn.Module, *, sigma: float, classes: int, batch_size: int = 128) -> None:
-        if not (math.isfinite(sigma) and sigma > 0):
-            raise ValueError(f"sigma = {sigma}, expected a number > 0: the noise's deviation in pixel units")
+    def __init__(
+        self,
+        base: nn.Module,
+        *,
+        sigma: float | None = None,
+        classes: int,
+        noise: Noise | None = None,
+        batch_size: int = 128,
+    ) -> None:
+        if (sigma is None) == (noise is None):
+            raise ValueError("a smoothed classifier needs either sigma or noise, and not both")
         if classes < 2:
             raise ValueError(f"classes = {classes}, expected at least 2")
         if batch_size < 1:
             raise ValueError(f"batch_size = {batch_size}, expected at least 1")
         self.base = base
-        self.sigma = sigma
+        self.noise = Gaussian(cast(float, sigma)) if noise is None else noise
         self.classes = classes
         self.batch_size = batch_size
         self._probed: tuple[int, ...] = ()
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of Gaussian noise."""
+        if not isinstance(self.noise, Gaussian):
+            raise AttributeError(f"the noise {self.noise} has no sigma: ask for `noise`")
+        return self.noise.sigma
 
     def votes(self, image: Tensor, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
         """How often each class wins over `samples` noisy copies: [class]."""
@@ -69,8 +86,7 @@ class SmoothedClassifier:
             self._probe(pixels)
             for number, start in enumerate(range(0, samples, self.batch_size)):
                 noisy = block[: min(self.batch_size, samples - start)]
-                noisy.normal_(generator=noise.generator(number, device))
-                torch.add(pixels, noisy, alpha=self.sigma, out=noisy)
+                self.noise.perturb(pixels, noisy, noise.generator(number, device))
                 yield self._checked(self.base(noisy.permute(0, 3, 1, 2)))
 
     def _device(self) -> torch.device:

@@ -22,8 +22,8 @@ BLOCK = 128
 GROWTH = 0.25
 LAST_SHARE = 0.7
 """Of the failure probability, kept for the last look: it is then nearly as strong as a test of fixed size."""
-HOPE = 0.99
-"""Going on is meant for probabilities that the last look accepts this often."""
+TARGET_POWER = 0.99
+"""Sampling goes on for the sake of probabilities that the last look accepts at least this often."""
 
 
 class Design(NamedTuple):
@@ -36,7 +36,7 @@ class Design(NamedTuple):
 
 
 @dataclass(frozen=True, eq=False)
-class Ladder:
+class SequentialTests:
     """Tests of rising thresholds on the same hits: one is proven when it and all below it have been crossed.
 
     A false claim needs a crossing of the lowest threshold that the probability does not exceed, so all of them together
@@ -49,31 +49,33 @@ class Ladder:
     give_up: NDArray[np.int64]
     """[look, threshold]"""
 
-    def climb(
+    def update(
         self, look: int, hits: NDArray[np.int64], crossed: NDArray[np.bool_]
     ) -> tuple[NDArray[np.bool_], NDArray[np.int64], NDArray[np.bool_]]:
-        """Judge the hits [...] of a look: what is crossed by now [..., threshold], how many are proven, who stops."""
+        """Count the hits [...] of a look: what is crossed by now [..., threshold], how many are proven, which stop."""
         crossed = crossed | (hits[..., None] >= self.accept[look])
         proven = np.logical_and.accumulate(crossed, axis=-1).sum(-1)
         highest = crossed.shape[-1]
-        hopeless = hits <= self.give_up[look][np.minimum(proven, highest - 1)]
-        return crossed, proven, (proven == highest) | hopeless
+        futile = hits <= self.give_up[look][np.minimum(proven, highest - 1)]
+        return crossed, proven, (proven == highest) | futile
 
 
 @cache
-def ladder(thresholds: tuple[float, ...], failure: float, most_samples: int, futility: float) -> Ladder:
+def sequential_tests(
+    thresholds: tuple[float, ...], failure: float, most_samples: int, futility: float
+) -> SequentialTests:
     """The tests of rising thresholds with at most `most_samples`; `futility` is the price of giving up early."""
     looks = looks_until(most_samples)
     designs = [design(threshold, failure, looks, futility) for threshold in thresholds]
     accept, give_up = (np.array(rows).T for rows in zip(*designs, strict=True))
-    return Ladder(looks, accept, give_up)
+    return SequentialTests(looks, accept, give_up)
 
 
 @cache
 def design(threshold: float, failure: float, looks: tuple[int, ...], futility: float) -> Design:
     """The test of "the probability is above the threshold", wrong with probability at most `failure`."""
     accept = boundaries(threshold, looks, spending(failure, looks))
-    return Design(accept, _hopeless(looks, accept[-1], futility))
+    return Design(accept, _futility_boundaries(looks, accept[-1], futility))
 
 
 @cache
@@ -158,10 +160,10 @@ def binomial_window(samples: int, probability: float, negligible: float) -> tupl
     return low, terms / terms.sum()
 
 
-def _hopeless(looks: tuple[int, ...], last_accept: int, futility: float) -> tuple[int, ...]:
-    """The hits that a probability worth going on for gives at most `futility` of the time."""
+def _futility_boundaries(looks: tuple[int, ...], last_accept: int, futility: float) -> tuple[int, ...]:
+    """The hits that a probability of the target power gives at most `futility` of the time."""
     if futility == 0:
         return tuple(-1 for _ in looks)
     last = min(last_accept, looks[-1])
-    worth = betaincinv(last, looks[-1] - last + 1, HOPE)
+    worth = betaincinv(last, looks[-1] - last + 1, TARGET_POWER)
     return tuple(math.ceil(bdtrik(futility, look, worth)) - 1 for look in looks)

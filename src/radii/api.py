@@ -1,0 +1,36 @@
+"""The functions for one image: certificates and predictions as a deployed model gives them."""
+
+import secrets
+from typing import Any
+
+from torch import Tensor
+
+from radii import certifiers
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.certificate import Certificate
+from radii.smoothing.classifier import SmoothedClassifier
+
+
+def certify(
+    classifier: SmoothedClassifier,
+    image: Tensor,
+    procedure: str = "fixed",
+    *,
+    seed: int | None = None,
+    label: int | None = None,
+    **fields: Any,
+) -> Certificate:
+    """Certify one image; `procedure` names the certifier and `fields` are its parameters.
+
+    Without a seed the noise is fresh and secret, as a deployed model needs; an evaluation names its seed beforehand.
+    A `label`, where the certifier can use one, is tested directly.
+    """
+    if seed is not None and seed < 0:
+        raise ValueError(f"seed = {seed}, expected a whole number >= 0")
+    address = NoiseAddress(secrets.randbits(128) if seed is None else seed)
+    return certifiers.create(procedure, **fields).certify(classifier, image, address, label)
+
+
+def predict(classifier: SmoothedClassifier, image: Tensor, *, seed: int | None = None, **fields: Any) -> Certificate:
+    """The smoothed classifier's class for one image, or an abstention; the radius is 0."""
+    return certify(classifier, image, "prediction", seed=seed, **fields)

@@ -1,0 +1,31 @@
+"""What a person types, as the objects that it names."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from radii.experiment import recipe as recipes
+
+Data = Annotated[Path | None, Parameter(help="Folder with the dataset's files; RADII_DATA otherwise.")]
+Settings = Annotated[
+    list[str] | None,
+    Parameter(name="--set", negative="", help="KEY=VALUE that overrides the recipe's or gives the certifier's fields."),
+]
+Trust = Annotated[
+    list[str] | None,
+    Parameter(negative="", help="A module whose code the run may use, for a run that was made elsewhere."),
+]
+
+
+def parse_fields(settings: list[str] | None, radii: str | None = None) -> dict[str, Any]:
+    """The fields of a certifier from KEY=VALUE settings and a list of radii."""
+    fields = recipes.override({}, settings or [])
+    return fields if radii is None else {**fields, "radii": parse_radii(radii)}
+
+
+def parse_radii(text: str) -> tuple[float, ...]:
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError as error:
+        raise ValueError(f"--radii {text!r}: expected numbers with commas between, such as 0,0.25,0.5") from error

@@ -1,0 +1,305 @@
+"""One verb for each job."""
+
+import math
+from pathlib import Path
+from typing import Annotated, cast
+
+from cyclopts import Parameter
+
+from radii import plugins
+from radii.cli.app import app, console
+from radii.cli.arguments import Data, Settings, Trust, parse_fields
+from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
+from radii.experiment import certificates
+from radii.experiment import recipe as recipes
+from radii.experiment.run import Run
+from radii.report.summary import Summary, down, in_words
+
+
+@app.command
+def train(
+    recipe: Path,
+    /,
+    *,
+    run: Path,
+    set: Settings = None,
+    teacher: Path | None = None,
+    soft_labels: Path | None = None,
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Train a recipe in a run directory; the same command continues a run that was stopped.
+
+    Args:
+        recipe: A recipe file, or the name of one that `radii list` shows.
+        run: The run directory to make or continue.
+        teacher: The run that teaches, for the objective `transfer`.
+        soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
+    """
+    from radii.loops.train import train as train_run
+
+    wanted = recipes.read(recipes.find(recipe), set or ())
+    taught_by = None if teacher is None else Run(teacher, trust or ())
+    with TrainingBar(console) as bar:
+        done = train_run(wanted, run, data=data, teacher=taught_by, soft_labels=soft_labels, on_step=bar)
+    print_trained(done)
+
+
+@app.command
+def transfer(
+    *,
+    model: Annotated[list[str], Parameter(negative="")],
+    teacher: Path | None = None,
+    bootstrap: Path | None = None,
+    teacher_model: str | None = None,
+    recipe: Path | None = None,
+    run: Path | None = None,
+    set: Settings = None,
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Train students to a teacher's robustness at about the price of plain training; each teaches the next.
+
+    Args:
+        model: The student's architecture; several make a chain.
+        teacher: The run that teaches first.
+        bootstrap: Without a teacher: the recipe to train one by.
+        teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's own.
+        recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset and sigma.
+        run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
+    """
+    from radii.loops.transfer import transfer as transfer_runs
+
+    if (teacher is None) == (bootstrap is None):
+        raise ValueError("name either --teacher RUN, or --bootstrap RECIPE to train a teacher first")
+    first = Run(cast(Path, teacher), trust or ()) if bootstrap is None else _trained(bootstrap, teacher_model, data)
+    taught = first.recipe
+    found = recipes.find(recipe) if recipe else recipes.transfer_recipe(taught.dataset, taught.sigma)
+    schedule = recipes.read(found, set or ())
+    students = [recipes.parse_value(each) for each in model]
+    with TrainingBar(console) as bar:
+        for student in transfer_runs(first, schedule, students, run=run, data=data, on_step=bar):
+            print_trained(student)
+
+
+def _trained(recipe: Path, model: str | None, data: Path | None) -> Run:
+    """The teacher of a recipe, trained under a name of its own."""
+    from radii.loops.train import train as train_run
+
+    path = recipes.find(recipe)
+    wanted = recipes.read(path, [f"model={model}"] if model else [])
+    name = f"{wanted.dataset['name']}-{path.stem}-{wanted.model['name']}"
+    with TrainingBar(console) as bar:
+        done = train_run(wanted, Path("runs") / name, data=data, on_step=bar)
+    print_trained(done)
+    return done
+
+
+@app.command(name="import")
+def import_(
+    checkpoint: Path,
+    /,
+    *,
+    dataset: str,
+    model: str,
+    run: Path,
+    normalisation: str = "full",
+    sigma: float = 0.25,
+    data: Data = None,
+) -> None:
+    """Make a run of a checkpoint that was trained elsewhere.
+
+    Args:
+        checkpoint: A file that torch wrote; one that needs more than tensors is refused.
+        dataset: What it was trained on: a name, or a table such as '{ name = "folder", size = 64 }'.
+        model: Its architecture: a name, or a table such as '{ name = "resnet18", width = 32 }'.
+        run: The run directory to make.
+        normalisation: full (centre and divide), centre, or none: as the checkpoint's authors did.
+        sigma: The noise that it was trained with.
+    """
+    from radii.loops.import_checkpoint import import_checkpoint
+
+    wanted = recipes.Recipe(
+        dataset=recipes.parse_value(dataset),
+        model=recipes.parse_value(model),
+        sigma=sigma,
+        normalisation=normalisation,
+        objective="imported",
+    )
+    import_checkpoint(checkpoint, wanted, run, data=data)
+    console.print(f"{run}: imported for sigma {sigma:g}; next: radii certify {run}", soft_wrap=True, markup=False)
+
+
+@app.command
+def soft_labels(
+    run: Path,
+    /,
+    *,
+    samples: int = 10_000,
+    seed: int = 0,
+    engine: str = "auto",
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Write how a run votes on noisy copies of every training image: the soft labels of `catrs`.
+
+    Args:
+        run: A trained run directory, usually plain Gaussian at sigma 0.25.
+        samples: Noisy copies of each image.
+        seed: The seed of the noise.
+        engine: How forward passes are made; auto takes the fastest that is installed.
+    """
+    from radii.loops.soft_labels import soft_labels as write_soft_labels
+
+    voting = Run(run, trust or ())
+    with CountingBar(console) as bar:
+        path = write_soft_labels(voting, samples=samples, seed=seed, engine=engine, data=data, on_image=bar)
+    next_step = f"radii train RECIPE --soft-labels {path} --run RUN"
+    console.print(f"{path}: next: {next_step}", soft_wrap=True, markup=False)
+
+
+@app.command
+def certify(
+    run: Path,
+    /,
+    *,
+    with_: Annotated[str, Parameter(name="--with")] = "fixed",
+    radii: str | None = None,
+    every: int = 1,
+    max: int | None = None,
+    seed: int = 0,
+    noise: str = "gaussian",
+    engine: str = "auto",
+    workers: int | None = None,
+    linf: Annotated[bool, Parameter(negative="")] = False,
+    set: Settings = None,
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Certify test images of a run; the same command continues where it stopped.
+
+    Args:
+        run: A trained run directory.
+        with_: The certifier, one that `radii list` shows.
+        radii: Radii to decide, such as 0,0.25,0.5, for a certifier that takes them.
+        every: Certify every Nth test image, from the first on.
+        max: At most this many images.
+        seed: The seed of the noise, named before looking at any result.
+        noise: The noise, one that `radii list` shows: a name, or a table of its name and fields.
+        engine: How forward passes are made; auto takes the fastest that is installed.
+        workers: Processes of one thread each; by default one for each core.
+        linf: Show the average certified l-infinity radius too.
+    """
+    from radii import certifiers
+    from radii.loops.certify import CertificationConfig, certify_run
+    from radii.loops.load import noise_of
+
+    certifier = certifiers.create(with_, **parse_fields(set, radii))
+    config = CertificationConfig(
+        run=run,
+        certifier=certifier,
+        noise=noise_of(Run(run, trust or ()).recipe, recipes.parse_value(noise)),
+        seed=seed,
+        every=every,
+        max_images=max,
+        engine=engine,
+        data=data,
+        trust=frozenset(trust or ()),
+    )
+    with CertificationBar(console) as bar:
+        path = certify_run(config, workers=workers, on_image=bar)
+    summary = Summary(certificates.read(path))
+    console.print(f"{path}: {in_words(summary)}; next: radii report {run}", soft_wrap=True, markup=False)
+    if linf:
+        print_linf(run, summary)
+
+
+def print_linf(run: Path, summary: Summary) -> None:
+    from radii.loops.weights import model_spec
+    from radii.smoothing.bounds import linf_radius
+
+    dimensions = math.prod(model_spec(Run(run)).shape)
+    radius = down(linf_radius(summary.acr, dimensions), 5)
+    console.print(f"average certified l-infinity radius {radius}: l2 over the square root of {dimensions}")
+
+
+@app.command
+def predict(run: Path, image: Path, /, *, engine: str = "auto", set: Settings = None, trust: Trust = None) -> None:
+    """The class of a picture, or "abstains" when the vote is too close to call.
+
+    Args:
+        run: A trained run directory.
+        image: A picture file of the model's size.
+        engine: How forward passes are made: the one that the model was certified with.
+    """
+    from radii.api import predict as predict_image
+    from radii.datasets import read_picture
+    from radii.loops.load import load
+    from radii.loops.weights import model_spec
+
+    trained = Run(run, trust or ())
+    spec = model_spec(trained)
+    picture = read_picture(image, spec.shape)
+    answer = predict_image(load(trained, engine=engine), picture, **parse_fields(set))
+    console.print("abstains" if answer.prediction < 0 else spec.class_names[answer.prediction], markup=False)
+
+
+@app.command
+def report(*inputs: Path, out: Path | None = None, trust: Trust = None) -> None:
+    """Tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
+
+    Args:
+        inputs: Run directories or certificate files in Cohen's format, from any tool.
+        out: The folder to write to; by default RUN/report for one run, ./report otherwise.
+    """
+    from radii.report import report as write_report
+
+    if not inputs:
+        raise ValueError("nothing to report: name runs or certificate files")
+    if out is None:
+        out = inputs[0] / "report" if len(inputs) == 1 and inputs[0].is_dir() else Path("report")
+    console.print(str(write_report(inputs, out, trust or ())), soft_wrap=True, markup=False)
+
+
+@app.command(name="list")
+def list_() -> None:
+    """The objectives, certifiers, models, datasets, engines, noises and recipes there are."""
+    for title, entries in registries().items():
+        console.print(f"[bold]{title}[/bold]")
+        for name, text in sorted(entries.items()):
+            console.print(f"  {name:<18} {text}", soft_wrap=True, markup=False)
+    console.print("[bold]recipes[/bold]")
+    for shelf in sorted({name.partition("/")[0] for name in recipes.shipped()}):
+        named = " ".join(name.partition("/")[2] for name in recipes.shipped() if name.startswith(f"{shelf}/"))
+        console.print(f"  {shelf + '/':<18} {named}", soft_wrap=True, markup=False)
+
+
+def registries() -> dict[str, dict[str, str]]:
+    """The entries of every registry with a sentence each."""
+    return {
+        "objectives": plugins.describe("objectives"),
+        "certifiers": plugins.describe("certifiers"),
+        "models": {name: text for name, (_, text) in plugins.functions("models").items()},
+        "datasets": plugins.describe("datasets"),
+        "engines": plugins.describe("engines"),
+        "noises": plugins.describe("smoothing/noise"),
+    }
+
+
+@app.command
+def demo(*, run: Path = Path("runs/demo")) -> None:
+    """Train on the embedded digits, certify and write a page about it, in a few minutes on two cores.
+
+    Args:
+        run: Where the demonstration's runs and report go.
+    """
+    from radii.cli.demo import run_demo
+
+    run_demo(run, console)
+
+
+def print_trained(run: Run) -> None:
+    rows = run.history()
+    accuracy = down(float(rows[-1]["noisy_test_accuracy"]), 4)
+    message = f"{run.path}: trained {len(rows)} epochs, noisy test accuracy {accuracy}; next: radii certify {run.path}"
+    console.print(message, soft_wrap=True, markup=False)

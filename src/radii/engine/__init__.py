@@ -1,1 +1,0 @@
-"""The loops: training, certification, evaluation."""

@@ -1,0 +1,38 @@
+"""What the OpenVINO engines share."""
+
+import importlib.util
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from radii.engines.base import EngineSpec
+
+
+def is_installed() -> bool:
+    return importlib.util.find_spec("openvino") is not None
+
+
+def convert(spec: EngineSpec) -> Any:
+    """The model in OpenVINO's form."""
+    if not is_installed():
+        raise LookupError("the engine 'openvino' is not installed: pip install 'radii[openvino]'")
+    import openvino
+
+    example = torch.zeros(spec.batch_size, *spec.shape)
+    return openvino.convert_model(spec.model, example_input=example, input=[list(example.shape)])
+
+
+def infer(model: Any) -> Callable[[Tensor], Tensor]:
+    """A model compiled by OpenVINO, in the precision it was given."""
+    import openvino
+
+    settings = {
+        "INFERENCE_PRECISION_HINT": "f32",  # or a machine with bf16 units would silently use them
+        "INFERENCE_NUM_THREADS": torch.get_num_threads(),
+        "PERFORMANCE_HINT": "LATENCY",
+        "ENABLE_CPU_PINNING": False,  # or the workers of several processes would share one core
+    }
+    request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
+    return lambda images: torch.from_numpy(request.infer([images.contiguous().numpy()], share_inputs=True)[0].copy())

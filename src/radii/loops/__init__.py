@@ -1,0 +1,1 @@
+"""What takes time: training, transfer, soft labels, certification."""

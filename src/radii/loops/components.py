@@ -1,0 +1,159 @@
+"""The components of a recipe, made and checked before the first step of work."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from radii import datasets, engines, models, objectives
+from radii.datasets import Dataset
+from radii.experiment import files
+from radii.experiment.recipe import Recipe, RecipeError, Training, fields_of
+from radii.experiment.run import Run, RunError
+from radii.fields import settings_of
+from radii.loops.weights import ModelSpec, load_weights, make_model, model_spec, spec_for, trained_model
+from radii.objectives import Objective
+
+
+@dataclass(frozen=True)
+class Components:
+    """The objects that a recipe describes."""
+
+    recipe: Recipe
+    """Resolved: every field of the components stated."""
+    training: Training
+    dataset: Dataset
+    model: nn.Module
+    spec: ModelSpec
+    objective: Objective
+    origin: Mapping[str, Any]
+    """What the resources were: for the record."""
+
+
+def assemble(
+    recipe: Recipe,
+    data: Path | None = None,
+    teacher: Run | Path | str | None = None,
+    soft_labels: Path | str | None = None,
+) -> Components:
+    """Make the components of a recipe, or fail before any work is done."""
+    if recipe.training is None:
+        raise RecipeError("this recipe has no [training]: it belongs to a model that was trained elsewhere")
+    dataset = open_dataset(recipe, data)
+    spec = spec_for(recipe, dataset)
+    resources: dict[str, Any] = {}
+    origin: dict[str, Any] = {}
+    if teacher is not None:
+        resources["teacher"], origin["teacher"] = _teacher(recipe, spec, teacher)
+    if soft_labels is not None:
+        resources["soft_labels"], origin["soft_labels"] = _soft_labels(dataset, Path(soft_labels))
+    objective = _objective(recipe, resources)
+    model = make_model(recipe, spec)
+    if recipe.training.initial is not None:
+        origin["initial"] = _start_from(model, spec, Path(recipe.training.initial))
+    resolved = _resolved(recipe, dataset, objective)
+    return Components(resolved, recipe.training, dataset, model, spec, objective, origin)
+
+
+def open_dataset(recipe: Recipe, data: Path | None, base: Path | None = None) -> Dataset:
+    """The dataset of a recipe; `data` overrides where it lies, and a path in the recipe is relative to `base`."""
+    fields = fields_of(recipe.dataset)
+    if data is not None:
+        fields["path"] = str(data)
+    elif base is not None and fields.get("path"):
+        fields["path"] = os.path.normpath(base / fields["path"])
+        if not Path(fields["path"]).exists() and os.environ.get("RADII_DATA"):
+            del fields["path"]  # moved since: the environment says where to
+    return datasets.create(recipe.dataset["name"], **fields)
+
+
+def dataset_of(run: Run, data: Path | None) -> Dataset:
+    """The dataset that a run was trained on, found where the run says or where `data` says."""
+    return open_dataset(run.recipe, data, run.path)
+
+
+def stored(recipe: Recipe, run: Run) -> Recipe:
+    """The recipe as a run keeps it: paths are relative to the run, so that both may move together."""
+    dataset, training = dict(recipe.dataset), recipe.training
+    if dataset.get("path"):
+        dataset["path"] = _relative(dataset["path"], run)
+    if training is not None and training.initial is not None:
+        training = replace(training, initial=_relative(training.initial, run))
+    return replace(recipe, dataset=dataset, training=training)
+
+
+def _relative(path: str, run: Run) -> str:
+    return os.path.relpath(Path(path).resolve(), run.path.resolve())
+
+
+def _objective(recipe: Recipe, resources: Mapping[str, Any]) -> Objective:
+    name = recipe.objective["name"]
+    if extra := sorted(set(resources) - set(objectives.resources_of(name))):
+        raise ValueError(f"objective {name!r} takes no {extra[0]}: leave it out, or use another recipe")
+    return objectives.create(name, sigma=recipe.sigma, **fields_of(recipe.objective), **resources)
+
+
+def _teacher(recipe: Recipe, spec: ModelSpec, named: Run | Path | str) -> tuple[nn.Module, dict[str, str]]:
+    run = named if isinstance(named, Run) else Run(named)
+    theirs, taught = run.recipe, model_spec(run)
+    pairs = {
+        "dataset": (theirs.dataset["name"], recipe.dataset["name"]),
+        "sigma": (theirs.sigma, recipe.sigma),
+        "number of classes": (taught.classes, spec.classes),
+        "image size": (taught.shape, spec.shape),
+    }
+    for what, (got, wanted) in pairs.items():
+        if got != wanted:
+            raise RunError(f"the teacher {run.path} has another {what}: {got}, the student has {wanted}")
+    return engines.folded(trained_model(run)), _source(run.path, run.weights())
+
+
+def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
+    try:
+        table = np.load(path, allow_pickle=False)
+    except (OSError, ValueError) as error:
+        raise ValueError(f"cannot read soft labels from {path}: {error}; `radii soft-labels RUN` makes them") from error
+    wanted = (len(dataset.split("train")), dataset.classes)
+    if table.shape != wanted:
+        raise ValueError(f"{path} holds soft labels of shape {table.shape}, the training split needs {wanted}")
+    return torch.from_numpy(table), _source(path, path)
+
+
+def _start_from(model: nn.Module, spec: ModelSpec, path: Path) -> dict[str, str]:
+    """Fill a model with the weights that fine-tuning starts from."""
+    weights = path
+    if path.is_dir():
+        run = Run(path)
+        weights = run.weights()
+        if (theirs := model_spec(run)).shape != spec.shape or theirs.classes != spec.classes:
+            raise RunError(f"{path} takes images {theirs.shape} in {theirs.classes} classes, not {spec.shape}")
+    load_weights(model, weights, "this recipe's model")
+    return _source(path, weights)
+
+
+def _source(path: Path, file: Path) -> dict[str, str]:
+    return {"path": str(path.resolve()), "hash": files.digest(file)}
+
+
+def _resolved(recipe: Recipe, dataset: Dataset, objective: Objective) -> Recipe:
+    """The recipe with every field of its components stated."""
+    method = {s.name: getattr(objective, s.name) for s in settings_of(type(objective)) if s.name != "sigma"}
+    model = models.resolved(recipe.model["name"], fields_of(recipe.model))
+    return replace(
+        recipe,
+        dataset={"name": recipe.dataset["name"], **_dataset_fields(dataset)},
+        model={"name": recipe.model["name"], **model},
+        objective={"name": recipe.objective["name"], **method},
+    )
+
+
+def _dataset_fields(dataset: Dataset) -> dict[str, Any]:
+    found = {s.name: getattr(dataset, s.name) for s in settings_of(type(dataset))}
+    if dataset.data is not None:
+        found["path"] = str(dataset.data)
+    return {name: value for name, value in found.items() if value is not None}

@@ -1,0 +1,80 @@
+"""Checkpoints that were trained elsewhere, as runs."""
+
+import pickle
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from radii.experiment import files
+from radii.experiment.recipe import Recipe
+from radii.experiment.run import Run
+from radii.loops.components import open_dataset, stored
+from radii.loops.environment import environment
+from radii.loops.weights import make_model, save_weights, spec_for
+
+PREFIXES = ("1.", "1.module.", "", "module.", "module.1.")
+"""What published checkpoints put before a backbone's own keys: the place behind the normalisation, a wrapper, both."""
+
+
+def import_checkpoint(checkpoint: Path, recipe: Recipe, path: Path, *, data: Path | None = None) -> Run:
+    """Make a run of a foreign checkpoint; a file that would need to run code is refused."""
+    dataset = open_dataset(recipe, data)
+    spec = spec_for(recipe, dataset)
+    model = make_model(recipe, spec)
+    backbone, name = model[1], recipe.model["name"]
+    backbone.load_state_dict(_matching(_tensors(checkpoint), backbone.state_dict(), checkpoint, name))
+    run = Run(path)
+    if dataset.data is not None:
+        recipe = replace(recipe, dataset={**recipe.dataset, "path": str(dataset.data)})
+    origin = {"checkpoint": {"path": str(checkpoint.resolve()), "hash": files.digest(checkpoint)}}
+    run.claim(stored(recipe, run), origin)
+    files.write_json(run.environment_file, environment())
+    save_weights(run, model, spec)
+    return run
+
+
+def _tensors(checkpoint: Path) -> dict[str, Tensor]:
+    try:
+        content = torch.load(checkpoint, map_location="cpu", weights_only=True)
+    except FileNotFoundError as error:
+        raise ValueError(f"there is no checkpoint {checkpoint}") from error
+    except pickle.UnpicklingError as error:
+        raise ValueError(
+            f"{checkpoint} needs more than tensors to be read, so it is refused: save its state_dict"
+        ) from error
+    except Exception as error:
+        raise ValueError(f"{checkpoint} is not a checkpoint that torch can read: {type(error).__name__}") from error
+    for key in ("state_dict", "net"):
+        if isinstance(content, Mapping) and isinstance(content.get(key), Mapping):
+            content = content[key]
+    if not isinstance(content, Mapping):
+        raise ValueError(
+            f"{checkpoint} holds {type(content).__name__}, expected a state dict or one under 'state_dict' or 'net'"
+        )
+    return {str(key): value for key, value in content.items() if isinstance(value, Tensor)}
+
+
+def _matching(
+    found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], checkpoint: Path, model: str
+) -> dict[str, Tensor]:
+    """The backbone's tensors under its own keys, whichever dialect wrote them."""
+    # BatchNorm's counter of batches is absent from the oldest files and decides nothing.
+    needed = {key for key in wanted if not key.endswith("num_batches_tracked")}
+    for prefix in PREFIXES:
+        if all(prefix + key in found for key in needed):
+            break
+    else:
+        raise ValueError(
+            f"{checkpoint} does not hold {model}: it has keys such as {', '.join(list(found)[:2])}, "
+            f"the model has keys such as {', '.join(sorted(needed)[:2])}"
+        )
+    taken = {key: found.get(prefix + key, tensor) for key, tensor in wanted.items()}
+    for key, tensor in taken.items():
+        if tensor.shape != wanted[key].shape:
+            raise ValueError(
+                f"{checkpoint} does not hold {model}: {key} is {list(tensor.shape)}, expected {list(wanted[key].shape)}"
+            )
+    return taken

@@ -1,0 +1,64 @@
+"""The smoothed classifier of a trained run."""
+
+from collections.abc import Collection, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from radii import engines
+from radii.engines import AUTO, EngineSpec
+from radii.experiment.recipe import Recipe, Spec, fields_of, named_table
+from radii.experiment.run import Run
+from radii.loops.components import dataset_of
+from radii.loops.weights import model_spec, trained_model
+from radii.smoothing import noise as noises
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import Noise
+
+CALIBRATION_BLOCKS = 8
+
+
+def load(
+    run: Run | Path | str,
+    *,
+    engine: str = AUTO,
+    noise: Spec = "gaussian",
+    data: Path | None = None,
+    batch_size: int = 128,
+    trust: Collection[str] = (),
+) -> SmoothedClassifier:
+    """The smoothed classifier of a finished run; `data` is needed only by an engine that calibrates.
+
+    `trust` names the modules of others whose code the run may use: a run directory is data until then.
+    """
+    run = run if isinstance(run, Run) else Run(run, trust)
+    return open_run(run, engine, noise_of(run.recipe, noise), data, batch_size)[1]
+
+
+def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
+    """A noise by name and fields; where it has a sigma, the recipe's is the default."""
+    table: Mapping[str, Any] = named_table(spec, "noise")
+    fields = fields_of(table)
+    try:
+        return noises.create(table["name"], **{"sigma": recipe.sigma, **fields})
+    except LookupError as error:
+        if "has no field 'sigma'" not in str(error):
+            raise
+        return noises.create(table["name"], **fields)
+
+
+def open_run(run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int) -> tuple[str, SmoothedClassifier]:
+    """The engine that was chosen for a finished run, and the smoothed classifier that it carries."""
+    spec = model_spec(run)
+
+    def pictures() -> Tensor:
+        images = dataset_of(run, data).split("train")
+        return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))
+
+    prepared = EngineSpec(
+        engines.folded(trained_model(run)), spec.shape, noise, batch_size, run.path / "int8", pictures
+    )
+    name, fast = engines.prepare(prepared, engine)
+    return name, SmoothedClassifier(fast, noise=noise, classes=spec.classes, batch_size=batch_size)

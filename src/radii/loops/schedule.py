@@ -1,0 +1,45 @@
+"""The optimiser of a run and its learning rate."""
+
+import math
+from typing import Any
+
+import torch
+from torch import nn
+
+from radii.experiment.recipe import Training
+
+
+def make_optimizer(training: Training, model: nn.Module) -> torch.optim.Optimizer:
+    """The optimiser that a recipe states, over all parameters."""
+    common: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
+    if training.optimizer == "adamw":
+        return torch.optim.AdamW(model.parameters(), betas=(training.momentum, 0.999), **common)
+    return torch.optim.SGD(model.parameters(), momentum=training.momentum, nesterov=training.nesterov, **common)
+
+
+def learning_rate(training: Training, epoch: int, through: float) -> float:
+    """The learning rate at `epoch` plus the share `through` of it."""
+    passed = epoch + through
+    warmup = min(1.0, passed / training.warmup_epochs) if training.warmup_epochs else 1.0
+    return training.learning_rate * warmup * _factor(training, epoch, passed / training.epochs)
+
+
+def _factor(training: Training, epoch: int, share: float) -> float:
+    match training.schedule:
+        case "step":
+            return training.decay ** (epoch // training.decay_every)
+        case "multi_step":
+            return training.decay ** sum(epoch >= at for at in training.decay_at)
+        case "cosine":
+            return (1 + math.cos(math.pi * share)) / 2
+        case _:
+            return _one_cycle(share)
+
+
+def _one_cycle(share: float) -> float:
+    """Up from a twenty-fifth over the first 30 % of the run, then down to nothing, both along cosines."""
+    peak = 0.3
+    rising = share < peak
+    part = share / peak if rising else (share - peak) / (1 - peak)
+    wave = (1 - math.cos(math.pi * part)) / 2
+    return 0.04 + 0.96 * wave if rising else 1 - wave

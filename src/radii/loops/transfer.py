@@ -1,0 +1,105 @@
+"""Robustness transfer as a product: one student, a chain of them, or a small teacher trained first (CRT)."""
+
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import torch
+
+from radii.errors import ParameterError
+from radii.experiment import files
+from radii.experiment.recipe import Recipe, Spec, named_table
+from radii.experiment.run import Run
+from radii.loops.components import Components, assemble, open_dataset
+from radii.loops.device import default_device
+from radii.loops.train import OnStep, gradient_step, train
+from radii.objectives import Batch, Step
+from radii.smoothing.addresses import generator
+
+TIMED_STEPS = 5
+
+
+def transfer(
+    teacher: Run,
+    recipe: Recipe,
+    models: Sequence[Spec],
+    *,
+    run: Path | None = None,
+    data: Path | None = None,
+    on_step: OnStep = lambda _: None,
+) -> Iterator[Run]:
+    """Train a student of each model in turn, every one taught by the one before; yields each as it is done.
+
+    `recipe` is the students' but for the model; a dataset or sigma other than the teacher's is refused.
+    """
+    if run is not None and len(models) > 1:
+        raise ParameterError("one directory is named for several students: leave it out", "run")
+    for model in models:
+        path = run or student_path(teacher, model)
+        wanted = replace(recipe, model=model, dataset=_dataset(recipe, teacher))
+        student = train(wanted, path, data=data, teacher=teacher, on_step=on_step)
+        time_teacher_method(student, teacher, data)
+        yield student
+        teacher = student
+
+
+def student_path(teacher: Run, model: Spec) -> Path:
+    """Where a student is trained by default: beside its teacher, under both their names."""
+    name = named_table(model, "model")["name"].replace(":", "-")
+    return teacher.path.with_name(f"{teacher.name}-to-{name}")
+
+
+def _dataset(recipe: Recipe, teacher: Run) -> Spec:
+    """The teacher's dataset with all its fields where the recipe names the same one; the recipe's otherwise."""
+    theirs = teacher.recipe
+    if recipe.dataset != {"name": theirs.dataset["name"]}:
+        return recipe.dataset
+    path = theirs.dataset.get("path")
+    return theirs.dataset if path is None else {**theirs.dataset, "path": str(teacher.path / path)}
+
+
+def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
+    """Record what an epoch of the method that trained the first teacher costs on this student's architecture.
+
+    A few steps are timed and extrapolated: training the student that way is just what transfer saves.
+    """
+    first = teacher
+    while (before := first.source("teacher")) is not None:
+        first = Run(before, teacher.trusted)
+    cost_file = student.path / "transfer.json"
+    if cost_file.is_file() or first.recipe.training is None:
+        return
+    recipe = replace(first.recipe, model=student.recipe.model, dataset=student.recipe.dataset)
+    place = open_dataset(student.recipe, data, student.path).data
+    components = assemble(_from_scratch(recipe), place, soft_labels=first.source("soft_labels"))
+    cost = {
+        "method": first.recipe.objective["name"],
+        "method_seconds_per_epoch": _seconds_per_epoch(components),
+        "steps_timed": TIMED_STEPS,
+    }
+    files.write_json(cost_file, cost)
+
+
+def _from_scratch(recipe: Recipe) -> Recipe:
+    """The recipe without the weights it starts from: they are of another architecture."""
+    training = recipe.training
+    return replace(recipe, training=replace(training, initial=None) if training else None)
+
+
+def _seconds_per_epoch(components: Components) -> float:
+    """The time of an epoch by a few steps, the first of which is not counted."""
+    images, device = components.dataset.split("train"), default_device()
+    per_step = components.training.images_per_step
+    model = components.model.to(device).train()
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    seconds = []
+    for number in range(TIMED_STEPS + 1):
+        indices = torch.arange(number * per_step, (number + 1) * per_step) % len(images)
+        pixels = images.batch(indices).to(device)
+        batch = Batch(pixels, images.labels[indices].to(device), indices.to(device))
+        step = Step(components.training.epochs, generator(device, number))
+        began = time.perf_counter()
+        gradient_step(components.objective, model, optimizer, batch, step)
+        seconds.append(time.perf_counter() - began)
+    return sum(seconds[1:]) / TIMED_STEPS * len(images) / per_step

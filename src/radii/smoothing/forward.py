@@ -1,0 +1,36 @@
+"""Forward passes of many noisy copies, and models whose output for one image does not depend on the others."""
+
+import torch
+from torch import Tensor, nn
+
+_PIECE = 256
+"""Inputs of which a layer's maps stay in a processor's cache until the next layer reads them."""
+
+
+def logits_of(model: nn.Module, copies: Tensor) -> Tensor:
+    """Logits of all copies from one forward: [copy, batch, class]."""
+    logits = _forward(model, copies.flatten(0, 1))
+    return logits.reshape(*copies.shape[:2], logits.shape[-1])
+
+
+def _forward(model: nn.Module, inputs: Tensor) -> Tensor:
+    """One forward; on a CPU, many inputs of a batch-independent model go piece by piece."""
+    if inputs.device.type == "cpu" and len(inputs) >= 4 * _PIECE and is_batch_independent(model):
+        return torch.cat([model(piece) for piece in inputs.split(_PIECE)])
+    logits: Tensor = model(inputs)
+    return logits
+
+
+def is_batch_independent(model: nn.Module) -> bool:
+    """Whether leaving an image out of a forward surely changes neither the other outputs nor the model's state.
+
+    A layer of unknown code may keep batch statistics of its own, so it counts as dependent.
+    """
+    return all(
+        type(module).__module__.startswith(("torch.nn.modules.", "radii.")) and not _uses_batch_statistics(module)
+        for module in model.modules()
+    )
+
+
+def _uses_batch_statistics(module: nn.Module) -> bool:
+    return isinstance(module, nn.modules.batchnorm._NormBase) and (module.training or module.running_mean is None)

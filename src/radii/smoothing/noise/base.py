@@ -1,0 +1,55 @@
+"""The contract of a noise."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, fields
+from typing import Any, ClassVar, TypeVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from radii import plugins
+from radii.fields import check
+
+Probability = TypeVar("Probability", float, NDArray[np.float64])
+
+
+@dataclass(frozen=True)
+class Noise(ABC):
+    """What is added to an image, and the radius that the votes under it prove.
+
+    Fields are its parameters. Nothing else in the package turns a probability into a radius.
+    """
+
+    norm: ClassVar[str]
+    """The norm of the radius, such as "l2"."""
+
+    def __post_init__(self) -> None:
+        check(self, f"noise {self.name!r}")
+
+    @property
+    def name(self) -> str:
+        return plugins.name_of(type(self))
+
+    @abstractmethod
+    def perturb(self, pixels: Tensor, out: Tensor, rng: torch.Generator) -> Tensor:
+        """Fill `out` [copy, ...] with noisy copies of `pixels` [...], all randomness from `rng`; returns `out`."""
+
+    @abstractmethod
+    def radius(self, probability: Probability, runner_up: Probability | None = None) -> Probability:
+        """The radius that a top class of at least this probability proves; below zero it proves nothing.
+
+        `runner_up` bounds the probability of every other class from above; all that the top class leaves by default.
+        """
+
+    @abstractmethod
+    def probability_for(self, radius: float) -> float:
+        """The probability that the top class needs for this radius."""
+
+    def describe(self) -> dict[str, Any]:
+        """The name and all parameters, as a header records them."""
+        return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}
+
+    def __str__(self) -> str:
+        return ", ".join([self.name, *(f"{f.name} {getattr(self, f.name)}" for f in fields(self))])

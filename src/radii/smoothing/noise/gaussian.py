@@ -1,0 +1,43 @@
+"""Gaussian noise: protects against changes that are small in l2 (Cohen et al. 2019, Theorem 1)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from scipy.special import ndtr, ndtri
+from torch import Tensor
+
+from radii.fields import option
+from radii.smoothing.noise.base import Noise
+
+
+@dataclass(frozen=True)
+class Gaussian(Noise):
+    """Independent normal noise on every pixel; `sigma` is its standard deviation, pixels in [0, 1]."""
+
+    norm: ClassVar[str] = "l2"
+
+    sigma: float = option(gt=0)
+
+    def perturb(self, pixels: Tensor, out: Tensor, rng: torch.Generator) -> Tensor:
+        out.normal_(generator=rng)
+        return torch.add(pixels, out, alpha=self.sigma, out=out)
+
+    def radius(self, probability: Any, runner_up: Any = None) -> Any:
+        if runner_up is None:
+            return self.sigma * ndtri(probability)
+        return self.sigma / 2 * (ndtri(probability) - ndtri(runner_up))
+
+    def probability_for(self, radius: float) -> float:
+        return float(ndtr(radius / self.sigma))
+
+
+def noise_like(images: Tensor, copies: int, sigma: float, rng: torch.Generator) -> Tensor:
+    """Gaussian noise for copies of every image: [copy, batch, channel, height, width], one draw."""
+    noise = torch.randn((copies, *images.shape), generator=rng, dtype=images.dtype, device=images.device)
+    return noise.mul_(sigma)
+
+
+def noisy_copies(images: Tensor, count: int, sigma: float, rng: torch.Generator) -> Tensor:
+    """Copies of every image, each under its own Gaussian noise: [copy, batch, channel, height, width], one draw."""
+    return noise_like(images, count, sigma, rng).add_(images)

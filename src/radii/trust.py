@@ -1,0 +1,132 @@
+"""Whose code may run: what a run directory names is imported only after the user has vouched for it.
+
+A recipe that the user passes may name code; a recipe that lies inside a run directory may not, unless the user names
+the module again or has run the same source before. That is on record outside the run, by the digest of the source.
+Nothing here imports the code in question.
+"""
+
+import ast
+import hashlib
+import os
+import sys
+import sysconfig
+from collections.abc import Collection, Iterable, Iterator
+from importlib.machinery import PathFinder
+from pathlib import Path
+
+from radii.errors import ParameterError
+
+
+class UntrustedError(ParameterError):
+    """A run names code that the user has not vouched for."""
+
+    def __init__(self, message: str, module: str = "") -> None:
+        super().__init__(message, "trust")
+        self.module = module
+
+
+def require(names: Iterable[str], trusted: Collection[str], where: Path) -> None:
+    """Raise an UntrustedError for the first `module:name` whose module is neither named nor known."""
+    for name in names:
+        module = module_of(name)
+        if module and module not in trusted and not is_known(module):
+            raise UntrustedError(
+                f"{where} names the code {name!r}, which this user has not run before: read {module}, then trust it",
+                module,
+            )
+
+
+def module_of(name: str) -> str:
+    """The module of a `module:name`; empty for an entry of the package."""
+    return name.partition(":")[0] if ":" in name else ""
+
+
+def record(names: Iterable[str]) -> None:
+    """Remember the source of the modules that the user named."""
+    digests = {digest for name in names if (module := module_of(name)) and (digest := source_digest(module))}
+    if new := digests - _known():
+        file = record_file()
+        file.parent.mkdir(parents=True, exist_ok=True)
+        with file.open("a") as lines:
+            lines.write("".join(f"{digest}\n" for digest in sorted(new)))
+
+
+def is_known(module: str) -> bool:
+    """Whether this user has run the same source before."""
+    return source_digest(module) in _known()
+
+
+def record_file() -> Path:
+    """Where the digests of the modules that were run are kept, one a line."""
+    state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
+    return Path(state) / "radii" / "trusted"
+
+
+def _known() -> set[str]:
+    file = record_file()
+    return set(file.read_text().split()) if file.is_file() else set()
+
+
+def source_digest(module: str) -> str | None:
+    """The SHA-256 of a module's source and of all source of the user's that it imports; none where it is not found."""
+    sources: dict[str, Path] = {}
+    _collect(module, sources)
+    if module not in sources:
+        return None
+    found = hashlib.sha256(module.encode())
+    for name, path in sorted(sources.items()):
+        found.update(f"\0{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
+    return found.hexdigest()
+
+
+def _collect(module: str, sources: dict[str, Path]) -> None:
+    """Add the files of a module, of the packages around it, and of what those import, to `sources`."""
+    for name, path in _files_of(module):
+        if name in sources:
+            continue
+        sources[name] = path
+        if path.suffix == ".py" and not _is_installed(path):
+            for imported in _imports(name, path):
+                _collect(imported, sources)
+
+
+def _files_of(module: str) -> Iterator[tuple[str, Path]]:
+    """The packages around a module from the outside in, and the module: found on the path, never imported."""
+    places: Iterable[str] | None = [str(Path.cwd()), *sys.path]
+    parts = module.split(".")
+    for depth in range(1, len(parts) + 1):
+        name = ".".join(parts[:depth])
+        spec = PathFinder.find_spec(name, list(places)) if places is not None else None
+        if spec is None:
+            return
+        if spec.origin and Path(spec.origin).is_file():
+            yield name, Path(spec.origin)
+        places = spec.submodule_search_locations
+
+
+def _imports(name: str, path: Path) -> Iterator[str]:
+    """What a source file imports, as far as its text tells; `from a import b` may name the module a.b."""
+    try:
+        tree = ast.parse(path.read_bytes())
+    except (SyntaxError, ValueError):
+        return
+    package = name if path.stem == "__init__" else name.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            base = _absolute(node, package)
+            yield from (base, *(f"{base}.{alias.name}" for alias in node.names)) if base else ()
+
+
+def _absolute(node: ast.ImportFrom, package: str) -> str:
+    if not node.level:
+        return node.module or ""
+    above = package.split(".")[: len(package.split(".")) - node.level + 1]
+    return ".".join([*above, node.module] if node.module else above)
+
+
+def _is_installed(path: Path) -> bool:
+    """Whether a file belongs to Python or to an installed package: its imports are not followed."""
+    places = {Path(sysconfig.get_path(key)).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib")}
+    return any(path.resolve().is_relative_to(place) for place in places)

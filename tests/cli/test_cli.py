@@ -1,0 +1,172 @@
+"""The command line as a person types it, right and wrong."""
+
+import contextlib
+import io
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from radii import cli
+
+RECIPE = """
+dataset = "digits"
+model = "digits_cnn"
+sigma = 0.25
+
+[objective]
+name = "gaussian"
+
+[training]
+epochs = 3
+images_per_step = 128
+learning_rate = 0.05
+"""
+
+
+class Outcome(NamedTuple):
+    code: object
+    out: str
+    error: str
+
+
+def radii(*arguments: str, cwd: Path) -> Outcome:
+    """Run the command line in this process: importing torch anew for every call would take most of the time."""
+    out, error = io.StringIO(), io.StringIO()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(cwd)
+        patch.setattr(sys, "argv", ["radii", *arguments])
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error), pytest.raises(SystemExit) as exit_:
+            cli.main()
+    return Outcome(exit_.value.code, out.getvalue(), error.getvalue())
+
+
+@pytest.fixture(scope="session")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one trained run."""
+    folder = tmp_path_factory.mktemp("home")
+    (folder / "small.toml").write_text(RECIPE)
+    trained = radii("train", "small.toml", "--run", "runs/g", cwd=folder)
+    assert trained.code == 0, trained.error
+    assert "next: radii certify runs/g" in trained.out
+    pixels = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
+    Image.fromarray(pixels).save(folder / "photo.png")
+    Image.fromarray(np.zeros((10, 9), np.uint8)).save(folder / "large.png")
+    return folder
+
+
+def test_train_certify_report_predict(home: Path) -> None:
+    certified = radii("certify", "runs/g", "--every", "90", "--set", "estimation=200", "--linf", cwd=home)
+    assert certified.code == 0, certified.error
+    assert "5 images" in certified.out
+    assert "over the square root of 64" in certified.out
+    reported = radii("report", "runs/g", "--out", "out", cwd=home)
+    assert reported.code == 0, reported.error
+    assert {path.name for path in (home / "out").iterdir()} >= {
+        "report.md",
+        "report.csv",
+        "report.tex",
+        "report.html",
+        "curves.svg",
+        "curves.png",
+    }
+    predicted = radii("predict", "runs/g", "photo.png", cwd=home)
+    assert predicted.code == 0, predicted.error
+    assert predicted.out.strip() in {"abstains", *map(str, range(10))}
+
+
+def test_list_shows_everything(home: Path) -> None:
+    listed = radii("list", cwd=home).out
+    for word in (
+        "engines",
+        "openvino_int8",
+        "noises",
+        "objectives",
+        "gaussian",
+        "certifiers",
+        "fixed",
+        "models",
+        "lenet",
+        "datasets",
+        "digits",
+        "recipes",
+    ):
+        assert word in listed
+    assert "mnist" in listed
+    assert "gaussian-0.25" in listed
+
+
+WRONG: list[tuple[Sequence[str], str]] = [
+    (["train", "absent.toml", "--run", "x"], "cannot read the recipe absent.toml"),
+    (["train", "small.toml", "--run", "x", "--set", "sigma=0"], "sigma = 0, expected a number > 0"),
+    (["train", "small.toml", "--run", "x", "--set", "training.epoks=1"], "did you mean 'epochs'"),
+    (["train", "small.toml", "--run", "x", "--set", "dataset=digit"], "did you mean 'digits'"),
+    (["train", "small.toml", "--run", "x", "--set", "model=lenet"], "at least 16 x 16"),
+    (["train", "small.toml", "--run", "x", "--set", "model=no.such:thing"], "cannot find the model"),
+    (["train", "small.toml", "--run", "x", "--set", "objective.name=gausian"], "did you mean 'gaussian'"),
+    (["train", "small.toml", "--run", "x", "--set", "objective.copys=2"], "did you mean 'copies'"),
+    (
+        ["train", "small.toml", "--run", "runs/g", "--set", "sigma=0.5"],
+        "belongs to another recipe (it has sigma = 0.25, not 0.5); name another with --run",
+    ),
+    (
+        ["train", "mnist/gaussian-0.25", "--run", "x", "--data", "nowhere"],
+        "there is no folder nowhere: create it, or name another; name it with --data or RADII_DATA",
+    ),
+    (["train", "mnist/gausian-0.25", "--run", "x"], "did you mean 'mnist/gaussian-0.25'"),
+    (["train", "small.toml", "--run", "x", "--set", "model.width=3"], "model 'digits_cnn' has no field 'width'"),
+    (["train", "small.toml", "--run", "x", "--set", "dataset.siz=3"], "dataset 'digits' has no field 'siz'"),
+    (["train", "digits/transfer-0.25", "--run", "x"], "needs teacher: the model of a trained run; pass --teacher RUN"),
+    (["train", "digits/catrs-0.25", "--run", "x"], "; pass --soft-labels FILE made by `radii soft-labels RUN`"),
+    (["certify", "runs/g", "--noise", "gausian"], "there is no noise 'gausian'; did you mean 'gaussian'"),
+    (["certify", "nowhere"], "is not a run"),
+    (["certify", "runs/g", "--set", "failure=2"], "failure = 2, expected a number > 0 and < 1"),
+    (["certify", "runs/g", "--set", "estimation=0"], "estimation = 0, expected"),
+    (["certify", "runs/g", "--set", "estimation=5"], "the smallest that can is 10"),
+    (["certify", "runs/g", "--with", "fixd"], "did you mean 'fixed'"),
+    (["certify", "runs/g", "--every", "0"], "every = 0, expected"),
+    (["certify", "runs/g", "--engine", "warp"], "there is no engine 'warp'"),
+    (["certify", "runs/g", "--workers", "0"], "workers = 0, expected"),
+    (["certify", "runs/g", "--radii", "a,b"], "expected numbers with commas"),
+    (["predict", "runs/g", "absent.png"], "cannot read absent.png"),
+    (["predict", "runs/g", "small.toml"], "cannot read small.toml as a picture"),
+    (["predict", "runs/g", "large.png"], "large.png is 9 x 10 pixels, the model takes 8 x 8"),
+    (["report"], "nothing to report"),
+    (["report", "nowhere"], "nowhere"),
+    (["transfer", "--model", "digits_cnn"], "either --teacher RUN, or --bootstrap RECIPE"),
+    (["import", "absent.pth", "--dataset", "cifar10", "--model", "cifar_resnet20", "--run", "x"], "no checkpoint"),
+]
+
+
+@pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
+def test_a_wrong_input_gets_one_sentence(arguments: Sequence[str], message: str, home: Path) -> None:
+    before = sorted(path for path in home.rglob("*"))
+    wrong = radii(*arguments, cwd=home)
+    assert wrong.code not in (0, None)
+    assert message in wrong.error
+    assert "Traceback" not in wrong.error
+    assert wrong.error.count("\n") == 1
+    assert sorted(path for path in home.rglob("*")) == before
+
+
+def test_list_does_not_import_torch(home: Path) -> None:
+    code = "import sys\nfrom radii import cli\ntry: cli.main()\nexcept SystemExit: sys.exit('torch' in sys.modules)"
+    listed = subprocess.run([sys.executable, "-c", code, "list"], cwd=home, check=False, capture_output=True)
+    assert listed.returncode == 0
+    assert listed.stdout
+
+
+def test_help_explains_every_argument() -> None:
+    commands = [name for name in cli.app if not name.startswith("-")]
+    told = {
+        (command, argument.name): argument.parameter.help
+        for command in commands
+        for argument in cli.app[command].assemble_argument_collection(parse_docstring=True)
+    }
+    assert told
+    assert [where for where, text in told.items() if not text] == []

@@ -1,0 +1,120 @@
+import importlib.util
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import radii
+from radii import engines, models
+from radii.engines import EngineSpec, _prepare, agreement, folded, prepare
+from radii.engines.base import Engine
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import Gaussian
+
+
+def trained_like(name: str, shape: tuple[int, int, int]) -> nn.Module:
+    """A model whose BatchNorm has statistics to fold."""
+    torch.manual_seed(0)
+    model = models.create(name, shape=shape, classes=10)
+    with torch.no_grad():
+        for _ in range(3):
+            model(torch.rand(16, *shape))
+    return model.eval()
+
+
+@pytest.mark.parametrize("name", ["cifar_resnet20", "digits_cnn"])
+def test_folding_keeps_the_function(name: str) -> None:
+    shape = (1, 8, 8)
+    model = trained_like(name, shape)
+    fast = folded(model)
+    images = torch.rand(8, *shape)
+    with torch.inference_mode():
+        torch.testing.assert_close(fast(images), model(images), rtol=1e-4, atol=1e-5)
+    assert not any(isinstance(module, nn.BatchNorm2d) for module in fast.modules())
+
+
+def test_a_model_that_cannot_be_traced_is_left_as_it_is() -> None:
+    class Branching(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layer = nn.Linear(4, 2)
+
+        def forward(self, images: Tensor) -> Tensor:
+            flat = images.flatten(1)
+            return self.layer(flat if flat.sum() > 0 else -flat)  # type: ignore[no-any-return]
+
+    model = Branching().eval()
+    images = torch.rand(3, 1, 2, 2)
+    assert torch.equal(folded(model)(images), model(images))
+
+
+def job(tmp_path: Path) -> EngineSpec:
+    shape = (1, 8, 8)
+    return EngineSpec(
+        folded(trained_like("cifar_resnet20", shape)),
+        shape,
+        Gaussian(0.25),
+        32,
+        tmp_path / "int8",
+        lambda: torch.rand(256, *shape),
+    )
+
+
+@pytest.mark.parametrize("engine", engines.names())
+def test_every_engine_agrees_with_plain_torch(engine: str, tmp_path: Path) -> None:
+    if engine.startswith("openvino") and not importlib.util.find_spec("openvino"):
+        pytest.skip("the extra radii[openvino] is not installed")
+    name, form = prepare(job(tmp_path), engine)
+    assert name == engine
+    short = torch.rand(5, 1, 8, 8)
+    with torch.inference_mode():
+        assert form(short).shape == (5, 10)
+
+
+@pytest.mark.parametrize("engine", ["torch", "openvino", "openvino_int8"])
+def test_no_engine_claims_more_than_the_distance_to_a_plane(engine: str, tmp_path: Path) -> None:
+    if engine.startswith("openvino") and not importlib.util.find_spec("openvino"):
+        pytest.skip("the extra radii[openvino] is not installed")
+    torch.manual_seed(0)
+    shape, sigma = (3, 32, 32), 0.25
+    plane = torch.randn(3072) / 3072**0.5
+    layer = nn.Linear(3072, 2)
+    with torch.no_grad():
+        layer.weight.copy_(torch.stack([torch.zeros(3072), plane]))
+        layer.bias.copy_(torch.tensor([float(plane.sum()) / 2 + 0.2, 0.0]))
+    model = nn.Sequential(nn.Flatten(), layer).eval()
+    made = EngineSpec(folded(model), shape, Gaussian(sigma), 64, tmp_path / "int8", lambda: torch.rand(128, *shape))
+    smoothed = SmoothedClassifier(prepare(made, engine)[1], sigma=sigma, classes=2, batch_size=64)
+    # Quantisation moves the plane: what it is certified for is the plane that runs.
+    slack = 0.05 if engine.endswith("int8") else 1e-4
+    for number in range(8):
+        image = torch.rand(shape, generator=torch.Generator().manual_seed(number))
+        distance = abs(float(image.flatten() @ plane - layer.bias.detach()[0])) / float(plane.norm())
+        proof = radii.certify(smoothed, image, seed=number, estimation=1_000)
+        assert proof.radius <= distance + slack
+
+
+def test_auto_chooses_an_installed_engine_that_agrees(tmp_path: Path) -> None:
+    name, form = prepare(job(tmp_path), "auto")
+    assert name in ("torch", "openvino")
+    assert agreement(job(tmp_path), form) == 1.0
+
+
+def test_an_engine_that_disagrees_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Stuck(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return torch.arange(10.0).repeat(len(images), 1)
+
+    class StuckEngine(Engine):
+        def prepare(self, spec: EngineSpec) -> nn.Module:
+            return Stuck()
+
+    monkeypatch.setattr(_prepare, "create", lambda _: StuckEngine())
+    with pytest.raises(ValueError, match="gives plain torch's class on"):
+        prepare(job(tmp_path), "stuck")
+
+
+def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
+    with pytest.raises(LookupError, match="did you mean 'openvino'"):
+        prepare(job(tmp_path), "openvin")

@@ -1,0 +1,61 @@
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run, RunError
+from radii.loops.soft_labels import soft_labels
+from radii.loops.train import train
+
+PLAIN = Recipe(
+    dataset="digits",
+    model="digits_cnn",
+    sigma=0.25,
+    training=Training(epochs=4, images_per_step=128, learning_rate=0.05),
+)
+CATRS = replace(PLAIN, objective={"name": "catrs", "copies": 2, "steps": 1})
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    return train(PLAIN, tmp_path / "plain")
+
+
+def test_votes_are_shares_and_serve_catrs(run: Run, tmp_path: Path) -> None:
+    path = soft_labels(run, samples=16, engine="torch")
+    table = np.load(path)
+    assert table.dtype == np.float32
+    np.testing.assert_allclose(table.sum(1), 1, rtol=1e-6)
+    trained = train(CATRS, tmp_path / "catrs", soft_labels=path)
+    assert set(trained.origin()["soft_labels"]) == {"path", "hash"}
+    assert "worst_case" in trained.history()[0]
+
+
+def test_stopped_soft_labels_continue(run: Run) -> None:
+    whole = np.load(soft_labels(run, samples=8, engine="torch"))
+    counts = run.path / "soft-labels.counts"
+    counts.write_bytes(counts.read_bytes()[: 100 * 40 + 7])
+    seen: list[int] = []
+    again = np.load(soft_labels(run, samples=8, engine="torch", on_image=lambda done, _: seen.append(done)))
+    assert seen[0] == 101
+    np.testing.assert_array_equal(again, whole)
+
+
+def test_soft_labels_of_another_setting_are_not_mixed(run: Run) -> None:
+    soft_labels(run, samples=8, engine="torch")
+    with pytest.raises(RunError, match="has soft labels of"):
+        soft_labels(run, samples=9, engine="torch")
+
+
+def test_catrs_without_soft_labels_says_so_before_any_work(tmp_path: Path) -> None:
+    with pytest.raises(LookupError, match="needs soft_labels: the shares of votes that a trained run gives"):
+        train(CATRS, tmp_path / "catrs")
+    assert not (tmp_path / "catrs").exists()
+
+
+def test_soft_labels_of_the_wrong_shape_are_refused(tmp_path: Path) -> None:
+    np.save(tmp_path / "few.npy", np.full((3, 10), 0.1, np.float32))
+    with pytest.raises(ValueError, match=r"shape \(3, 10\), the training split needs"):
+        train(CATRS, tmp_path / "catrs", soft_labels=tmp_path / "few.npy")

@@ -1,0 +1,64 @@
+"""The random streams of addresses: standard normal, their own, and the same wherever they are drawn."""
+
+import itertools
+
+import numpy as np
+import pytest
+import torch
+from scipy import stats
+
+from radii.smoothing.addresses import NoiseAddress, generator
+
+
+def draw(address: NoiseAddress, block: int = 0, count: int = 4) -> tuple[float, ...]:
+    return tuple(torch.randn(count, generator=address.generator(block, "cpu")).tolist())
+
+
+def test_is_standard_normal() -> None:
+    blocks = [torch.randn(10_000, generator=NoiseAddress(0, 1, 2).generator(block, "cpu")) for block in range(100)]
+    values = torch.cat(blocks).double().numpy()
+    assert abs(values.mean()) < 5 / 1_000
+    assert abs(values.var() - 1) < 5 * np.sqrt(2) / 1_000
+    assert stats.kstest(values, "norm").pvalue > 1e-4
+
+
+def test_blocks_are_uncorrelated() -> None:
+    first, second = (np.array(draw(NoiseAddress(0), block, 100_000)) for block in (0, 1))
+    assert abs(np.corrcoef(first, second)[0, 1]) < 5 / np.sqrt(100_000)
+
+
+def test_no_stream_repeats() -> None:
+    seen = {
+        draw(NoiseAddress(seed, image, stage), block)
+        for seed, image, stage, block in itertools.product((0, 1, 2**100), range(12), range(6), range(12))
+    }
+    assert len(seen) == 3 * 12 * 6 * 12
+
+
+def test_an_address_is_no_number_written_in_digits() -> None:
+    assert draw(NoiseAddress(1, 11)) != draw(NoiseAddress(11, 1))
+    assert draw(NoiseAddress(0, 2**32)) != draw(NoiseAddress(0, 0, 1))
+
+
+def test_an_address_draws_the_same_again() -> None:
+    assert draw(NoiseAddress(3, 4, 5), 6) == draw(NoiseAddress(3, 4).at(2).at(5), 6)
+
+
+def test_the_rest_of_a_stage_continues_it() -> None:
+    address = NoiseAddress(3, 4, 5)
+    assert draw(address.from_block(7), 2) == draw(address, 9)
+    assert address.from_block(7).at(5) == address
+
+
+@pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
+def test_the_twister_lies_where_we_write_it(seed: int) -> None:
+    """manual_seed(s) starts the twister's 624 words with s; words 3 to 626 of the state hold them."""
+    words = torch.Generator().manual_seed(seed).get_state().numpy().view(np.uint64)
+    assert words[3] == seed
+    expected = np.random.RandomState(seed).get_state(legacy=False)["state"]["key"]
+    assert (words[3:627] == expected).all()
+
+
+def test_all_words_of_the_twister_come_from_the_address() -> None:
+    words = generator("cpu", 1, 2).get_state().numpy().view(np.uint64)[3:627]
+    assert (words == np.random.SeedSequence((1, 2)).generate_state(624, np.uint32)).all()

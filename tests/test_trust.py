@@ -1,0 +1,204 @@
+"""A run directory is data: code that it names runs only after the user has vouched for it."""
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import radii
+from radii import trust
+from radii.cli import main
+from radii.cli.app import in_words
+from radii.experiment import certificates
+from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run
+from radii.loops.certify import CertificationConfig, certify_run
+from radii.loops.train import train
+from radii.loops.transfer import transfer
+from radii.report import report
+from radii.trust import UntrustedError
+
+TRAINING = Training(epochs=1, images_per_step=256, learning_rate=0.05)
+RECIPE = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=TRAINING)
+OWN = """
+import pathlib
+pathlib.Path("canary").write_text("imported")
+from torch import nn
+
+class Tiny(nn.Sequential):
+    def __init__(self, classes, width=16):
+        super().__init__(nn.Flatten(), nn.Linear(64, width), nn.ReLU(), nn.Linear(width, classes))
+"""
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = train(RECIPE, tmp_path_factory.mktemp("runs") / "digits")
+    from radii import certifiers
+
+    config = CertificationConfig(run=run.path, certifier=certifiers.create("fixed", estimation=100), every=90)
+    certify_run(config, workers=1)
+    return run
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A current folder with a module in it that leaves a canary file where it is imported, and no record of trust."""
+    (tmp_path / "nets.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    monkeypatch.delitem(sys.modules, "nets", raising=False)
+    return tmp_path
+
+
+def handed_over(trained: Run, folder: Path, old: str, new: str) -> Run:
+    """The run as somebody else may have made it: its recipe names code."""
+    shutil.copytree(trained.path, folder / "run")
+    run = Run(folder / "run")
+    text = run.recipe_file.read_text()
+    assert old in text
+    run.recipe_file.write_text(text.replace(old, new))
+    return run
+
+
+def certify(run: Run) -> object:
+    from radii import certifiers
+
+    config = CertificationConfig(run=run.path, certifier=certifiers.create("fixed", estimation=100), every=90, seed=0)
+    return certify_run(config, workers=1)
+
+
+def taught(run: Run) -> object:
+    return list(transfer(run, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=TRAINING), ["lenet"]))
+
+
+USES: dict[str, Callable[[Run], object]] = {
+    "certify": certify,
+    "load": lambda run: radii.load(run.path),
+    "report": lambda run: report([run.path], run.path.parent / "out"),
+    "transfer": taught,
+}
+NAMES = ["os:system", "nets:Tiny", "nets.deeper:Tiny", "no_such_module:Tiny"]
+PLACES = [
+    ('model = "digits_cnn"', 'model = "{}"'),
+    ('dataset = "digits"', 'dataset = "{}"'),
+    ('name = "gaussian"', 'name = "{}"'),
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize(("old", "new"), PLACES, ids=["model", "dataset", "objective"])
+@pytest.mark.parametrize("use", USES)
+def test_code_that_a_run_names_is_refused_and_not_imported(
+    use: str, old: str, new: str, name: str, trained: Run, here: Path
+) -> None:
+    run = handed_over(trained, here, old, new.format(name))
+    with pytest.raises(UntrustedError, match=f"names the code '{name}', which this user has not run before"):
+        USES[use](run)
+    assert not (here / "canary").exists()
+    assert "nets" not in sys.modules
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["certify", "run"],
+        ["predict", "run", "photo.png"],
+        ["report", "run"],
+        ["transfer", "--teacher", "run", "--model", "digits_mlp"],
+        ["soft-labels", "run"],
+    ],
+    ids=lambda arguments: arguments[0],
+)
+def test_the_command_line_refuses_in_one_sentence_that_names_the_flag(
+    arguments: list[str], trained: Run, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from PIL import Image
+
+    Image.new("L", (8, 8)).save(here / "photo.png")
+    handed_over(trained, here, 'model = "digits_cnn"', 'model = "nets:Tiny"')
+    monkeypatch.setattr(sys, "argv", ["radii", *arguments])
+    with pytest.raises(SystemExit) as stopped:
+        main()
+    said = capsys.readouterr().err
+    assert stopped.value.code == 2
+    assert said.count("\n") == 1
+    assert said.endswith("read nets, then trust it with --trust nets\n")
+    assert not (here / "canary").exists()
+
+
+def test_an_engine_that_a_certificate_file_names_is_not_imported(trained: Run, here: Path) -> None:
+    run = handed_over(trained, here, "digits_cnn", "digits_cnn")
+    (file,) = run.certificates.glob("*.json")
+    engine = '"engine": "openvino"' if '"engine": "openvino"' in file.read_text() else '"engine": "torch"'
+    file.write_text(file.read_text().replace(engine, '"engine": "nets:Tiny"'))
+    with pytest.raises(UntrustedError, match="nets:Tiny"):
+        certify(run)
+    assert not (here / "canary").exists()
+
+
+def test_naming_the_module_again_is_enough(here: Path) -> None:
+    recipe = Recipe(dataset="digits", model={"name": "nets:Tiny", "width": 8}, sigma=0.25, training=TRAINING)
+    run = train(recipe, here / "own")
+    shutil.rmtree(here / "state")
+    with pytest.raises(UntrustedError):
+        radii.load(run.path)
+    assert radii.load(run.path, trust=["nets"], engine="torch").classes == 10
+    with pytest.raises(UntrustedError):
+        radii.load(run.path, trust=["other"])
+
+
+def test_a_run_made_by_the_same_user_is_trusted_until_the_source_changes(here: Path) -> None:
+    recipe = Recipe(dataset="digits", model="nets:Tiny", sigma=0.25, training=TRAINING)
+    run = train(recipe, here / "own")
+    assert run.recipe.model == {"name": "nets:Tiny", "width": 16}
+    assert radii.load(run.path, engine="torch").classes == 10
+    (here / "nets.py").write_text(OWN + "\n# changed\n")
+    with pytest.raises(UntrustedError):
+        radii.load(run.path)
+
+
+def test_what_the_module_imports_counts_too(here: Path) -> None:
+    (here / "nets.py").write_text("import pieces\n" + OWN)
+    (here / "pieces.py").write_text("x = 1\n")
+    trust.record(["nets:Tiny"])
+    assert trust.is_known("nets")
+    (here / "pieces.py").write_text("x = 2\n")
+    assert not trust.is_known("nets")
+
+
+def test_a_package_is_found_without_being_imported(here: Path) -> None:
+    (here / "mine").mkdir()
+    (here / "mine" / "__init__.py").write_text("raise SystemExit('imported')\n")
+    (here / "mine" / "nets.py").write_text("from . import parts\nfrom .parts import x\n")
+    (here / "mine" / "parts.py").write_text("x = 1\n")
+    first = trust.source_digest("mine.nets")
+    assert first is not None
+    (here / "mine" / "parts.py").write_text("x = 2\n")
+    assert trust.source_digest("mine.nets") not in (None, first)
+    assert "mine" not in sys.modules
+
+
+def test_workers_are_told_what_is_trusted(here: Path) -> None:
+    recipe = Recipe(dataset="digits", model="nets:Tiny", sigma=0.25, training=TRAINING)
+    run = train(recipe, here / "own")
+    shutil.rmtree(here / "state")
+    code = (
+        "from radii import certifiers; from radii.loops.certify import *\n"
+        "if __name__ == '__main__':\n"
+        "    fixed = certifiers.create('fixed', estimation=100)\n"
+        "    trust = frozenset(['nets'])\n"
+        "    config = CertificationConfig(run='own', certifier=fixed, every=90, engine='torch', trust=trust)\n"
+        "    certify_run(config, workers=2)\n"
+    )
+    (here / "script.py").write_text(code)
+    subprocess.run([sys.executable, "script.py"], cwd=here, check=True)
+    (file,) = run.certificates.glob("*.tsv")
+    assert len(certificates.read(file).rows) == 5
+
+
+def test_the_error_is_told_with_the_flag() -> None:
+    assert in_words(UntrustedError("x names code: trust it", "nets")) == "x names code: trust it with --trust nets"
