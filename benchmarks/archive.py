@@ -1,0 +1,126 @@
+"""The archive in results/: runs and their certificates by name, and what was measured on them.
+
+A name is a run's folder under results/, such as mnist/six-epochs/gaussian. Where the run has several certificate files,
+`:fixed-cd8cde39` says which one, and `@` and another name leave only the images that the other has too.
+"""
+
+import csv
+import json
+import math
+import re
+from collections.abc import Mapping
+from functools import cache, cached_property
+from pathlib import Path
+from statistics import fmean, median, pstdev
+from typing import Any, NamedTuple
+
+from examples.whole_test_set import whole
+
+from radii.experiment import certificates
+from radii.experiment.certificates import Certificates
+from radii.experiment.run import Run
+from radii.report.accuracy import Accuracy as Summary
+from radii.report.accuracy import down, up
+from radii.report.facts import choice
+
+__all__ = ["Archive", "Measured", "choice", "down", "up"]
+
+
+class Measured(NamedTuple):
+    """A number and its standard error."""
+
+    value: float
+    error: float
+
+
+class Archive:
+    """The files behind docs/results.md, under the root of the repository."""
+
+    def __init__(self, root: Path) -> None:
+        self.folder = root / "results"
+        self.performance = root / "docs" / "performance.md"
+        self._read = cache(certificates.read)
+
+    def run(self, name: str) -> Run:
+        """The run of this name."""
+        run = Run(self.folder / re.split("[:@]", name)[0])
+        if not run.recipe_file.is_file():
+            raise ValueError(f"results/ has no run {name}: restore it, or take its numbers out of the template")
+        return run
+
+    def file(self, name: str) -> Path:
+        """The certificate file of this name."""
+        folder, _, stem = name.partition(":")
+        found = sorted(self.run(folder).certificates.glob(f"{stem or '*'}.tsv"))
+        if len(found) != 1:
+            raise ValueError(f"{name} stands for {len(found)} certificate files, expected 1: restore it, or name one")
+        return found[0]
+
+    def made(self, name: str) -> Certificates:
+        """The certificates of this name."""
+        wanted, _, other = name.partition("@")
+        found = self._read(self.file(wanted))
+        if not other:
+            return found
+        kept = {row.index for row in self._read(self.file(other)).rows}
+        return Certificates(found.name, [row for row in found.rows if row.index in kept], found.header)
+
+    def summary(self, name: str) -> Summary:
+        return Summary(self.made(name))
+
+    def radii(self, name: str) -> dict[int, float]:
+        """The certified radius of every image, 0 where the answer is wrong or missing."""
+        return {row.index: row.correct * row.radius for row in self.made(name).rows}
+
+    def error(self, name: str) -> float:
+        """The standard error of an ACR over the choice of images."""
+        return _measured(list(self.radii(name).values())).error
+
+    def difference(self, name: str, other: str) -> Measured:
+        """By how much the first is above the second, over the images that both have."""
+        mine, theirs = self.radii(name), self.radii(other)
+        return _measured([mine[index] - theirs[index] for index in mine.keys() & theirs.keys()])
+
+    def whole(self, few_images: str, few_samples: str) -> Measured:
+        """The ACR on the whole test set, as examples/whole_test_set.py estimates it."""
+        return Measured(*whole(self.file(few_images), self.file(few_samples)))
+
+    def history(self, name: str, column: str) -> list[float]:
+        """A column of training.csv, an epoch each."""
+        if not (rows := self.run(name).history()):
+            raise ValueError(f"{name} has no training.csv: restore it, or take its numbers out of the template")
+        return [float(row[column]) for row in rows]
+
+    def epoch_seconds(self, name: str) -> float:
+        return median(self.history(name, "seconds"))
+
+    def method_seconds(self, name: str) -> float:
+        """What an epoch of the first teacher's method takes on a student, as transfer.json has it."""
+        price = json.loads((self.run(name).path / "transfer.json").read_text())
+        return float(price["method_seconds_per_epoch"])
+
+    def setting(self, name: str, key: str) -> Any:
+        """A value of a run's recipe, such as training.epochs."""
+        value: Any = self.run(name).recipe
+        for part in key.split("."):
+            value = value[part] if isinstance(value, Mapping) else getattr(value, part)
+        return value
+
+    @cached_property
+    def published(self) -> dict[str, dict[str, str]]:
+        """The papers' numbers in results/published.csv."""
+        with (self.folder / "published.csv").open(newline="") as file:
+            return {row["name"]: row for row in csv.DictReader(file)}
+
+    def speeds(self, title: str) -> dict[str, dict[str, str]]:
+        """The table of docs/performance.md below the line that begins so: its rows by their first cell."""
+        _, found, text = self.performance.read_text().partition(f"\n{title}")
+        lines = re.findall(r"^\|.*\|$", text.split("\n\n")[1], re.MULTILINE) if found else []
+        if len(lines) < 3:
+            raise ValueError(f"docs/performance.md has no table {title!r}: measure it with scripts/bench")
+        head, _, *rows = ([cell.strip() for cell in line.strip("|").split("|")] for line in lines)
+        return {row[0]: dict(zip(head, row, strict=True)) for row in rows}
+
+
+def _measured(values: list[float]) -> Measured:
+    return Measured(fmean(values), pstdev(values) / math.sqrt(len(values)))

@@ -1,0 +1,223 @@
+"""scripts/results: write docs/results.md from docs/results.template.md and the files in results/.
+
+The template is the page with a placeholder, {{NAME ARGUMENT ...}}, for every number. A number that is typed into its
+prose is an error, so each one on the page has a file behind it, or is an aim or a setting that LITERALS lists.
+Commands, indented or in backticks, stay as they are.
+"""
+
+import re
+import shlex
+import textwrap
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.archive import Archive, Measured, choice, down, up
+
+ROOT = Path(__file__).parents[1]
+WIDTH = 120
+NOTICE = "<!-- Written by scripts/results: edit docs/results.template.md and run it again. -->"
+PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
+COMMAND = re.compile(r"^ {4}.*$|`[^`]*[A-Za-z][^`]*`", re.MULTILINE)
+NUMBER = re.compile(r"(?<!\w)(?<!\w-)\d(?:[\d.,]*\d)?")
+"""Not the digits of a name such as int8 or CIFAR-10."""
+RADIUS = re.compile(r"\d\.\d\d")
+LITERALS = {
+    "aim": {"0.01", "0.02", "0.03", "0.60"},
+    "setting": {"0.001", "256", "1,024"},
+}
+"""Numbers that nobody measured: what was aimed at, and the papers' settings."""
+
+
+def main() -> None:
+    page = ROOT / "docs" / "results.md"
+    page.write_text(write(ROOT))
+    print(page.relative_to(ROOT))
+
+
+def write(root: Path) -> str:
+    """The page, from the template and the files under this root."""
+    return render((root / "docs" / "results.template.md").read_text(), Archive(root))
+
+
+def render(template: str, archive: Archive) -> str:
+    """The template with its placeholders filled and its paragraphs wrapped again."""
+    if typed := typed_numbers(template):
+        raise ValueError(f"the template has the number {typed[0]}: put a placeholder there that reads it from a file")
+    filled = PLACEHOLDER.sub(lambda found: _value(found[1].strip(), archive), template)
+    return "\n\n".join([NOTICE, *map(_wrapped, filled.strip().split("\n\n"))]) + "\n"
+
+
+def typed_numbers(template: str) -> list[str]:
+    """Numbers outside of placeholders and commands."""
+    return NUMBER.findall(COMMAND.sub("", PLACEHOLDER.sub("", template)))
+
+
+def _wrapped(block: str) -> str:
+    if block.startswith(("#", "|", "    ")):
+        return block
+    marker = "- " if block.startswith("- ") else ""
+    items = block.removeprefix(marker).split(f"\n{marker}") if marker else [block]
+    return "\n".join(_filled(marker + item, len(marker)) for item in items)
+
+
+def _filled(text: str, indent: int) -> str:
+    text, margin = " ".join(text.split()), " " * indent
+    return textwrap.fill(text, WIDTH, subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+
+
+def _value(words: str, archive: Archive) -> str:
+    name, _, rest = words.partition("\n") if words.startswith("table") else words.partition(" ")
+    if name in LITERALS:
+        return _literal(name, rest)
+    if name not in VALUES:
+        raise ValueError(f"the template asks for {name!r}, expected one of {', '.join((*VALUES, *LITERALS))}")
+    return VALUES[name](archive, *([rest] if name == "table" else shlex.split(rest)))
+
+
+def _literal(kind: str, text: str) -> str:
+    if text not in LITERALS[kind]:
+        raise ValueError(
+            f"{text} is not among the {kind}s of benchmarks/results.py: if nobody measured it, add it there"
+        )
+    return text
+
+
+def _table(archive: Archive, body: str) -> str:
+    """A table: a line of column names, then a line `label | name` a row."""
+    head, *rows = ([cell.strip() for cell in line.split("|")] for line in body.splitlines())
+    if typed := [row[0] for row in [head, *rows] if NUMBER.search(row[0])]:
+        raise ValueError(
+            f"the row {typed[0]!r} of a table has a typed number: make it a column that reads it from a file"
+        )
+    lines = [[label, *(_cell(archive, name, column) for column in head[1:])] for label, name in rows]
+    return "\n".join(
+        "".join(f"| {cell} " if cell else "| " for cell in line) + "|" for line in [head, ["---"] * len(head), *lines]
+    )
+
+
+def _cell(archive: Archive, name: str, column: str) -> str:
+    if name.startswith("published/"):
+        return archive.published[name.removeprefix("published/")].get(column.lower(), "")
+    if column in COLUMNS:
+        return COLUMNS[column](archive, name)
+    if not RADIUS.fullmatch(column):
+        raise ValueError(f"no column {column!r}, expected a radius such as 0.50 or one of {', '.join(COLUMNS)}")
+    return _share(archive, name, column) if float(column) <= archive.summary(name).largest else ""
+
+
+def _share(archive: Archive, name: str, radius: str) -> str:
+    """Certified accuracy in per cent, rounded down as in a report."""
+    return down(archive.summary(name).at(float(radius)).value, 1, 2)
+
+
+def _acr(archive: Archive, name: str) -> str:
+    return down(archive.summary(name).acr, 3)
+
+
+def _below(archive: Archive, name: str, other: str, digits: str = "3") -> str:
+    return _plus_minus(archive.difference(other, name), int(digits))
+
+
+def _plus_minus(found: Measured, digits: int) -> str:
+    return f"{found.value:.{digits}f} ± {found.error:.{digits}f}"
+
+
+def _verdict(archive: Archive, name: str, published: str, aim: str) -> str:
+    """Whether an ACR is as near to the published one as was aimed at, and by how much."""
+    left = float(_literal("aim", aim)) - abs(archive.summary(name).acr - float(archive.published[published]["acr"]))
+    return f"met with {down(left, 4)} to spare" if left >= 0 else f"**missed by {up(-left, 4)}**"
+
+
+def _under(archive: Archive, budget: str, name: str) -> str:
+    """The runs of a budget whose ACR is below that of one of them."""
+    best = archive.summary(f"{budget}/{name}").acr
+    names = sorted(path.name for path in (archive.folder / budget).iterdir())
+    return _listed([each for each in names if archive.summary(f"{budget}/{each}").acr < best])
+
+
+def _teacher(archive: Archive, name: str) -> str:
+    """How far a student is below the first teacher."""
+    run = archive.run(name)
+    while (teacher := run.source("teacher")) is not None:
+        run = type(run)(teacher)
+    return _below(archive, name, str(run.path.relative_to(archive.folder)), "4")
+
+
+def _worth(archive: Archive, name: str) -> str:
+    """How many epochs of the teacher's method take as long as the whole training of a student."""
+    return f"{sum(archive.history(name, 'seconds')) / archive.method_seconds(name):.1f}"
+
+
+def _hours(archive: Archive, budget: str) -> str:
+    """What the training of all runs of a budget took."""
+    runs = [f"{budget}/{path.name}" for path in (archive.folder / budget).iterdir()]
+    return f"{sum(sum(archive.history(run, 'seconds')) for run in runs) / 3600:.1f}"
+
+
+def _speed(archive: Archive, title: str, row: str, column: str) -> str:
+    return archive.speeds(title)[row][column]
+
+
+def _share_of_published(archive: Archive, which: str, aim: str) -> str:
+    """The methods whose epoch costs at most this share of the published price, or those that cost more."""
+    rows = archive.speeds("MNIST, LeNet")
+    shares = {name: row["share of published"] for name, row in rows.items() if row["share of published"]}
+    limit = float(_literal("aim", aim))
+    return _listed(
+        [f"{name} ({share})" for name, share in shares.items() if (float(share) <= limit) == (which == "met")]
+    )
+
+
+def _listed(names: list[str]) -> str:
+    return " and ".join([", ".join(names[:-1]), names[-1]] if len(names) > 1 else names) or "none"
+
+
+def _paper(archive: Archive, name: str) -> str:
+    row = archive.published[name]
+    return f"{row['paper']}, Table {row['table']}"
+
+
+VALUES: dict[str, Callable[..., str]] = {
+    "table": _table,
+    "acr": _acr,
+    "share": _share,
+    "error": lambda archive, name: f"{archive.error(name):.3f}",
+    "below": _below,
+    "above": lambda archive, name, other: _below(archive, other, name),
+    "gap": lambda archive, name, other: f"{archive.difference(other, name).value:.4f}",
+    "whole": lambda archive, few, cheap: _plus_minus(archive.whole(few, cheap), 3),
+    "verdict": _verdict,
+    "under": _under,
+    "images": lambda archive, name: choice(archive.made(name)),
+    "count": lambda archive, name: f"{archive.summary(name).images:,}",
+    "samples": lambda archive, name: f"{archive.made(name).parameters['estimation']:,}",
+    "failure": lambda archive, name: f"{archive.made(name).failure}",
+    "every": lambda archive, name: f"{archive.made(name).header['every']}",
+    "seed": lambda archive, name: f"{archive.made(name).header['seed']}",
+    "sigma": lambda archive, name: f"{archive.made(name).sigma:.2f}",
+    "largest": lambda archive, name: f"{archive.summary(name).largest:.1f}",
+    "epochs": lambda archive, name: f"{len(archive.history(name, 'epoch'))}",
+    "seconds": lambda archive, name: f"{archive.epoch_seconds(name):.0f}",
+    "last": lambda archive, name, column, digits: f"{archive.history(name, column)[-1]:.{digits}f}",
+    "recipe": lambda archive, name, key: f"{archive.setting(name, key):g}",
+    "hours": _hours,
+    "published": lambda archive, name, column: archive.published[name][column],
+    "paper": _paper,
+    "speed": _speed,
+    "speeds": _share_of_published,
+}
+"""What a placeholder may ask for."""
+COLUMNS: dict[str, Callable[[Archive, str], str]] = {
+    "ACR": _acr,
+    "images": VALUES["count"],
+    "sigma": VALUES["sigma"],
+    "engine": lambda archive, name: str(archive.made(name).header["engine"]),
+    "seconds an epoch": VALUES["seconds"],
+    "below the first teacher": _teacher,
+    "an epoch of the first teacher's method": lambda archive, name: f"{archive.method_seconds(name):.0f}",
+    "all epochs, in epochs of that method": _worth,
+}
+"""What a table may show beside certified accuracy at a radius."""
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,164 @@
+"""docs/results.md stays true: every number on it comes from a file of the archive in results/."""
+
+import json
+import re
+import shlex
+import shutil
+from pathlib import Path
+
+import pytest
+from benchmarks.archive import Archive
+from benchmarks.results import render, typed_numbers, write
+
+from radii import cli
+from radii.experiment.run import Run
+from radii.report import report
+
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "results"
+PAGE = (ROOT / "docs" / "results.md").read_text()
+RUNS = sorted(path.parent for path in RESULTS.rglob("recipe.toml"))
+TRIED = [path for path in RUNS if "tried" in path.parts]
+BUDGETS = sorted({path.parent for path in RUNS if path not in TRIED})
+STUDENTS = [path for path in RUNS if Run(path).source("teacher")]
+LEARNERS = [path for path in RUNS if Run(path).source("soft_labels")]
+
+
+def name(path: Path) -> str:
+    return str(path.relative_to(RESULTS))
+
+
+@pytest.fixture
+def copy(tmp_path: Path) -> Path:
+    """The files behind the page, to be spoilt."""
+    shutil.copytree(RESULTS, tmp_path / "results", ignore=shutil.ignore_patterns("*.safetensors", "*.npy"))
+    (tmp_path / "docs").mkdir()
+    for file in ("performance.md", "results.template.md"):
+        shutil.copy(ROOT / "docs" / file, tmp_path / "docs")
+    return tmp_path
+
+
+def test_the_page_is_what_the_files_say() -> None:
+    assert write(ROOT) == PAGE, "run scripts/results"
+
+
+def test_no_certificate_can_go_unnoticed(copy: Path) -> None:
+    """Each file that is missing either stops the page or, where another took its place, changes it."""
+    template, archive = (copy / "docs" / "results.template.md").read_text(), Archive(copy)
+    files = sorted((copy / "results").rglob("*.tsv"))
+    assert len(files) > 20
+    for file in files:
+        aside = file.rename(file.with_suffix(".gone"))
+        with pytest.raises(ValueError, match="certificate files, expected 1"):
+            render(template, archive)
+        aside.rename(file)
+    assert render(template, archive) == PAGE
+
+
+def test_a_changed_certificate_changes_the_page(copy: Path) -> None:
+    (file,) = (copy / "results/mnist/six-epochs/gaussian/certificates").glob("*.tsv")
+    lines = [re.sub(r"^(\d+\t\d+\t\d+\t)[\d.]+", r"\g<1>0.1", line) for line in file.read_text().splitlines()]
+    file.write_text("\n".join([*lines, ""]))
+    assert write(copy) != PAGE
+
+
+@pytest.mark.parametrize(
+    "file", ["mnist/six-epochs/macer/training.csv", "mnist/forty-epochs/smoothmix-to-lenet_wide/transfer.json"]
+)
+def test_a_missing_history_or_price_stops_the_page(copy: Path, file: str) -> None:
+    (copy / "results" / file).unlink()
+    with pytest.raises((ValueError, OSError), match=r"training\.csv|transfer\.json"):
+        write(copy)
+
+
+def test_a_number_that_is_typed_over_is_seen() -> None:
+    """Typed into the page it differs from what the files say; typed into the template it is refused."""
+    made = write(ROOT)
+    for found in re.finditer(r"\d+\.\d+", PAGE):
+        number = found[0][:-1] + str((int(found[0][-1]) + 1) % 10)
+        assert PAGE[: found.start()] + number + PAGE[found.end() :] != made
+        assert typed_numbers(f"The ACR was {number}, no less.") == [number]
+        assert typed_numbers(f"| gaussian | {number} |") == [number]
+
+
+@pytest.mark.parametrize(
+    "text", ["It lost -0.021 of it.", "on `0.5` of them", "- 14 images", "(1.439)", "{{acr x}} ± 0.004"]
+)
+def test_a_typed_number_is_refused(text: str) -> None:
+    with pytest.raises(ValueError, match="put a placeholder there"):
+        render(text, Archive(ROOT))
+
+
+def test_a_table_refuses_typed_numbers() -> None:
+    with pytest.raises(ValueError, match="has a typed number"):
+        render("{{table\nmethod | ACR\ngaussian, 1.345 | mnist/six-epochs/gaussian\n}}", Archive(ROOT))
+
+
+@pytest.mark.parametrize("text", ["int8 on CIFAR-10", "    radii certify --every 20", "`--set training.epochs=6`"])
+def test_names_and_commands_may_have_digits(text: str) -> None:
+    assert not typed_numbers(text)
+
+
+@pytest.mark.parametrize("text", ["{{aim 1.439}}", "{{setting 97.3}}", "{{said 0.5}}"])
+def test_a_measured_number_cannot_pass_as_a_setting(text: str) -> None:
+    with pytest.raises(ValueError, match=r"if nobody measured it, add it there|expected one of"):
+        render(text, Archive(ROOT))
+
+
+@pytest.mark.parametrize("budget", BUDGETS, ids=name)
+def test_a_budget_can_be_reported(budget: Path, tmp_path: Path) -> None:
+    assert report(sorted(budget.glob("*")), tmp_path).is_file()
+
+
+@pytest.mark.parametrize("run", RUNS, ids=name)
+def test_a_run_lies_under_its_dataset_in_a_budget_that_the_readme_explains(run: Path) -> None:
+    dataset, *rest = run.relative_to(RESULTS).parts
+    assert (dataset, len(rest)) == (Run(run).recipe.dataset, 3 if "tried" in rest else 2)
+    assert f"`{name(run.parent)}`" in (RESULTS / "README.md").read_text()
+
+
+@pytest.mark.parametrize("run", STUDENTS, ids=name)
+def test_a_student_is_named_after_its_teacher_and_finds_it(run: Path) -> None:
+    student, teacher = Run(run), Run(run).source("teacher")
+    assert teacher is not None
+    assert student.name.startswith(f"{teacher.name}-to-{student.recipe.model.replace(':', '-')}")
+    made = [json.loads(file.read_text())["weights"] for file in Run(teacher).certificates.glob("*.json")]
+    assert set(made) == {student.origin()["teacher"]["hash"]}
+
+
+@pytest.mark.parametrize("run", LEARNERS, ids=name)
+def test_soft_labels_come_from_a_run_of_the_archive(run: Path) -> None:
+    labels = Run(run).source("soft_labels")
+    assert labels is not None
+    assert labels.parent in RUNS
+
+
+def test_the_archive_is_small() -> None:
+    assert sum(file.stat().st_size for file in RESULTS.rglob("*") if file.is_file()) < 10_000_000
+    assert not list(RESULTS.rglob("checkpoint.pt"))
+
+
+def commands() -> list[str]:
+    """The commands of the page, each on one line."""
+    text = PAGE.replace("\\\n", "")
+    settings = dict(re.findall(r'^    (\w)="(.*)"$', text, re.MULTILINE))
+    lines = [line.partition(" # ")[0].strip() for line in text.splitlines() if line.startswith("    radii ")]
+    return [re.sub(r"\$(\w)", lambda found: settings[found[1]], line) for line in lines]
+
+
+@pytest.mark.parametrize("command", commands())
+def test_every_command_of_the_page_parses(command: str) -> None:
+    function, _, _ = cli.app.parse_args(shlex.split(command)[1:], exit_on_error=False, print_error=False)
+    assert callable(function)
+
+
+def test_the_readme_has_the_same_numbers() -> None:
+    """The README's lines, made from the files."""
+    made = render(
+        "here, int8 | {{acr mnist/published-schedule/mnist-gaussian-0.25}}\n\n"
+        "({{acr mnist/forty-epochs/smoothmix-to-lenet_wide}}, the teacher {{acr mnist/six-epochs/smoothmix}})\n\n"
+        'an epoch took {{speed "A student" transfer "over gaussian"}} times one of plain Gaussian training',
+        Archive(ROOT),
+    )
+    readme = " ".join((ROOT / "README.md").read_text().split())
+    assert [line for line in made.split("\n\n")[1:] if line.strip() not in readme] == []
