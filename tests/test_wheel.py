@@ -9,7 +9,6 @@ import pytest
 
 ROOT = Path(__file__).parents[1]
 CLEAN = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"} | {"OMP_NUM_THREADS": "1"}
-PLACE = "import radii; from radii.plugins import recipes_folder; print(radii.__path__[0], recipes_folder(), sep='\\n')"
 
 
 def run(*command: object, folder: Path) -> str:
@@ -38,10 +37,10 @@ def installed(folder: Path) -> Path:
 def test_the_wheel_works_outside_of_the_checkout(tmp_path: Path) -> None:
     env, away = installed(tmp_path), tmp_path / "away"
     away.mkdir()
-    package, recipes = map(Path, run(env / "bin/python", "-c", PLACE, folder=away).split())
+    package = Path(run(env / "bin/python", "-c", "import radii; print(*radii.__path__)", folder=away).strip())
     assert env in package.parents
     assert (package / "py.typed").is_file()
-    assert names(recipes) == names(ROOT / "recipes")
+    assert names(package / "recipes") == names(ROOT / "recipes")
     assert "digits" in run(env / "bin/radii", "demo", "--help", folder=away)
     assert "gaussian" in run(env / "bin/radii", "list", folder=away)
     run(env / "bin/radii", "train", "digits/gaussian-0.25", "--run", "r", "--set", "training.epochs=2", folder=away)
