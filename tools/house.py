@@ -52,7 +52,7 @@ def arrows() -> list[tuple[str, str]]:
     direct = uses()
     reached: dict[str, set[str]] = {}
     for name in sorted(direct, key=floor):
-        reached[name] = direct[name].union(*(reached[other] for other in direct[name]))
+        reached[name] = direct[name].union(*(reached.get(other, set()) for other in direct[name]))
     return [
         (name, other)
         for name, others in direct.items()
