@@ -15,13 +15,11 @@ from statistics import fmean, median, pstdev
 from typing import Any, NamedTuple
 
 from examples.whole_test_set import whole
-
 from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
 from radii.experiment.run import Run
-from radii.report.accuracy import Accuracy as Summary
-from radii.report.accuracy import down, up
 from radii.report.facts import choice
+from radii.report.summary import Summary, down, up
 
 __all__ = ["Archive", "Measured", "choice", "down", "up"]
 

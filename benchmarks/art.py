@@ -38,9 +38,7 @@ print(json.dumps({"samples_per_second": rate, "peak_megabytes": peak_megabytes()
 """
 
 
-def measure(
-    model: str, weights: Path, shape: tuple[int, ...], sigma: float, samples: int, images: int
-) -> dict[str, Any]:
+def peer(model: str, weights: Path, shape: tuple[int, ...], sigma: float, samples: int, images: int) -> dict[str, Any]:
     """Samples per second of ART's certify on these weights, and its peak memory above the model's."""
     if not (ENVIRONMENT / "ready").is_file():
         subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)

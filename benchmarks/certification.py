@@ -24,7 +24,6 @@ from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
-LOGS = Path(__file__).parents[2] / "shared" / "logs"
 SAMPLES = 2_560
 MULTIPLY_ADDS = {"cifar_resnet20": 40_813_184, "lenet": 2_293_000}
 """Per image, convolutions and linear layers."""
@@ -32,13 +31,14 @@ MULTIPLY_ADDS = {"cifar_resnet20": 40_813_184, "lenet": 2_293_000}
 
 def measure(data: Path | None = None) -> dict[str, Any]:
     """Every number of the certification table, in one run."""
+    logs = pricing.published_logs()
     with tempfile.TemporaryDirectory() as folder:
         return {
             "machine": machine(),
             "lenet": _forwards("lenet", (1, 28, 28), Path(folder), rounds=7),
             "cifar_resnet20": _forwards("cifar_resnet20", (3, 32, 32), Path(folder), rounds=5),
             "memory": _memory(),
-            "pricing": pricing.price(LOGS),
+            "pricing": pricing.price(logs),
             "mnist": _mnist(Path(folder), data),
         }
 
@@ -62,7 +62,7 @@ def _forwards(name: str, shape: tuple[int, int, int], folder: Path, rounds: int)
         turns[engine] = _votes(prepare(spec, engine)[1], image)
     seconds = take_turns(turns, rounds)
     rates = {key: SAMPLES / value for key, value in seconds.items() if key != "matrix product"}
-    rates["art"] = art.measure(name, weights, shape, 0.25, 10_000, 2)["samples_per_second"]
+    rates["art"] = art.peer(name, weights, shape, 0.25, 10_000, 2)["samples_per_second"]
     product = 2048**3 / seconds["matrix product"]
     ours = {key: rates[key] for key in engines.names()}
     return {
@@ -105,7 +105,7 @@ def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
     path = certify_run(config, workers=2)
     seconds = time.perf_counter() - began
     rows = certificates.read(path).rows
-    peer = art.measure("lenet", run.weights_file, (1, 28, 28), 0.5, 100_000, 3)
+    peer = art.peer("lenet", run.weights_file, (1, 28, 28), 0.5, 100_000, 3)
     art_seconds = 500 * 100_100 / peer["samples_per_second"]
     workers = _workers(run, data)
     return {

@@ -4,6 +4,7 @@ A logged radius gives the probability of the top class. The logs do not tell the
 prediction was wrong or missing, so it is drawn: a uniform share of what the top class leaves, or uniform in UNDECIDED.
 """
 
+import os
 from bisect import bisect_left
 from pathlib import Path
 from typing import Any
@@ -30,12 +31,18 @@ Numbers = NDArray[np.float64]
 Counts = NDArray[np.int64]
 
 
-def price(logs: Path, seed: int = 0, repeats: int = 5) -> dict[str, Any]:
+def published_logs() -> list[Path]:
+    """The published CIFAR-10 logs of the folder that RADII_LOGS names."""
+    folder = os.environ.get("RADII_LOGS")
+    paths = sorted(Path(folder).glob("cifar10-sigma0.50-*.tsv")) if folder else []
+    if not paths:
+        raise LookupError(f"RADII_LOGS is {folder!r}, expected a folder of published logs, cifar10-sigma0.50-*.tsv")
+    return paths
+
+
+def price(paths: list[Path], seed: int = 0, repeats: int = 5) -> dict[str, Any]:
     """Mean samples and certified accuracy, the label known, against a fixed number of samples on the same images."""
     rng = np.random.default_rng(seed)
-    paths = sorted(logs.glob("cifar10-sigma0.50-*.tsv"))
-    if not paths:
-        raise LookupError(f"{logs} holds no cifar10-sigma0.50-*.tsv: name the folder of the published logs")
     labels = {path.stem.removeprefix("cifar10-sigma0.50-"): label_probabilities(path, rng) for path in paths}
     one = [_compare(labels, (radius,), rng, repeats) for radius in ONE_RADIUS]
     return {

@@ -7,9 +7,9 @@ import shutil
 from pathlib import Path
 
 import pytest
+
 from benchmarks.archive import Archive
 from benchmarks.results import render, typed_numbers, write
-
 from radii import cli
 from radii.experiment.run import Run
 from radii.report import report

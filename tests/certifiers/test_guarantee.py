@@ -60,6 +60,7 @@ def is_false(certificate: Certificate, procedure: Certifier, truth: float) -> bo
     return certificate.prediction != 0 or truth < 0 or too_far
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("chances", SOURCES, ids=lambda chances: "-".join(f"{chance:.2f}" for chance in chances))
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda case: case if isinstance(case, str) else str(case))
 def test_false_certificates(
@@ -71,6 +72,7 @@ def test_false_certificates(
     assert false <= FAILURE * RUNS + 5 * math.sqrt(RUNS * FAILURE * (1 - FAILURE))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("radii", [(0.5,), (0.0, 0.25, 0.5, 0.75)])
 def test_false_certificates_of_a_known_label(radii: tuple[float, ...], dice: Callable[..., Voter]) -> None:
     procedure = certifiers.create("sequential", failure=FAILURE, radii=radii, most_samples=2_000, futility=0.0)

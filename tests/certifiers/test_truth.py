@@ -77,6 +77,7 @@ def test_every_procedure_is_counted() -> None:
     assert set(PARAMETERS) == set(certifiers.names())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("distance", [0.0, 0.25])
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda case: case if isinstance(case, str) else str(case))
 def test_distance_to_a_plane_is_not_over_claimed(
@@ -120,6 +121,7 @@ def test_more_samples_come_nearer(direction: Tensor) -> None:
     assert radii[0] < 0.8 * 0.5 < radii[1] < 0.95 * 0.5 < radii[2]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("edges", "certified"),
     [([-0.3, 0.3], ABSTAIN), ([-0.6, 0.7], 1)],
@@ -139,6 +141,7 @@ def test_slabs_with_a_known_runner_up(edges: list[float], certified: int, direct
     assert sum(one.radius < two.radius for one, two in zip(top, both, strict=True)) > 0.9 * RUNS
 
 
+@pytest.mark.slow
 def test_linear_radius_is_in_pixel_units(direction: Tensor) -> None:
     """A standardising first layer moves no certificate."""
 

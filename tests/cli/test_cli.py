@@ -60,6 +60,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_train_certify_report_predict(home: Path) -> None:
     certified = radii("certify", "runs/g", "--every", "90", "--set", "estimation=200", "--linf", cwd=home)
     assert certified.code == 0, certified.error

@@ -1,4 +1,4 @@
-"""The publishers' real files, where they are: in RADII_TEST_DATA, or in shared/data beside the repository."""
+"""The publishers' real files, where RADII_DATA names a folder that has them."""
 
 import os
 from pathlib import Path
@@ -9,15 +9,13 @@ import torch
 from radii import datasets
 from radii.datasets import DataError
 
-BESIDE = Path(__file__).parents[3] / "shared" / "data"
-
 
 def real(*place: str) -> Path:
     """The data folder, if it holds `place`."""
-    root = Path(os.environ.get("RADII_TEST_DATA") or BESIDE)
-    if not root.joinpath(*place).exists():
-        pytest.skip(f"there is no {'/'.join(place)} in the data folder: name one that has it with RADII_TEST_DATA")
-    return root
+    named = os.environ.get("RADII_DATA")
+    if not named or not Path(named, *place).exists():
+        pytest.skip(f"RADII_DATA names no folder that has {'/'.join(place)}")
+    return Path(named)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,7 @@ def job(tmp_path: Path) -> EngineSpec:
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", engines.names())
 def test_every_engine_agrees_with_plain_torch(engine: str, tmp_path: Path) -> None:
     if engine.startswith("openvino") and not importlib.util.find_spec("openvino"):
@@ -72,6 +73,7 @@ def test_every_engine_agrees_with_plain_torch(engine: str, tmp_path: Path) -> No
         assert form(short).shape == (5, 10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("engine", ["torch", "openvino", "openvino_int8"])
 def test_no_engine_claims_more_than_the_distance_to_a_plane(engine: str, tmp_path: Path) -> None:
     if engine.startswith("openvino") and not importlib.util.find_spec("openvino"):
@@ -95,6 +97,7 @@ def test_no_engine_claims_more_than_the_distance_to_a_plane(engine: str, tmp_pat
         assert proof.radius <= distance + slack
 
 
+@pytest.mark.slow
 def test_auto_chooses_an_installed_engine_that_agrees(tmp_path: Path) -> None:
     name, form = prepare(job(tmp_path), "auto")
     assert name in ("torch", "openvino")

@@ -1,6 +1,7 @@
 from pathlib import Path
 
 import pytest
+
 from examples.whole_test_set import whole
 
 

@@ -10,7 +10,6 @@ import pytest
 
 from radii.experiment.certificates import COLUMNS, CertificateFile, Row, header_file, read
 
-LOGS = Path(__file__).parents[3] / "shared" / "logs"
 HEADER: dict[str, Any] = {"procedure": "fixed", "parameters": {"failure": 0.001}, "seed": 0, "sigma": 0.25, "every": 20}
 ROWS = [
     Row(0, 7, 7, 0.1 + 0.2, 1.25, 100_100, {7: 99_990, 1: 10}),
@@ -184,8 +183,7 @@ def test_an_abstention_is_never_correct() -> None:
     assert not replace(ROWS[1], label=-1).correct
 
 
-@pytest.mark.skipif(not LOGS.is_dir(), reason="the published logs are not here")
-def test_published_corruption_logs_are_read() -> None:
-    found = [read(path) for path in sorted((LOGS / "cifar10c-sigma0.25-cat-rs").glob("*.tsv"))]
+def test_published_corruption_logs_are_read(logs: Path) -> None:
+    found = [read(path) for path in sorted((logs / "cifar10c-sigma0.25-cat-rs").glob("*.tsv"))]
     assert len(found) == 15
     assert {(len(each.rows), each.sigma) for each in found} == {(500, 0.25)}

@@ -42,6 +42,7 @@ def attacked(smoothed: SmoothedClassifier, image: Tensor, label: int, radius: fl
     return found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [10, 100])
 def test_no_attack_inside_the_radius_changes_the_answer(smoothed: SmoothedClassifier, steps: int) -> None:
     test = datasets.create("digits").split("test")

@@ -60,6 +60,7 @@ def test_the_file_says_how_it_was_made(run: Run) -> None:
     assert all(row.samples == 220 and sum(row.counts.values()) == 200 for row in rows)
 
 
+@pytest.mark.slow
 def test_workers_order_and_company_do_not_matter(run: Run, tmp_path: Path) -> None:
     alone = content(certify_run(plan(run), workers=1))
     for path in run.certificates.iterdir():

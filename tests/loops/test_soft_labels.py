@@ -23,6 +23,7 @@ def run(tmp_path: Path) -> Run:
     return train(PLAIN, tmp_path / "plain")
 
 
+@pytest.mark.slow
 def test_votes_are_shares_and_serve_catrs(run: Run, tmp_path: Path) -> None:
     path = soft_labels(run, samples=16, engine="torch")
     table = np.load(path)
@@ -33,6 +34,7 @@ def test_votes_are_shares_and_serve_catrs(run: Run, tmp_path: Path) -> None:
     assert "worst_case" in trained.history()[0]
 
 
+@pytest.mark.slow
 def test_stopped_soft_labels_continue(run: Run) -> None:
     whole = np.load(soft_labels(run, samples=8, engine="torch"))
     counts = run.path / "soft-labels.counts"
@@ -43,6 +45,7 @@ def test_stopped_soft_labels_continue(run: Run) -> None:
     np.testing.assert_array_equal(again, whole)
 
 
+@pytest.mark.slow
 def test_soft_labels_of_another_setting_are_not_mixed(run: Run) -> None:
     soft_labels(run, samples=8, engine="torch")
     with pytest.raises(RunError, match="has soft labels of"):

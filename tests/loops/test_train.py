@@ -64,6 +64,7 @@ def test_a_stopped_run_continues_to_the_same_weights(
     assert_same_run(whole, train(SMALL, tmp_path / "stopped"))
 
 
+@pytest.mark.slow
 def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     recipe = replace(SMALL, training=replace(SCHEDULE, epochs=6))
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())

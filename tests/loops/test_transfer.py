@@ -25,6 +25,7 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Run:
     return train(TEACHER, tmp_path_factory.mktemp("runs") / "teacher")
 
 
+@pytest.mark.slow
 def test_a_chain_teaches_itself(teacher: Run) -> None:
     first, second = transfer(teacher, STUDENT, ["cifar_resnet20", "digits_cnn"])
     assert (first.name, second.name) == ("teacher-to-cifar_resnet20", "teacher-to-cifar_resnet20-to-digits_cnn")

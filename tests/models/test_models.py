@@ -132,7 +132,8 @@ def test_traces_to_one_graph(name: str) -> None:
     assert parameters(traced) == PARAMETERS[name]
 
 
-@pytest.mark.parametrize("name", ["vit", *(pytest.param(n, marks=pytest.mark.slow) for n in ("cifar_resnet20", "dla"))])
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["vit", "cifar_resnet20", "dla"])
 def test_compiles_to_one_graph(name: str) -> None:
     model, images = seeded(name, SMALLEST[name], 10).eval(), pictures(2, SMALLEST[name])
     with torch.no_grad():

@@ -42,6 +42,7 @@ def log(path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_every_file_is_written_and_stays_the_same(tmp_path: Path) -> None:
     path = log(tmp_path / "cifar10-sigma0.50-x.tsv")
     page = report([path], tmp_path / "out" / "deep")

@@ -65,6 +65,7 @@ def test_epoch_time_of_one_epoch_and_of_none(tmp_path: Path) -> None:
     assert facts(*read([nothing.path]))["Epochs"] == UNKNOWN
 
 
+@pytest.mark.slow
 def test_runs_show_their_training_side_by_side(tmp_path: Path) -> None:
     teacher = made(tmp_path / "teacher", "fixed", seconds=[40.0, 41.0])
     student = made(tmp_path / "student", "fixed", "planned", seconds=[5.0, 6.0])

@@ -12,7 +12,6 @@ from radii.experiment.certificates import Certificates, Row, read
 from radii.report.summary import Share, Summary, down, radii_of, thinned, up
 from radii.smoothing.bounds import binomial_lower, binomial_upper
 
-LOGS = Path(__file__).parents[3] / "shared" / "logs"
 ROWS = [
     Row(0, 1, 1, 0.5, 1.0, 100),
     Row(1, 1, 2, 9.0, 1.0, 100),
@@ -70,10 +69,9 @@ def test_text_never_claims_more_nor_less(value: float, digits: int, shift: int) 
     assert float(up(value, digits, shift)) - float(down(value, digits, shift)) <= 10.0**-digits + slack
 
 
-@pytest.mark.skipif(not LOGS.is_dir(), reason="the published logs are not here")
 @pytest.mark.parametrize("method", PUBLISHED)
-def test_published_logs_give_their_acr(method: str) -> None:
-    path = LOGS / f"cifar10-sigma0.50-{method}.tsv"
+def test_published_logs_give_their_acr(method: str, logs: Path) -> None:
+    path = logs / f"cifar10-sigma0.50-{method}.tsv"
     accuracy = Summary(read(path))
     assert accuracy.images == 10_000
     assert accuracy.acr == pytest.approx(PUBLISHED[method], abs=5.1e-5)

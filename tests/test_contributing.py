@@ -1,0 +1,62 @@
+"""The worked example of CONTRIBUTING.md passes the contract of training methods, word for word."""
+
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+TEXT = (ROOT / "CONTRIBUTING.md").read_text()
+METHOD, LINE = re.findall(r"```python\n(.*?)```", TEXT, re.DOTALL)
+(FILE,) = re.findall(r"Write `(\S+)`", TEXT)
+(CONTRACT,) = re.findall(r"`TABLE` of `(\S+)`", TEXT)
+((FOLDER, CHOICE),) = re.findall(r"`scripts/test (\S+) -k \"(.*)\"`", TEXT)
+
+
+def run(*arguments: object, folder: Path) -> None:
+    """Run a Python module with the package of `folder`."""
+    command = [sys.executable, "-m", *map(str, arguments)]
+    environment = os.environ | {"PYTHONPATH": str(folder / "src")}
+    done = subprocess.run(command, cwd=folder, env=environment, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def followed(folder: Path) -> Path:
+    """A copy of the package and of the tests that the example names, changed as the example says."""
+    for name in ("src", FOLDER):
+        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+    for name in ("pyproject.toml", "tests/conftest.py"):
+        shutil.copy(ROOT / name, folder / name)
+    (folder / FILE).write_text(METHOD)
+    contract = (folder / CONTRACT).read_text()
+    (folder / CONTRACT).write_text(re.sub(r"(?m)^(TABLE.*\n)", lambda found: found[0] + LINE, contract, count=1))
+    return folder
+
+
+def test_every_package_has_its_row() -> None:
+    packages = {path.parent.name for path in (ROOT / "src" / "radii").glob("*/__init__.py")}
+    assert set(re.findall(r"^\| `src/radii/(\w+)`", TEXT, re.MULTILINE)) == packages
+
+
+@pytest.mark.parametrize("name", re.findall(r"\]\(([^)]+)\)", TEXT))
+def test_every_file_that_it_shows_exists(name: str) -> None:
+    assert (ROOT / name).is_file()
+
+
+def test_it_is_about_twenty_lines() -> None:
+    assert len([line for line in METHOD.splitlines() if line]) <= 20
+
+
+def test_it_is_in_our_style(tmp_path: Path) -> None:
+    folder = followed(tmp_path)
+    run("ruff", "format", "--no-cache", "--check", FILE, CONTRACT, folder=folder)
+    run("ruff", "check", "--no-cache", FILE, CONTRACT, folder=folder)
+
+
+@pytest.mark.slow
+def test_it_passes_the_contract(tmp_path: Path) -> None:
+    run("pytest", "-q", "-p", "no:cacheprovider", FOLDER, "-k", CHOICE, folder=followed(tmp_path))

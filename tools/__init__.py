@@ -1,0 +1,1 @@
+"""What keeps the house in order: who imports whom, and a picture of it."""

@@ -1,0 +1,65 @@
+"""Who imports whom in the package, read from its source: nothing is imported."""
+
+import ast
+from collections.abc import Iterator
+from importlib.util import resolve_name
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+SOURCE = ROOT / "src" / "radii"
+LAYERS = (
+    ("errors", "fields"),
+    ("plugins", "trust"),
+    ("smoothing",),
+    ("objectives", "certifiers", "models", "datasets", "engines", "experiment"),
+    ("loops", "report"),
+    ("api",),
+    ("cli",),
+)
+"""The floors of the house, the lowest first, and the rooms of each. A room imports from lower floors only."""
+ROOM_OF = {"__main__": "cli"}
+"""Files beside the packages that belong to a room of another name."""
+
+
+def modules() -> list[Path]:
+    """Every file of the package except its own __init__, which only names things."""
+    return sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
+
+
+def room(path: Path) -> str:
+    """The room that a file belongs to."""
+    name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
+    return ROOM_OF.get(name, name)
+
+
+def floor(name: str) -> int:
+    """The floor that a room is on, the lowest is 0."""
+    for number, names in enumerate(LAYERS):
+        if name in names:
+            return number
+    raise LookupError(f"tools/imports.py has no {name} in LAYERS: say there which floor it is on")
+
+
+def imports(path: Path) -> Iterator[str]:
+    """The dotted names that a file imports, at its top or inside its functions."""
+    package = ".".join(path.relative_to(SOURCE.parent).parent.parts)
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            home = resolve_name("." * node.level + (node.module or ""), package)
+            yield from (f"{home}.{alias.name}" for alias in node.names)
+
+
+def rooms_used(path: Path) -> set[str]:
+    """The other rooms that a file imports from."""
+    names = {name.split(".")[1] for name in imports(path) if name.startswith("radii.")}
+    return {ROOM_OF.get(name, name) for name in names} - {room(path)}
+
+
+def uses() -> dict[str, set[str]]:
+    """Every room with the rooms that it imports from."""
+    found: dict[str, set[str]] = {}
+    for path in modules():
+        found.setdefault(room(path), set()).update(rooms_used(path))
+    return found
