@@ -8,7 +8,17 @@ from pathlib import Path
 
 from tools.imports import LAYERS, SOURCE, floor, imports, modules, room, rooms_used
 
-LIGHT = ("__init__", "errors", "trust", "report", "experiment", "plugins", "smoothing/bounds", "smoothing/sequential")
+LIGHT = (
+    "__init__",
+    "errors",
+    "trust",
+    "cli/__init__",
+    "report",
+    "experiment",
+    "plugins",
+    "smoothing/bounds",
+    "smoothing/sequential",
+)
 """Files, and whole folders, that start without torch."""
 VOICE = {"rich", "print"}
 
