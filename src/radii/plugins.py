@@ -8,13 +8,30 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from radii.fields import did_you_mean, from_mapping
+from radii.fields import check, did_you_mean, from_mapping
 
 ROOT = Path(__file__).parent
 Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """An entry of a registry: a frozen dataclass whose fields are its parameters, checked when it is made."""
+
+    kind: ClassVar[str]
+    """What it is, in an error sentence."""
+
+    def __post_init__(self) -> None:
+        check(self, f"{self.kind} {self.name!r}")
+
+    @property
+    def name(self) -> str:
+        """The name under which a recipe finds it."""
+        return name_of(type(self))
 
 
 def names(folder: str) -> list[str]:

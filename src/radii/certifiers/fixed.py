@@ -29,9 +29,8 @@ class Fixed(Certifier):
     bound: str = option("top", choices=("top", "top_two"))
     radius: float | None = option(None, ge=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.expect_samples("estimation", fewest_to_certify(self._share))
+    def fewest_samples(self) -> tuple[str, int]:
+        return "estimation", fewest_to_certify(self._share)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         if self.radius is not None:

@@ -33,9 +33,8 @@ class Planned(Certifier):
     pilot: int = option(200, ge=1)
     most_samples: int = option(100_000, ge=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.expect_samples("most_samples", fewest_to_certify(self.failure))
+    def fewest_samples(self) -> tuple[str, int]:
+        return "most_samples", fewest_to_certify(self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         pilot = classifier.votes(image, self.pilot, noise.at(0))

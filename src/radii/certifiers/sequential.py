@@ -37,7 +37,9 @@ class Sequential(Certifier):
         if not self.radii or min(self.radii) < 0:
             raise ValueError(f"certifier 'sequential': radii = {self.radii}, expected one or more numbers >= 0")
         object.__setattr__(self, "radii", tuple(sorted(set(map(float, self.radii)))))
-        self.expect_samples("most_samples", fewest_to_certify(self.failure))
+
+    def fewest_samples(self) -> tuple[str, int]:
+        return "most_samples", fewest_to_certify(self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         tests = self.tests(classifier.noise)

@@ -31,9 +31,8 @@ class Soft(Certifier):
     bound: str = option("bernstein", choices=("bernstein", "hoeffding", "betting"))
     sharpness: float = option(1.0, gt=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.expect_samples("estimation", _fewest(self.bound, self.failure))
+    def fewest_samples(self) -> tuple[str, int]:
+        return "estimation", _fewest(self.bound, self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         draw = partial(classifier.probabilities, image, sharpness=self.sharpness)

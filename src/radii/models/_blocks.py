@@ -28,12 +28,14 @@ def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions, added to the input; where the shape changes, to a 1x1 convolution of it."""
 
+    conv1: nn.Conv2d
+    bn1: nn.BatchNorm2d
+    conv2: nn.Conv2d
+    bn2: nn.BatchNorm2d
+
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()
-        self.conv1 = conv(inputs, outputs, 3, stride)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = conv(outputs, outputs, 3)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        _add_layers(self, conv(inputs, outputs, 3, stride), conv(outputs, outputs, 3))
         self.downsample = _shortcut(inputs, outputs, stride)
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -44,21 +46,30 @@ class BasicBlock(nn.Module):
 class Bottleneck(nn.Module):
     """A 3x3 convolution, grouped and strided, between two of 1x1; `narrowing` is how many times thinner it is."""
 
+    conv1: nn.Conv2d
+    bn1: nn.BatchNorm2d
+    conv2: nn.Conv2d
+    bn2: nn.BatchNorm2d
+    conv3: nn.Conv2d
+    bn3: nn.BatchNorm2d
+
     def __init__(self, inputs: int, outputs: int, stride: int = 1, *, narrowing: int = 4, groups: int = 1) -> None:
         super().__init__()
         width = outputs // narrowing
-        self.conv1 = conv(inputs, width, 1)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = conv(width, width, 3, stride, groups)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = conv(width, outputs, 1)
-        self.bn3 = nn.BatchNorm2d(outputs)
+        _add_layers(self, conv(inputs, width, 1), conv(width, width, 3, stride, groups), conv(width, outputs, 1))
         self.downsample = _shortcut(inputs, outputs, stride)
 
     def forward(self, maps: Tensor) -> Tensor:
         hidden = F.relu(self.bn1(self.conv1(maps)), inplace=True)
         hidden = F.relu(self.bn2(self.conv2(hidden)), inplace=True)
         return F.relu(self.bn3(self.conv3(hidden)).add_(self.downsample(maps)), inplace=True)
+
+
+def _add_layers(block: nn.Module, *convolutions: nn.Conv2d) -> None:
+    """Give a block its convolutions conv1, conv2, ..., each followed by a BatchNorm bn1, bn2, ..."""
+    for number, convolution in enumerate(convolutions, 1):
+        setattr(block, f"conv{number}", convolution)
+        setattr(block, f"bn{number}", nn.BatchNorm2d(convolution.out_channels))
 
 
 def residual_network(

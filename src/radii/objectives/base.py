@@ -3,14 +3,14 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from radii import plugins
 from radii.errors import MissingResourceError
-from radii.fields import check, option
+from radii.fields import option
+from radii.plugins import Component
 
 
 class Batch(NamedTuple):
@@ -36,20 +36,21 @@ Terms = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Objective(ABC):
+class Objective(Component, ABC):
     """A training method.
 
     Fields are its hyper-parameters; the loss is the mean over images of the summed terms.
     """
 
+    kind: ClassVar[str] = "objective"
+
     sigma: float = option(gt=0)
 
     def __post_init__(self) -> None:
-        name = plugins.name_of(type(self))
-        check(self, f"objective {name!r}")
+        super().__post_init__()
         for key in self.resources():
             if getattr(self, key) is None:
-                raise MissingResourceError(f"objective {name!r} needs {key}: {self.resource_help(key)}", key)
+                raise MissingResourceError(f"objective {self.name!r} needs {key}: {self.resource_help(key)}", key)
 
     @abstractmethod
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:

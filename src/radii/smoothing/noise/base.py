@@ -9,28 +9,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from radii import plugins
-from radii.fields import check
+from radii.plugins import Component
 
 Probability = TypeVar("Probability", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
-class Noise(ABC):
+class Noise(Component, ABC):
     """What is added to an image, and the radius that the votes under it prove.
 
     Fields are its parameters. Nothing else in the package turns a probability into a radius.
     """
 
+    kind: ClassVar[str] = "noise"
     norm: ClassVar[str]
     """The norm of the radius, such as "l2"."""
-
-    def __post_init__(self) -> None:
-        check(self, f"noise {self.name!r}")
-
-    @property
-    def name(self) -> str:
-        return plugins.name_of(type(self))
 
     @abstractmethod
     def perturb(self, pixels: Tensor, out: Tensor, rng: torch.Generator) -> Tensor:
