@@ -47,6 +47,10 @@ class Training:
         check(self, "training")
         if self.schedule == "multi_step" and not self.decay_at:
             raise ValueError("training: schedule = 'multi_step' needs decay_at, the epochs to decay at")
+        if self.warmup_epochs > self.epochs:
+            raise ValueError(
+                f"training: warmup_epochs = {self.warmup_epochs}, expected at most the {self.epochs} epochs"
+            )
         if self.nesterov and (self.optimizer != "sgd" or not self.momentum):
             raise ValueError("training: nesterov needs optimizer = 'sgd' and a momentum > 0")
 
