@@ -97,7 +97,8 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture(params=datasets.names())
 def dataset(request: pytest.FixtureRequest, tmp_path: Path) -> Dataset:
-    WRITERS.get(request.param, lambda _: None)(tmp_path)
+    if request.param in WRITERS:
+        WRITERS[request.param](tmp_path)
     return datasets.create(request.param, tmp_path)
 
 
