@@ -13,7 +13,11 @@ from radii import cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-COMMANDS = [line.partition(" # ")[0].strip() for line in README.splitlines() if line.startswith("    radii ")]
+COMMANDS = [
+    line.partition(" # ")[0].strip()
+    for line in README.replace("\\\n", "").splitlines()
+    if line.startswith("    radii ")
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
