@@ -1,4 +1,4 @@
-"""The functions for one image: certificates and predictions as a deployed model gives them."""
+"""Certify or predict a single image, as a deployed model does."""
 
 import secrets
 from typing import Any
@@ -22,8 +22,8 @@ def certify(
 ) -> Certificate:
     """Certify one image; `procedure` names the certifier and `fields` are its parameters.
 
-    Without a seed the noise is fresh and secret, as a deployed model needs; an evaluation names its seed beforehand.
-    A `label`, where the certifier can use one, is tested directly.
+    Without a seed the noise is fresh and secret, as a deployed model needs; an evaluation states its seed in advance.
+    Where the certifier can use a `label`, the probability of that class is tested directly.
     """
     if seed is not None and seed < 0:
         raise ValueError(f"seed = {seed}, expected a whole number >= 0")

@@ -17,7 +17,7 @@ from radii.smoothing.noise import Noise
 
 
 class Voter(Protocol):
-    """What a certifier asks of a smoothed classifier."""
+    """What a certifier needs from a smoothed classifier."""
 
     @property
     def noise(self) -> Noise: ...
@@ -37,7 +37,7 @@ class Voter(Protocol):
 
 @dataclass(frozen=True, kw_only=True)
 class Certifier(Component, ABC):
-    """A certification procedure whose certificate is wrong with probability at most `failure`."""
+    """A method of certification: its certificates are wrong with probability at most `failure`."""
 
     kind: ClassVar[str] = "certifier"
 
@@ -67,7 +67,7 @@ class Certifier(Component, ABC):
         return Certificate(prediction, float(radius), samples, tuple(map(int, counts)), self)
 
     def expect_reachable(self, radius: float, largest: float, noise: Noise) -> None:
-        """Raise a ValueError if a radius is beyond the largest, which samples that all agree certify."""
+        """Raise a ValueError if a radius is above `largest`, the one certified when all samples agree."""
         if radius > largest:
             raise ValueError(
                 f"radius {radius:g} can never be certified at failure {self.failure:g} under {noise}, "

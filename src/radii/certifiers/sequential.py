@@ -1,4 +1,4 @@
-"""As many samples as it takes to decide which of the given radii is certified: an exact group-sequential test."""
+"""As few samples as decide which of the given radii is certified: an exact group-sequential test."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -19,15 +19,15 @@ from radii.smoothing.sequential import SequentialTests, sequential_tests
 class Sequential(Certifier):
     """Certifies the largest of `radii` that the samples prove, with the guarantee of `fixed` and far fewer samples.
 
-    Where the label is known its probability is tested directly, and the answer is the label or an abstention; otherwise
-    a pilot, discarded afterwards, picks the class.
+    Where the label is known its probability is tested directly, and the prediction is the label or an abstention;
+    otherwise a pilot, discarded afterwards, selects the class.
     """
 
     radii: tuple[float, ...] = option((0.0,))
-    """l2, pixels in [0, 1]; 0 asks for the class alone."""
+    """l2, pixels in [0, 1]; 0 certifies only the class."""
     most_samples: int = option(100_000, ge=1)
     futility: float = option(0.002, ge=0, lt=0.5)
-    """The chance, at every look, of giving up on a probability that the last look would accept; 0 never gives up."""
+    """The probability, per look, of giving up on an image that the last look would accept; 0 never gives up."""
     pilot: int = option(64, ge=1)
 
     def __post_init__(self) -> None:

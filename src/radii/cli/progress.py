@@ -1,4 +1,4 @@
-"""One bar that a person can read; silent when the output is not a terminal."""
+"""Progress bars; silent when the output is not a terminal."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -53,7 +53,7 @@ class TrainingBar(_Bar):
 
 
 class CertificationBar(_Bar):
-    """Images done, the time left, and the share certified and correct so far."""
+    """Images done, the time left, and how many are certified and correct so far."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console, "images")

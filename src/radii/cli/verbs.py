@@ -1,4 +1,4 @@
-"""One verb for each job."""
+"""The commands, one function each."""
 
 import math
 from pathlib import Path
@@ -32,8 +32,8 @@ def train(
 
     Args:
         recipe: A recipe file, or the name of one that `radii list` shows.
-        run: The run directory to make or continue.
-        teacher: The run that teaches, for the objective `transfer`.
+        run: The run directory to create or continue.
+        teacher: The run of the teacher, for the objective `transfer`.
         soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
     """
     from radii.loops.train import train as train_run
@@ -58,13 +58,13 @@ def transfer(
     data: Data = None,
     trust: Trust = None,
 ) -> None:
-    """Train students to a teacher's robustness at about the price of plain training; each teaches the next.
+    """Transfer a teacher's robustness to students at about the cost of plain training; each teaches the next.
 
     Args:
-        model: The student's architecture; several make a chain.
-        teacher: The run that teaches first.
-        bootstrap: Without a teacher: the recipe to train one by.
-        teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's own.
+        model: The student's architecture; several are trained as a chain.
+        teacher: The run of the first teacher.
+        bootstrap: Instead of --teacher, the recipe to train a teacher with.
+        teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's.
         recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset and sigma.
         run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
     """
@@ -83,7 +83,7 @@ def transfer(
 
 
 def _trained(recipe: Path, model: str | None, data: Path | None) -> Run:
-    """The teacher of a recipe, trained under a name of its own."""
+    """Train a teacher with a recipe, in runs/DATASET-RECIPE-MODEL."""
     from radii.loops.train import train as train_run
 
     path = recipes.find(recipe)
@@ -107,15 +107,15 @@ def import_(
     sigma: float = 0.25,
     data: Data = None,
 ) -> None:
-    """Make a run of a checkpoint that was trained elsewhere.
+    """Make a run from a checkpoint that was trained elsewhere.
 
     Args:
-        checkpoint: A file that torch wrote; one that needs more than tensors is refused.
+        checkpoint: A file written by torch.save; one that needs more than tensors is refused.
         dataset: What it was trained on: a name, or a table such as '{ name = "folder", size = 64 }'.
         model: Its architecture: a name, or a table such as '{ name = "resnet18", width = 32 }'.
-        run: The run directory to make.
+        run: The run directory to create.
         normalisation: full (centre and divide), centre, or none: as the checkpoint's authors did.
-        sigma: The noise that it was trained with.
+        sigma: The standard deviation of the noise that it was trained with.
     """
     from radii.loops.import_checkpoint import import_checkpoint
 
@@ -141,13 +141,13 @@ def soft_labels(
     data: Data = None,
     trust: Trust = None,
 ) -> None:
-    """Write how a run votes on noisy copies of every training image: the soft labels of `catrs`.
+    """Write the shares of a run's votes on noisy copies of every training image: the soft labels of `catrs`.
 
     Args:
         run: A trained run directory, usually plain Gaussian at sigma 0.25.
         samples: Noisy copies of each image.
         seed: The seed of the noise.
-        engine: How forward passes are made; auto takes the fastest that is installed.
+        engine: What runs the forward passes; auto takes the fastest that is installed.
     """
     from radii.loops.soft_labels import soft_labels as write_soft_labels
 
@@ -180,13 +180,13 @@ def certify(
 
     Args:
         run: A trained run directory.
-        with_: The certifier, one that `radii list` shows.
-        radii: Radii to decide, such as 0,0.25,0.5, for a certifier that takes them.
-        every: Certify every Nth test image, from the first on.
+        with_: The name of a certifier, as `radii list` shows it.
+        radii: Radii to certify, such as 0,0.25,0.5, for a certifier that takes them.
+        every: Certify every Nth test image, starting with the first.
         max: At most this many images.
-        seed: The seed of the noise, named before looking at any result.
-        noise: The noise, one that `radii list` shows: a name, or a table of its name and fields.
-        engine: How forward passes are made; auto takes the fastest that is installed.
+        seed: The seed of the noise, chosen before any result is known.
+        noise: The noise, as `radii list` shows it: a name, or a table of its name and fields.
+        engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core.
         linf: Show the average certified l-infinity radius too.
     """
@@ -225,12 +225,12 @@ def print_linf(run: Path, summary: Summary) -> None:
 
 @app.command
 def predict(run: Path, image: Path, /, *, engine: str = "auto", set: Settings = None, trust: Trust = None) -> None:
-    """The class of a picture, or "abstains" when the vote is too close to call.
+    """Predict the class of an image, or "abstains" when the vote is too close.
 
     Args:
         run: A trained run directory.
-        image: A picture file of the model's size.
-        engine: How forward passes are made: the one that the model was certified with.
+        image: An image file of the model's size.
+        engine: What runs the forward passes: the one that the model was certified with.
     """
     from radii.api import predict as predict_image
     from radii.datasets import read_picture
@@ -246,7 +246,7 @@ def predict(run: Path, image: Path, /, *, engine: str = "auto", set: Settings = 
 
 @app.command
 def report(*inputs: Path, out: Path | None = None, trust: Trust = None) -> None:
-    """Tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
+    """Write tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
 
     Args:
         inputs: Run directories or certificate files in Cohen's format, from any tool.
@@ -263,7 +263,7 @@ def report(*inputs: Path, out: Path | None = None, trust: Trust = None) -> None:
 
 @app.command(name="list")
 def list_() -> None:
-    """The objectives, certifiers, models, datasets, engines, noises and recipes there are."""
+    """List the objectives, certifiers, models, datasets, engines, noises and recipes."""
     for title, entries in registries().items():
         console.print(f"[bold]{title}[/bold]")
         for name, text in sorted(entries.items()):
@@ -275,7 +275,7 @@ def list_() -> None:
 
 
 def registries() -> dict[str, dict[str, str]]:
-    """The entries of every registry with a sentence each."""
+    """The entries of every registry with one sentence each."""
     return {
         "objectives": plugins.describe("objectives"),
         "certifiers": plugins.describe("certifiers"),
@@ -288,10 +288,10 @@ def registries() -> dict[str, dict[str, str]]:
 
 @app.command
 def demo(*, run: Path = Path("runs/demo")) -> None:
-    """Train on the embedded digits, certify and write a page about it, in a few minutes on two cores.
+    """Train on the embedded digits, certify and write a report, in a few minutes on two cores.
 
     Args:
-        run: Where the demonstration's runs and report go.
+        run: The folder for the demonstration's runs and report.
     """
     from radii.cli.demo import run_demo
 

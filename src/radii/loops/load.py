@@ -31,7 +31,7 @@ def load(
 ) -> SmoothedClassifier:
     """The smoothed classifier of a finished run; `data` is needed only by an engine that calibrates.
 
-    `trust` names the modules of others whose code the run may use: a run directory is data until then.
+    `trust` names the modules whose code the run may import: without it a run directory is only data.
     """
     run = run if isinstance(run, Run) else Run(run, trust)
     return open_run(run, engine, noise_of(run.recipe, noise), data, batch_size)[1]
@@ -50,7 +50,7 @@ def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
 
 
 def open_run(run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int) -> tuple[str, SmoothedClassifier]:
-    """The engine that was chosen for a finished run, and the smoothed classifier that it carries."""
+    """The name of the engine chosen for a finished run, and the smoothed classifier that uses it."""
     spec = model_spec(run)
 
     def pictures() -> Tensor:

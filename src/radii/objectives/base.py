@@ -14,7 +14,7 @@ from radii.plugins import Component
 
 
 class Batch(NamedTuple):
-    """What one optimiser step sees."""
+    """The data of one optimizer step."""
 
     images: Tensor
     """[batch, channel, height, width], pixels in [0, 1]."""
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 class Step(NamedTuple):
-    """When a step happens, and the stream all of its randomness comes from."""
+    """The epoch of a step, and the generator of all its random numbers."""
 
     epoch: int
     rng: torch.Generator
@@ -58,13 +58,13 @@ class Objective(Component, ABC):
 
     @classmethod
     def resources(cls) -> list[str]:
-        """The fields that the caller hands over as objects."""
+        """The fields that the caller passes as objects."""
         return [f.name for f in fields(cls) if f.metadata.get("resource")]
 
     @classmethod
     def resource_help(cls, key: str) -> str:
         """Where a missing resource comes from."""
-        return f"hand it over as `{key}`"
+        return f"pass it as `{key}`"
 
 
 def ramp(epoch: int, warmup_epochs: int) -> float:
@@ -79,7 +79,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def smoothed_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Minus the log of the label's mean probability over the copies, what attacks raise: [batch]."""
+    """Minus the log of the label's mean probability over the copies, which attacks maximise: [batch]."""
     likelihood = logits.softmax(-1).mean(0).gather(1, labels[:, None]).squeeze(1)
     return -likelihood.clamp(min=1e-20).log()
 

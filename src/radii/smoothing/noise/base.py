@@ -16,7 +16,7 @@ Probability = TypeVar("Probability", float, NDArray[np.float64])
 
 @dataclass(frozen=True)
 class Noise(Component, ABC):
-    """What is added to an image, and the radius that the votes under it prove.
+    """How an image is perturbed, and the radius that votes under the noise certify.
 
     Fields are its parameters. Nothing else in the package turns a probability into a radius.
     """
@@ -33,7 +33,7 @@ class Noise(Component, ABC):
     def radius(self, probability: Probability, runner_up: Probability | None = None) -> Probability:
         """The radius that a top class of at least this probability proves; below zero it proves nothing.
 
-        `runner_up` bounds the probability of every other class from above; all that the top class leaves by default.
+        `runner_up` bounds the probability of every other class from above; by default it is 1 - probability.
         """
 
     @abstractmethod
