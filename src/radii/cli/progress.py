@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from radii.experiment.certificates import Row
+from radii.report.summary import down
 
 if TYPE_CHECKING:
     from radii.loops.train import StepEvent
@@ -42,7 +43,7 @@ class TrainingBar(_Bar):
 
     def __call__(self, event: "StepEvent") -> None:
         if event.row:
-            self.accuracy = f", noisy test accuracy {event.row['noisy_test_accuracy']:.4f}"
+            self.accuracy = f", noisy test accuracy {down(event.row['noisy_test_accuracy'], 4)}"
         self.progress.update(
             self.task,
             description=f"epoch {min(event.epoch + 1, event.epochs)} of {event.epochs}",

@@ -13,7 +13,9 @@ from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.experiment import certificates
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
+from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
+from radii.report.text import plain
 
 
 @app.command
@@ -183,7 +185,7 @@ def certify(
         with_: The name of a certifier, as `radii list` shows it.
         radii: Radii to certify, such as 0,0.25,0.5, for a certifier that takes them.
         every: Certify every Nth test image, starting with the first.
-        max: At most this many images.
+        max: At most this many images, the first ones: biased where the test set is sorted.
         seed: The seed of the noise, chosen before any result is known.
         noise: The noise, as `radii list` shows it: a name, or a table of its name and fields.
         engine: What runs the forward passes; auto takes the fastest that is installed.
@@ -209,7 +211,10 @@ def certify(
     with CertificationBar(console) as bar:
         path = certify_run(config, workers=workers, on_image=bar)
     summary = Summary(certificates.read(path))
-    console.print(f"{path}: {in_words(summary)}; next: radii report {run}", soft_wrap=True, markup=False)
+    line = f"{path}: {in_words(summary)}; next: radii report {run}"
+    console.print(plain(line), soft_wrap=True, markup=False, emoji=False)
+    if words := bias(summary.certificates, Run(run).class_names()):
+        console.print(f"note: {words}", soft_wrap=True, markup=False)
     if linf:
         print_linf(run, summary)
 
@@ -218,9 +223,10 @@ def print_linf(run: Path, summary: Summary) -> None:
     from radii.loops.weights import model_spec
     from radii.smoothing.bounds import linf_radius
 
-    dimensions = math.prod(model_spec(Run(run)).shape)
-    radius = down(linf_radius(summary.acr, dimensions), 5)
-    console.print(f"average certified l-infinity radius {radius}: l2 over the square root of {dimensions}")
+    dimensions, known = math.prod(model_spec(Run(run)).shape), summary.known_acr
+    radius = "-" if known is None else down(linf_radius(known.value, dimensions), 5)
+    bound = "" if known is None or known.exact else "at least "
+    console.print(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")
 
 
 @app.command
@@ -245,7 +251,7 @@ def predict(run: Path, image: Path, /, *, engine: str = "auto", set: Settings = 
 
 
 @app.command
-def report(*inputs: Path, out: Path | None = None, trust: Trust = None) -> None:
+def report(*inputs: Annotated[Path, Parameter(json_list=False)], out: Path | None = None, trust: Trust = None) -> None:
     """Write tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
 
     Args:
@@ -258,7 +264,8 @@ def report(*inputs: Path, out: Path | None = None, trust: Trust = None) -> None:
         raise ValueError("nothing to report: name runs or certificate files")
     if out is None:
         out = inputs[0] / "report" if len(inputs) == 1 and inputs[0].is_dir() else Path("report")
-    console.print(str(write_report(inputs, out, trust or ())), soft_wrap=True, markup=False)
+    page = write_report(inputs, out, trust or ())
+    console.print(plain(str(page)), soft_wrap=True, markup=False, emoji=False)
 
 
 @app.command(name="list")
