@@ -91,9 +91,12 @@ class OnnxGraph(nn.Module):
         if torch.is_grad_enabled() and images.requires_grad:
             raise OnnxError("an ONNX model gives no gradients: use a method that only asks for its answers", "model")
         if not self.takes(images.shape[1:]):
-            raise OnnxError(
-                f"the ONNX model takes images {_sides(self.input_shape[1:])}, got {_sides(images.shape[1:])}"
-            )
+            raise OnnxError(f"the ONNX model takes images {self.wanted}, got {_sides(images.shape[1:])}")
+
+    @property
+    def wanted(self) -> str:
+        """The channels, height and width that it takes, in words."""
+        return _sides(self.input_shape[1:])
 
     def takes(self, shape: Sequence[int]) -> bool:
         """Whether images of these channels, height and width fit."""
