@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from radii import plugins
 from radii.engines.base import Engine, EngineSpec
 from radii.errors import ParameterError
-from radii.onnx_graph import OnnxGraph
+from radii.onnx import OnnxGraph
 
 AUTO = "auto"
 LEAST_AGREEMENT = 0.9

@@ -16,7 +16,7 @@ from radii.experiment.run import Run
 from radii.loops.components import open_dataset, stored
 from radii.loops.environment import environment
 from radii.loops.weights import ModelSpec, make_model, save_weights
-from radii.onnx_graph import OnnxError, OnnxGraph, read
+from radii.onnx import OnnxError, OnnxGraph, read
 from radii.smoothing.normalisation import Normalisation
 
 PROBES = 3
