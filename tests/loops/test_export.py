@@ -64,10 +64,11 @@ def test_what_is_exported_and_imported_again_votes_alike(tmp_path: Path) -> None
 
 
 @pytest.mark.slow
-def test_the_normalisation_is_inside(tmp_path: Path) -> None:
+def test_the_normalisation_is_inside_and_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path / "run", "digits_mlp")
     images = torch.rand(3, 1, 8, 8)
     graph, model = OnnxGraph(read(export_onnx(run, tmp_path / "x.onnx"))), trained_model(run)
+    assert capfd.readouterr() == ("", "")
     with torch.inference_mode():
         torch.testing.assert_close(graph(images), model[1]((images - 0.4) / 0.3), rtol=1e-4, atol=1e-5)  # type: ignore[index]
 

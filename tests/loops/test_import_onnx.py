@@ -81,6 +81,16 @@ def test_pictures_of_the_models_own_size(linear_onnx: Write, tmp_path: Path) -> 
     torch.testing.assert_close(model(image), model[1]((image - 0.5) / 0.25))  # type: ignore[index]
 
 
+def test_constants_in_the_datasets_table_are_the_models(linear_onnx: Write, tmp_path: Path) -> None:
+    (tmp_path / "val" / "a").mkdir(parents=True)
+    (tmp_path / "val" / "b").mkdir()
+    table = {"name": "folder", "size": 4, "mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}
+    file = linear_onnx(shape=("batch", 3, 4, 4), classes=2)
+    run = import_onnx(file, tmp_path / "run", sigma=0.25, dataset=table, data=tmp_path)
+    assert model_spec(run).normalisation == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    assert run.recipe.normalisation == "full"
+
+
 def test_nothing_is_standardised_unless_stated(linear_onnx: Write, tmp_path: Path) -> None:
     run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
     assert model_spec(run).normalisation.mean == ()

@@ -40,9 +40,15 @@ def import_onnx(
     The classifier takes float32 images [batch, channel, height, width] with pixels in [0, 1], or standardised by `mean`
     and `std`, and gives logits [batch, class]. `size` is that of the pictures; by default the model's own.
     """
-    graph = OnnxGraph(read(file))
-    constants = _normalisation(mean, std)
-    recipe = _recipe(graph, file, sigma, _with_constants(named_table(dataset, "dataset"), constants), size)
+    graph, table = OnnxGraph(read(file)), named_table(dataset, "dataset")
+    constants = _normalisation(mean or table.get("mean", ()), std or table.get("std", ()))
+    recipe = Recipe(
+        dataset=_dataset(table, constants, size, graph, file),
+        model="onnx",
+        sigma=sigma,
+        normalisation="full" if constants.mean else "none",
+        objective="imported",
+    )
     opened = open_dataset(recipe, data)
     spec = ModelSpec(opened.shape, opened.class_names, constants)
     model = make_model(recipe, spec)
@@ -57,18 +63,14 @@ def _normalisation(mean: Sequence[float], std: Sequence[float]) -> Normalisation
     return Normalisation(tuple(mean), tuple(std))
 
 
-def _with_constants(table: Mapping[str, Any], constants: Normalisation) -> dict[str, Any]:
-    """A folder's own constants are those of its model; other datasets have fixed ones, which it need not share."""
-    stated = constants._asdict() if constants.mean and table["name"] == "folder" else {}
-    return {**table, **stated}
-
-
-def _recipe(graph: OnnxGraph, file: Path, sigma: float, dataset: Mapping[str, Any], size: int | None) -> Recipe:
-    if size is None and dataset["name"] == "folder" and "size" not in dataset:
-        size = _side(graph, file)
-    table = dict(dataset) if size is None else {**dataset, "size": size}
-    normalisation = "full" if "mean" in table else "none"
-    return Recipe(dataset=table, model="onnx", sigma=sigma, normalisation=normalisation, objective="imported")
+def _dataset(
+    table: Mapping[str, Any], constants: Normalisation, size: int | None, graph: OnnxGraph, file: Path
+) -> dict[str, Any]:
+    """The dataset with the size stated, and a folder with the model's own size and constants: it has none itself."""
+    if table["name"] == "folder":
+        own = {} if size or "size" in table else {"size": _side(graph, file)}
+        table = {**table, **own, **(constants._asdict() if constants.mean else {})}
+    return dict(table) if size is None else {**table, "size": size}
 
 
 def _side(graph: OnnxGraph, file: Path) -> int:
