@@ -1,11 +1,14 @@
-"""Certify or predict a single image, as a deployed model does."""
+"""Certify or predict a single image as a deployed model does, and export a run."""
 
 import secrets
+from collections.abc import Collection
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from radii import certifiers
+from radii.experiment.run import Run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import Certificate
 from radii.smoothing.classifier import SmoothedClassifier
@@ -34,3 +37,15 @@ def certify(
 def predict(classifier: SmoothedClassifier, image: Tensor, *, seed: int | None = None, **fields: Any) -> Certificate:
     """The smoothed classifier's class for one image, or an abstention; the radius is 0."""
     return certify(classifier, image, "prediction", seed=seed, **fields)
+
+
+def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ()) -> Path:
+    """Write a run's base classifier as one ONNX file, checked against torch, and a card of its certificates beside it.
+
+    `trust` names the modules of others whose code the run may use.
+    """
+    from radii.loops.export import export_onnx
+    from radii.report.card import certified
+
+    run = run if isinstance(run, Run) else Run(run, trust)
+    return export_onnx(run, path, certified=certified(run))
