@@ -61,7 +61,7 @@ def test_from_a_file_to_a_report(
         (("import", "any.onnx", "--run", "x"), "state the size of yours; pass --size"),
         (("import", "absent.onnx", "--run", "x"), "there is no file absent.onnx"),
         (("import", "broken.onnx", "--run", "x"), "broken.onnx is not an ONNX file that can be read"),
-        (("import", "linear.onnx", "--mean", "a", "--run", "x"), "--mean 'a': expected numbers with commas between"),
+        (("import", "linear.onnx", "--mean", "a", "--run", "x"), "--mean 'a': expected numbers separated by commas"),
         (("import", "linear.onnx", "--mean", "0.5", "--run", "x"), "expected one each a channel"),
         (("import", "a.pth", "--run", "x"), "a.pth needs --dataset and --model"),
         (

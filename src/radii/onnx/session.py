@@ -46,8 +46,9 @@ def read(file: Path) -> bytes:
 def open_session(content: bytes) -> Any:
     """An ONNX Runtime session of a self-contained graph; its `run` may be called by several threads at once."""
     require("this model")
-    import onnx
     import onnxruntime
+
+    import onnx
 
     try:
         # A graph of others may name any file of this machine as its weights.
