@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-import mpmath
+import mpmath  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 import torch

@@ -14,7 +14,7 @@ app = App(
     name="radii",
     help="Image classifiers whose answers carry a proof: certified l2 radii by randomized smoothing.",
 )
-console = Console(highlight=False)
+console = Console(highlight=False, emoji=False)
 
 HINTS = {
     "data": "name it with --data or RADII_DATA",

@@ -24,7 +24,7 @@ def without_telemetry() -> None:
     if sys.modules.get("openvino_telemetry") is None:
         sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
     elif sender := sys.modules.get("openvino_telemetry.utils.sender"):
-        sender.TelemetrySender.send = lambda *_: None  # type: ignore[attr-defined]
+        sender.TelemetrySender.send = lambda *_: None
 
 
 def convert(spec: EngineSpec) -> Any:
