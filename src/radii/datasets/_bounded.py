@@ -30,7 +30,7 @@ def most_unpacked(packed: int) -> int:
 class Limited(io.RawIOBase):
     """A stream that refuses to give more than `most` bytes."""
 
-    def __init__(self, stream: IO[bytes], most: int, path: Path) -> None:
+    def __init__(self, stream: gzip.GzipFile, most: int, path: Path) -> None:
         super().__init__()
         self.stream, self.left, self.path = stream, most, path
 
@@ -60,8 +60,6 @@ def read_npy(path: Path) -> NDArray[Any]:
     try:
         with path.open("rb") as file:
             return _array(file, path.stat().st_size)
-    except OSError:
-        raise
     except Exception as error:
         # numpy's parser of headers lets through whatever Python's stumbles over.
         raise DataError(f"{path} is not a whole .npy file of plain numbers ({_reason(error)})") from error
@@ -75,8 +73,6 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
             if sum(member.file_size for member in members) > most_unpacked(path.stat().st_size):
                 raise ValueError("it unpacks to far more than its size warrants")
             return {member.filename.removesuffix(".npy"): _member(archive, member) for member in members}
-    except OSError:
-        raise
     except Exception as error:
         # Zip, zlib and numpy each have errors of their own.
         raise DataError(
@@ -103,11 +99,21 @@ def _array(stream: IO[bytes], size: int) -> NDArray[Any]:
     count = math.prod(shape)
     if count * dtype.itemsize > size:
         raise ValueError(f"it states {count * dtype.itemsize:,} bytes and has {size:,}")
-    content = stream.read(count * dtype.itemsize)
+    flat = _filled(stream, count * dtype.itemsize).view(dtype)
     while stream.read(CHUNK):  # a zip's checksum comes at the end
         pass
-    flat = np.frombuffer(bytearray(content), dtype, count)
     return flat.reshape(shape[::-1]).T if fortran else flat.reshape(shape)
+
+
+def _filled(stream: IO[bytes], size: int) -> NDArray[np.uint8]:
+    content = np.empty(size, np.uint8)
+    filled = 0
+    while filled < size:
+        if not (chunk := stream.read(min(CHUNK, size - filled))):
+            raise ValueError(f"it ends after {filled:,} bytes of {size:,}")
+        content[filled : filled + len(chunk)] = np.frombuffer(chunk, np.uint8)
+        filled += len(chunk)
+    return content
 
 
 def _reason(error: Exception) -> str:

@@ -22,15 +22,16 @@ def read_picture(path: Path, shape: Shape) -> Tensor:
     channels, height, width = shape
     try:
         with open_picture(path) as picture:
-            if picture.size != (width, height):
-                got = f"{picture.width} x {picture.height}"
-                raise ValueError(f"it is {got} pixels, the model takes {width} x {height}: resize or crop it first")
-            pixels = _pixels(picture, channels)
+            size = picture.size
+            pixels = _pixels(picture, channels) if size == (width, height) else np.empty(0, np.float32)
     except OSError as error:
         raise ValueError(f"cannot read {path} as a picture: {error.strerror or error}") from error
     except Exception as error:
         # Pillow's decoders raise errors of many kinds.
         raise ValueError(f"cannot read {path} as a picture: {error}") from error
+    if size != (width, height):
+        got = f"{size[0]} x {size[1]}"
+        raise ValueError(f"{path} is {got} pixels, the model takes {width} x {height}: resize or crop it first")
     return torch.from_numpy(pixels).reshape(height, width, channels).permute(2, 0, 1)
 
 
