@@ -42,6 +42,8 @@ def main() -> NoReturn:
 def in_words(error: Exception) -> str:
     """An error as one sentence, with the flag that would put it right."""
     message = str(error.args[0] if isinstance(error, LookupError) and error.args else error)
+    # A name in a file may hold what a terminal would obey.
+    message = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
     if isinstance(error, UntrustedError):
         return f"{message} with --trust {error.module}"
     hint = HINTS.get(error.parameter) if isinstance(error, ParameterError) else None

@@ -48,7 +48,7 @@ def train(
 @app.command
 def transfer(
     *,
-    model: Annotated[list[str], Parameter(negative="")],
+    model: Annotated[list[str], Parameter(negative="", json_list=False)],
     teacher: Path | None = None,
     bootstrap: Path | None = None,
     teacher_model: str | None = None,
@@ -245,7 +245,7 @@ def predict(run: Path, image: Path, /, *, engine: str = "auto", set: Settings = 
 
 
 @app.command
-def report(*inputs: Path, out: Path | None = None, trust: Trust = None) -> None:
+def report(*inputs: Annotated[Path, Parameter(json_list=False)], out: Path | None = None, trust: Trust = None) -> None:
     """Tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
 
     Args:

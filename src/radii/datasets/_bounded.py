@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from radii.datasets.base import DataError
 
-ALWAYS, RATIO = 1 << 26, 100
-"""What a packed file may unpack to: 64 MB in any case, else a hundred times its size. Real images reach ten times."""
+ALWAYS, RATIO = 1 << 26, 20
+"""What a packed file may unpack to: 64 MB in any case, else twenty times its size. Real images reach five."""
 CHUNK = 1 << 20
 MOST_DIMENSIONS = 8
 KINDS = "uifbUS"

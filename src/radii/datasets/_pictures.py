@@ -38,10 +38,14 @@ def read_picture(path: Path, shape: Shape) -> Tensor:
 def open_picture(path: Path | str) -> Image.Image:
     """A picture of which only the head is read yet, so that its size and depth are known before any decoding."""
     picture = Image.open(path, formats=FORMATS)
+    problem = ""
     if picture.width * picture.height > MOST_PIXELS:
-        raise ValueError(f"it is {picture.width} x {picture.height} pixels, {MOST_PIXELS:,} at most are read")
-    if picture.mode not in (*EIGHT_BITS, *SIXTEEN_BITS):
-        raise ValueError(f"its pixels are of the kind {picture.mode}, expected 8 or 16 bits a channel")
+        problem = f"it is {picture.width} x {picture.height} pixels, {MOST_PIXELS:,} at most are read"
+    elif picture.mode not in (*EIGHT_BITS, *SIXTEEN_BITS):
+        problem = f"its pixels are of the kind {picture.mode}, expected 8 or 16 bits a channel"
+    if problem:
+        picture.close()
+        raise ValueError(problem)
     return picture
 
 

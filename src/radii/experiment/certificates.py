@@ -227,7 +227,7 @@ def _rows(path: Path, text: str) -> list[Row]:
 def _row(where: str, columns: Sequence[str], line: str) -> Row:
     cells = line.split("\t")
     if len(cells) != len(columns):
-        raise ValueError(f"{where} has {len(cells)} cells, expected {len(columns)}: {' '.join(columns)}")
+        raise ValueError(f"{where} has {len(cells)} cells, expected {len(columns)}: {readers.short(' '.join(columns))}")
     found = dict(zip(columns, cells, strict=True))
     try:
         row = Row(
@@ -244,7 +244,8 @@ def _row(where: str, columns: Sequence[str], line: str) -> Row:
         )
         correct = bool(readers.whole(found["correct"]))
     except ValueError as error:
-        raise ValueError(f"{where} is not a certificate ({error}), expected {' '.join(columns)}") from error
+        told, wanted = readers.short(error), readers.short(" ".join(columns))
+        raise ValueError(f"{where} is not a certificate ({told}), expected {wanted}") from error
     if not 0 <= row.radius <= readers.MOST_RADIUS:
         most = readers.MOST_RADIUS
         raise ValueError(f"{where} has radius {row.radius}, expected a finite number >= 0, {most:g} at most")

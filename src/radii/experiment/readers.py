@@ -50,7 +50,7 @@ def parse_object(content: str, where: str) -> dict[str, Any]:
     except RecursionError as error:
         raise ValueError(f"{where} nests too deeply for JSON of ours: restore it, or move it away") from error
     except ValueError as error:
-        raise ValueError(f"{where} is not JSON ({error}): restore it, or move it away") from error
+        raise ValueError(f"{where} is not JSON ({short(error)}): restore it, or move it away") from error
     if not isinstance(found, dict):
         raise ValueError(f"{where} holds no JSON object: restore it, or move it away")
     return found
@@ -233,5 +233,10 @@ def _expect(path: Path, found: Mapping[str, Any], known: Mapping[str, tuple[Chec
 
 def _shown(value: Any) -> str:
     """A value as an error shows it, cut where it is long."""
-    shown = repr(value)
-    return shown if len(shown) <= 80 else f"{shown[:76]} ..."
+    return short(repr(value), 80)
+
+
+def short(said: object, most: int = 300) -> str:
+    """What a file says as an error may repeat it: cut where it is long, and nothing that a terminal would obey."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in str(said)[:most])
+    return plain if len(str(said)) <= most else f"{plain} ..."

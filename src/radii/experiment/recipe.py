@@ -123,9 +123,10 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
             values["training"] = from_mapping(Training, values["training"], "[training]")
         recipe: Recipe = from_mapping(Recipe, values, "the recipe")
     except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{where} is not TOML: {error}") from error
+        raise RecipeError(f"{where} is not TOML: {readers.short(error)}") from error
     except (ValueError, LookupError, TypeError, OverflowError) as error:
-        raise RecipeError(f"{where}: {error.args[0] if error.args else type(error).__name__}") from error
+        told = readers.short(error.args[0], 1000) if error.args else type(error).__name__
+        raise RecipeError(f"{where}: {told}") from error
     return recipe
 
 
