@@ -103,6 +103,10 @@ def test_list_shows_every_registry(home: Path) -> None:
 
 
 WRONG: list[tuple[Sequence[str], str]] = [
+    (["report", "[/x]"], "cannot read the certificate file [/x]"),
+    (["report", "[/x].tsv", "--out", "[/x]"], "cannot read the certificate file [/x].tsv"),
+    (["certify", "[/x]", "--trust", "[/x]"], "[/x] is not a run"),
+    (["certify", "runs/g", "--set", "estimation=" + "7" * 400], "a whole number of 400 digits"),
     (["train", "absent.toml", "--run", "x"], "cannot read the recipe absent.toml"),
     (["train", "small.toml", "--run", "x", "--set", "sigma=0"], "sigma = 0, expected a number > 0"),
     (["train", "small.toml", "--run", "x", "--set", "training.epoks=1"], "did you mean 'epochs'"),
@@ -171,3 +175,10 @@ def test_every_argument_has_help() -> None:
     }
     assert texts
     assert [where for where, text in texts.items() if not text] == []
+
+
+def test_a_name_in_a_file_cannot_command_the_terminal(tmp_path: Path) -> None:
+    (tmp_path / "log.tsv").write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n\x1b[2J\t1\t1\t0\t1\t0\n")
+    wrong = radii("report", "log.tsv", cwd=tmp_path)
+    assert "line 2 is not a certificate" in wrong.error
+    assert "\x1b" not in wrong.error

@@ -14,7 +14,7 @@ app = App(
     name="radii",
     help="Image classifiers whose answers carry a proof: certified l2 radii by randomized smoothing.",
 )
-console = Console(highlight=False)
+console = Console(highlight=False, emoji=False)
 
 HINTS = {
     "data": "name it with --data or RADII_DATA",
@@ -44,6 +44,8 @@ def main() -> NoReturn:
 def in_words(error: Exception) -> str:
     """An error as one sentence, with the flag that would fix it."""
     message = str(error.args[0] if isinstance(error, LookupError) and error.args else error)
+    # A name in a file may hold what a terminal would obey.
+    message = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
     if isinstance(error, UntrustedError):
         return f"{message} with --trust {error.module}"
     hint = HINTS.get(error.parameter) if isinstance(error, ParameterError) else None

@@ -10,11 +10,20 @@ from radii.experiment import recipe as recipes
 Data = Annotated[Path | None, Parameter(help="Folder with the dataset's files; RADII_DATA otherwise.")]
 Settings = Annotated[
     list[str] | None,
-    Parameter(name="--set", negative="", help="KEY=VALUE that overrides the recipe's or gives the certifier's fields."),
+    Parameter(
+        name="--set",
+        negative="",
+        json_list=False,
+        help="KEY=VALUE that overrides the recipe's or gives the certifier's fields.",
+    ),
 ]
 Trust = Annotated[
     list[str] | None,
-    Parameter(negative="", help="A module whose code the run may use, for a run that was made elsewhere."),
+    Parameter(
+        negative="",
+        json_list=False,
+        help="A module whose code the run may use, for a run that was made elsewhere.",
+    ),
 ]
 
 

@@ -50,7 +50,7 @@ def train(
 @app.command
 def transfer(
     *,
-    model: Annotated[list[str], Parameter(negative="")],
+    model: Annotated[list[str], Parameter(negative="", json_list=False)],
     teacher: Path | None = None,
     bootstrap: Path | None = None,
     teacher_model: str | None = None,
@@ -355,6 +355,7 @@ def demo(*, run: Path = Path("runs/demo")) -> None:
 
 def print_trained(run: Run) -> None:
     rows = run.history()
-    accuracy = down(float(rows[-1]["noisy_test_accuracy"]), 4)
-    message = f"{run.path}: trained {len(rows)} epochs, noisy test accuracy {accuracy}; next: radii certify {run.path}"
+    accuracy = rows[-1].get("noisy_test_accuracy") if rows else None
+    told = "" if accuracy is None else f", noisy test accuracy {down(float(accuracy), 4)}"
+    message = f"{run.path}: trained {len(rows)} epochs{told}; next: radii certify {run.path}"
     console.print(message, soft_wrap=True, markup=False)

@@ -4,10 +4,11 @@ from pathlib import Path
 from typing import Any
 
 from radii import plugins
+from radii.datasets._bounded import read_npy
 from radii.datasets._pictures import read_picture
 from radii.datasets.base import DataError, Dataset, Images
 
-__all__ = ["DataError", "Dataset", "Images", "create", "names", "read_picture"]
+__all__ = ["DataError", "Dataset", "Images", "create", "names", "read_npy", "read_picture"]
 
 
 def names() -> list[str]:

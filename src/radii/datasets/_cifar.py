@@ -2,21 +2,23 @@
 
 import gzip
 import tarfile
-import zlib
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import ClassVar
 
 import numpy as np
 import torch
 
+from radii.datasets._bounded import CHUNK, Limited, most_unpacked
 from radii.datasets._published import Published, folders, locate
 from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, checked_labels
 
 Files = dict[Split, tuple[str, ...]]
 
 PIXELS = 3 * 32 * 32
+MOST_MEMBERS = 1000
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -30,8 +32,9 @@ class CifarBinary(Dataset):
     label_bytes: ClassVar[int]
 
     def split(self, split: Split) -> InMemory:
-        contents = self._contents(self.files[split])
-        expected = self.counts[split] // len(contents) * (self.label_bytes + PIXELS)
+        names = self.files[split]
+        expected = self.counts[split] // len(names) * (self.label_bytes + PIXELS)
+        contents = self._contents(names, expected)
         for where, content in contents.items():
             if len(content) != expected:
                 raise DataError(f"{where} has {len(content)} bytes, expected {expected}: fetch it again")
@@ -46,28 +49,41 @@ class CifarBinary(Dataset):
         images = records[:, self.label_bytes :].contiguous().view(-1, *self.shape)
         return InMemory(images, labels, augmented=split == "train")
 
-    def _contents(self, names: Sequence[str]) -> dict[str, bytes]:
+    def _contents(self, names: Sequence[str], size: int) -> dict[str, bytes]:
+        """The files' content, of which no more than a byte beyond `size` is read."""
         for folder in folders(self):
             for inner in (folder / self.archive.unpacked, folder):
                 if all((inner / name).is_file() for name in names):
-                    return {str(inner / name): (inner / name).read_bytes() for name in names}
+                    return {str(inner / name): _beginning(inner / name, size + 1) for name in names}
         (archive,) = locate(self, [self.archive])
-        return read_members(archive, [f"{self.archive.unpacked}/{name}" for name in names])
+        return read_members(archive, [f"{self.archive.unpacked}/{name}" for name in names], size + 1)
 
 
-def read_members(archive: Path, names: Sequence[str]) -> dict[str, bytes]:
-    """Files of a gzipped tar archive in one pass; nothing is unpacked to the disk."""
+def _beginning(path: Path, most: int) -> bytes:
+    with path.open("rb") as file:
+        return file.read(most)
+
+
+def read_members(archive: Path, names: Sequence[str], most: int) -> dict[str, bytes]:
+    """The first bytes of files of a gzipped tar archive in one pass; nothing is unpacked to the disk."""
     found = {}
     try:
-        with gzip.open(archive) as unzipped, tarfile.open(fileobj=unzipped, mode="r|") as tar:
-            for member in tar:
-                if member.name in names and (file := tar.extractfile(member)):
-                    found[member.name] = file.read()
+        with gzip.open(archive) as unzipped:
+            stream = Limited(unzipped, most_unpacked(archive.stat().st_size), archive)
+            with tarfile.open(fileobj=stream, mode="r|") as tar:
+                for member in islice(tar, MOST_MEMBERS):
+                    if member.name in names and (file := tar.extractfile(member)):
+                        found[member.name] = file.read(most)
             # The checksum comes at the end, after the last thing that tar looks at.
-            while unzipped.read(1 << 20):
+            while stream.read(CHUNK):
                 pass
-    except (EOFError, gzip.BadGzipFile, zlib.error, tarfile.TarError) as error:
-        raise DataError(f"{archive} is truncated or corrupt ({error}): fetch it again") from error
+    except DataError:
+        raise
+    except Exception as error:
+        # Gzip, zlib and tar each have errors of their own, and tar lets through what its parser stumbles over.
+        raise DataError(
+            f"{archive} is truncated or corrupt ({type(error).__name__}: {error}): fetch it again"
+        ) from error
     if missing := [name for name in names if name not in found]:
         raise DataError(f"{archive} does not hold {missing[0]}: fetch the binary version again")
     return {f"{archive}: {name}": found[name] for name in names}

@@ -1,9 +1,6 @@
 """The idx format of MNIST and its kin."""
 
-import gzip
-import hashlib
 import math
-import zlib
 from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar, cast
@@ -13,12 +10,14 @@ import torch
 from torch import Tensor
 
 from radii import plugins
-from radii.datasets._published import Published, locate
+from radii.datasets._bounded import gunzip
+from radii.datasets._published import Published, locate, md5_of
 from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, checked_labels
 
 Hashes = dict[Split, tuple[str, str]]
 """MD5 of the images and of the labels."""
 
+MOST_DIMENSIONS = 4
 SAME_FILE_NAMES = ("mnist", "fashion_mnist")
 
 
@@ -49,7 +48,7 @@ class Idx(Dataset):
 
     def _check_publisher(self, path: Path) -> None:
         """Refuse another publisher's file: the names are the same, and only the hash tells them apart."""
-        found = hashlib.md5(path.read_bytes(), usedforsecurity=False).hexdigest()
+        found = md5_of(path)
         for other in SAME_FILE_NAMES:
             if other != self.name and any(
                 found in pair for pair in cast(type[Idx], plugins.find("datasets", other, Idx)).md5.values()
@@ -63,13 +62,10 @@ class Idx(Dataset):
 
 def read_idx(path: Path) -> Tensor:
     """The bytes of a gzipped idx file in the shape that its header states."""
-    try:
-        content = gzip.decompress(path.read_bytes())
-    except (EOFError, gzip.BadGzipFile, zlib.error) as error:
-        raise DataError(f"{path} is truncated or corrupt ({error}): fetch it again") from error
+    content = gunzip(path)
     dimensions = content[3] if len(content) > 4 and content[:3] == b"\0\0\x08" else 0
     header = 4 + 4 * dimensions
     sizes = [int.from_bytes(content[at : at + 4], "big") for at in range(4, header, 4)]
-    if not dimensions or len(content) != header + math.prod(sizes):
+    if not 0 < dimensions <= MOST_DIMENSIONS or len(content) != header + math.prod(sizes):
         raise DataError(f"{path} is not a whole idx file of bytes: fetch it again")
     return torch.from_numpy(np.frombuffer(content, np.uint8, offset=header).reshape(sizes).copy())

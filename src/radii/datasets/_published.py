@@ -1,5 +1,6 @@
 """Publishers' files, found under the data folder or downloaded and checked by hash."""
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -49,6 +50,12 @@ def locate(dataset: Dataset, files: Sequence[Published]) -> list[Path]:
             f"into {places[0]}, or name another folder",
             "data",
         ) from error
+
+
+def md5_of(path: Path) -> str:
+    """The hash by which publishers' files are known."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
 def _present(folder: Path, file: Published) -> Path:

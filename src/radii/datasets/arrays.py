@@ -10,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from radii.datasets._bounded import read_npz
 from radii.datasets.base import DataError, Dataset, InMemory, Split, checked_labels, named_data
 
 KEYS: dict[Split, tuple[str, ...]] = {"train": ("train_",), "test": ("test_", "")}
@@ -71,16 +72,9 @@ def _splits(content: Mapping[str, NDArray[Any]], path: Path) -> dict[Split, InMe
 
 
 def _read(path: Path) -> dict[str, NDArray[Any]]:
-    try:
-        with path.open("rb") as file, np.load(file, allow_pickle=False) as content:
-            return {key: content[key] for key in content}
-    except FileNotFoundError as error:
-        raise DataError(f"there is no file {path}: name an .npz file, or a folder with arrays.npz", "data") from error
-    except Exception as error:
-        # Zip, zlib and numpy each have errors of their own, and so has a plain .npy file.
-        raise DataError(
-            f"{path} is not a whole .npz file of plain arrays ({error}): write it with numpy.savez"
-        ) from error
+    if not path.is_file():
+        raise DataError(f"there is no file {path}: name an .npz file, or a folder with arrays.npz", "data")
+    return read_npz(path)
 
 
 def _pixels(images: NDArray[Any], where: str) -> Tensor:

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from radii.datasets._pictures import eight_bits, open_picture
 from radii.datasets.base import DataError, Dataset, Images, Split, as_floats, existing_folder, named_data
 from radii.fields import option
 from radii.smoothing.normalisation import IMAGENET, Normalisation
@@ -132,8 +133,8 @@ def crop_box(width: int, height: int, draws: Sequence[float]) -> tuple[int, int,
 
 def _read_into(pixels: NDArray[np.uint8], file: str, view: View) -> None:
     try:
-        with Image.open(file) as photograph:
-            shown = view(photograph.convert("RGB"))
+        with open_picture(file) as photograph:
+            shown = view(eight_bits(photograph).convert("RGB"))
     except Exception as error:
         # Pillow's decoders raise errors of many kinds.
         raise DataError(f"{file} is not a readable photograph ({error}): replace or remove it") from error

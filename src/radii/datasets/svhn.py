@@ -5,10 +5,10 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import numpy as np
-import scipy.io
 import torch
 from numpy.typing import NDArray
 
+from radii.datasets._mat import read_arrays
 from radii.datasets._published import Published, locate
 from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, checked_labels
 
@@ -26,20 +26,16 @@ class Svhn(Dataset):
 
     def split(self, split: Split) -> InMemory:
         (path,) = locate(self, [self.files[split]])
-        pixels, digits = read_mat(path)
+        pixels, digits = read_mat(path, self.files[split].md5)
         images = torch.from_numpy(np.ascontiguousarray(pixels.transpose(3, 2, 0, 1)))
         numbers = torch.from_numpy(digits.astype(np.int64).ravel())
         labels = checked_labels(torch.where(numbers == 10, 0, numbers), len(images), self.classes, str(path))
         return InMemory(images, labels, augmented=split == "train")
 
 
-def read_mat(path: Path) -> tuple[NDArray[Any], NDArray[Any]]:
+def read_mat(path: Path, md5: str) -> tuple[NDArray[Any], NDArray[Any]]:
     """X, [height, width, channel, image] bytes, and y, [image, 1], where 10 stands for the digit 0."""
-    try:
-        content = scipy.io.loadmat(path, variable_names=("X", "y"))
-    except Exception as error:
-        # scipy lets through whatever its parser stumbles over.
-        raise DataError(f"{path} is not a whole .mat file ({type(error).__name__}): fetch it again") from error
+    content = read_arrays(path, md5)
     pixels, digits = content.get("X"), content.get("y")
     if pixels is None or digits is None:
         raise DataError(f"{path} does not hold the arrays X and y: fetch it again")

@@ -1,6 +1,7 @@
 """What the OpenVINO engines share."""
 
 import importlib.util
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -14,10 +15,23 @@ def is_installed() -> bool:
     return importlib.util.find_spec("openvino") is not None
 
 
+def without_telemetry() -> None:
+    """Keep OpenVINO and NNCF from sending usage reports and from writing an id into the home directory.
+
+    Both take stubs where openvino_telemetry cannot be imported, so this comes before every import of them. In a
+    process that has imported them already, what they have begun stays, but nothing more is sent.
+    """
+    if sys.modules.get("openvino_telemetry") is None:
+        sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]
+    elif sender := sys.modules.get("openvino_telemetry.utils.sender"):
+        sender.TelemetrySender.send = lambda *_: None
+
+
 def convert(spec: EngineSpec) -> Any:
     """The model in OpenVINO's form."""
     if not is_installed():
         raise LookupError("the engine 'openvino' is not installed: pip install 'radii[openvino]'")
+    without_telemetry()
     import openvino
 
     example = torch.zeros(spec.batch_size, *spec.shape)
@@ -26,6 +40,7 @@ def convert(spec: EngineSpec) -> Any:
 
 def infer(model: Any) -> Callable[[Tensor], Tensor]:
     """A model compiled by OpenVINO, in the precision it was given."""
+    without_telemetry()
     import openvino
 
     settings = {

@@ -37,8 +37,8 @@ class EngineSpec:
         return next((parameter.device for parameter in self.model.parameters()), torch.device("cpu"))
 
     def probe(self) -> Tensor:
-        """A block of grey images under noise."""
-        return self.noisy(torch.full((self.batch_size, *self.shape), 0.5), PROBE).to(self.device)
+        """A block of black images, which every noise takes, under noise."""
+        return self.noisy(torch.zeros((self.batch_size, *self.shape)), PROBE).to(self.device)
 
     def noisy(self, images: Tensor, purpose: int) -> Tensor:
         """Images under noise of their own, laid out channels last."""

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from radii.engines._openvino import convert, infer, is_installed
+from radii.engines._openvino import convert, infer, is_installed, without_telemetry
 from radii.engines.base import CALIBRATION, Engine, EngineSpec, FixedBlock
 
 
@@ -29,6 +29,7 @@ class OpenVinoInt8(Engine):
 
 
 def _quantised(model: Any, spec: EngineSpec) -> Any:
+    without_telemetry()
     import nncf
 
     noisy = spec.noisy(spec.pictures(), CALIBRATION)

@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from radii import trust
-from radii.experiment import files
+from radii.experiment import files, readers
 from radii.experiment.run import Run, RunError
 from radii.smoothing.certificate import ABSTAIN
 
@@ -75,7 +74,7 @@ class CertificateFile:
 
     def rows(self) -> list[Row]:
         """The certificates so far."""
-        return _rows(self.path, self.path.read_text(errors="replace"))
+        return _rows(self.path, readers.text(self.path, readers.MOST_CERTIFICATES, errors="replace"))
 
     def append(self, row: Row) -> None:
         """Add a certificate, the whole line in one write, so that a kill leaves whole lines."""
@@ -164,7 +163,7 @@ def read(path: Path) -> Certificates:
     """Read a certificate file in Cohen's columns, whoever made it."""
     name = path.name.removesuffix(".tsv")
     try:
-        text = path.read_text(encoding="utf-8-sig", errors="replace")
+        text = readers.text(path, readers.MOST_CERTIFICATES, "utf-8-sig", "replace")
     except OSError as error:
         raise ValueError(f"cannot read the certificate file {path}: {error.strerror}") from error
     if header_file(path).is_file():
@@ -185,13 +184,7 @@ def header_file(path: Path) -> Path:
 
 
 def _header(path: Path) -> dict[str, Any]:
-    try:
-        header = json.loads(path.read_text())
-    except ValueError as error:
-        raise ValueError(f"{path} is not JSON ({error}): restore it, or move it and its certificates away") from error
-    if not isinstance(header, dict):
-        raise ValueError(f"{path} holds no JSON object: restore it, or move it and its certificates away")
-    return header
+    return readers.header(path)
 
 
 def _difference(theirs: Mapping[str, Any], wanted: Mapping[str, Any], table: str = "") -> str:
@@ -234,23 +227,28 @@ def _rows(path: Path, text: str) -> list[Row]:
 def _row(where: str, columns: Sequence[str], line: str) -> Row:
     cells = line.split("\t")
     if len(cells) != len(columns):
-        raise ValueError(f"{where} has {len(cells)} cells, expected {len(columns)}: {' '.join(columns)}")
+        raise ValueError(f"{where} has {len(cells)} cells, expected {len(columns)}: {readers.short(' '.join(columns))}")
     found = dict(zip(columns, cells, strict=True))
     try:
         row = Row(
-            int(found["idx"]),
-            int(found["label"]),
-            int(found["predict"]),
+            readers.whole(found["idx"]),
+            readers.whole(found["label"]),
+            readers.whole(found["predict"]),
             float(found["radius"]),
-            _seconds(found["time"]),
-            int(found["samples"]) if found.get("samples", "").strip() else None,
-            {int(label): int(count) for label, _, count in (p.partition(":") for p in found.get("counts", "").split())},
+            readers.seconds(found["time"]),
+            readers.whole(found["samples"]) if found.get("samples", "").strip() else None,
+            {
+                readers.whole(a): readers.whole(b)
+                for a, _, b in (p.partition(":") for p in found.get("counts", "").split())
+            },
         )
-        correct = bool(int(found["correct"]))
+        correct = bool(readers.whole(found["correct"]))
     except ValueError as error:
-        raise ValueError(f"{where} is not a certificate ({error}), expected {' '.join(columns)}") from error
-    if not (math.isfinite(row.radius) and row.radius >= 0):
-        raise ValueError(f"{where} has radius {row.radius}, expected a finite number >= 0")
+        told, wanted = readers.short(error), readers.short(" ".join(columns))
+        raise ValueError(f"{where} is not a certificate ({told}), expected {wanted}") from error
+    if not 0 <= row.radius <= readers.MOST_RADIUS:
+        most = readers.MOST_RADIUS
+        raise ValueError(f"{where} has radius {row.radius}, expected a finite number >= 0, {most:g} at most")
     if correct != row.correct:
         raise ValueError(f"{where} says correct {int(correct)} of label {row.label} and prediction {row.prediction}")
     return row
@@ -262,16 +260,6 @@ def _readable(path: Path, line: str) -> bool:
     except ValueError:
         return False
     return True
-
-
-def _seconds(text: str) -> float:
-    """Seconds of a plain number or of Python's `1 day, 0:00:14.649345`."""
-    days, comma, clock = text.rpartition(",")
-    parts = [float(part) for part in clock.split(":")]
-    if len(parts) not in (1, 3):
-        raise ValueError(f"time {text!r}")
-    hours, minutes, seconds = parts if len(parts) == 3 else (0.0, 0.0, parts[0])
-    return 86_400 * int(days.split()[0] if comma else 0) + 3600 * hours + 60 * minutes + seconds
 
 
 def _sigma_in(path: Path) -> float | None:

@@ -6,8 +6,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from radii.experiment import readers
 from radii.fields import check, did_you_mean, from_mapping, option
 
+MOST_BYTES = 1 << 20
+MOST_INTEGER = (1 << 63) - 1
+"""TOML's."""
 PACKAGE = Path(__file__).parents[1]
 
 Spec = Any
@@ -108,9 +112,9 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
 def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
     """Read a recipe file, overridden by `key=value` settings."""
     try:
-        text = path.read_text()
-    except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is not text"
+        text = readers.text(path, MOST_BYTES)
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else error
         raise RecipeError(f"cannot read the recipe {path}: {reason}; `radii list` names the recipes") from error
     return parse(text, str(path), settings)
 
@@ -118,15 +122,33 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
 def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
     """Make a recipe from TOML; an unknown key is an error that suggests the nearest known one."""
     try:
-        values = override(tomllib.loads(text), settings)
+        values = override(_toml_table(text), settings)
         if "training" in values:
             values["training"] = from_mapping(Training, values["training"], "[training]")
         recipe: Recipe = from_mapping(Recipe, values, "the recipe")
     except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{where} is not TOML: {error}") from error
-    except (ValueError, LookupError, TypeError) as error:
-        raise RecipeError(f"{where}: {error.args[0]}") from error
+        raise RecipeError(f"{where} is not TOML: {readers.short(error)}") from error
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        told = readers.short(error.args[0], 1000) if error.args else type(error).__name__
+        raise RecipeError(f"{where}: {told}") from error
     return recipe
+
+
+def _toml_table(text: str) -> dict[str, Any]:
+    """The table of a TOML text; nesting beyond Python's and whole numbers beyond 64 bits are refused."""
+    try:
+        found = tomllib.loads(text)
+        _expect_integers_of_64_bits(found)
+    except RecursionError as error:
+        raise ValueError("its tables or lists nest too deeply") from error
+    return found
+
+
+def _expect_integers_of_64_bits(value: Any) -> None:
+    if isinstance(value, int) and abs(value) > MOST_INTEGER:
+        raise ValueError(f"it has a whole number of {len(str(abs(value)))} digits, expected one of 64 bits")
+    for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        _expect_integers_of_64_bits(inner)
 
 
 def shipped_folder() -> Path:
@@ -191,7 +213,7 @@ def _table(values: dict[str, Any], path: Sequence[str], setting: str) -> dict[st
 def parse_value(text: str) -> Any:
     """A value as typed on the command line: TOML, or otherwise a plain string."""
     try:
-        return tomllib.loads(f"value = {text}")["value"]
+        return _toml_table(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text.strip()
 

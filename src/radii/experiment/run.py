@@ -2,7 +2,6 @@
 
 import csv
 import io
-import json
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict
@@ -11,15 +10,11 @@ from typing import Any
 
 from radii import trust
 from radii.errors import ParameterError
-from radii.experiment import files, recipe
+from radii.experiment import files, readers, recipe
 from radii.experiment.recipe import Recipe
 
 LOCATIONS = ("dataset.path", "training.initial")
 """Fields that say where something lies: they do not decide what it is."""
-
-
-MOST_HEADER_BYTES = 100_000_000
-"""As safetensors has it."""
 
 
 class RunError(ParameterError):
@@ -73,8 +68,7 @@ class Run:
 
     def origin(self) -> dict[str, Any]:
         """What the run was trained from beside its recipe: the teacher or the soft labels, with their hashes."""
-        found: dict[str, Any] = json.loads(self.origin_file.read_text()) if self.origin_file.is_file() else {}
-        return found
+        return dict(readers.origin(self.origin_file)) if self.origin_file.is_file() else {}
 
     def source(self, key: str) -> Path | None:
         """Where the teacher or the soft labels lie that the run was trained from, if it was."""
@@ -111,23 +105,14 @@ class Run:
 
     def history(self) -> list[dict[str, str]]:
         """The rows of training.csv; none before the first epoch ended."""
-        if not self.history_file.is_file():
-            return []
-        with self.history_file.open(newline="") as file:
-            return list(csv.DictReader(file))
+        return readers.history(self.history_file) if self.history_file.is_file() else []
 
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes that lie beside the weights; none where there are no weights, or no names."""
-        if not self.finished:
-            return ()
-        with self.weights_file.open("rb") as file:
-            size = int.from_bytes(file.read(8), "little")
-            header = json.loads(file.read(min(size, MOST_HEADER_BYTES)))
-        return tuple(json.loads(header.get("__metadata__", {}).get("spec", "{}")).get("class_names", ()))
+        return readers.class_names(self.weights_file) if self.finished else ()
 
     def environment(self) -> dict[str, Any]:
-        found: dict[str, Any] = json.loads(self.environment_file.read_text())
-        return found
+        return readers.json_object(self.environment_file)
 
 
 def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

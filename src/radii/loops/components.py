@@ -117,12 +117,14 @@ def _teacher(recipe: Recipe, spec: ModelSpec, named: Run | Path | str) -> tuple[
 
 def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
     try:
-        table = np.load(path, allow_pickle=False)
+        table = datasets.read_npy(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read soft labels from {path}: {error}; `radii soft-labels RUN` makes them") from error
     wanted = (len(dataset.split("train")), dataset.classes)
     if table.shape != wanted:
         raise ValueError(f"{path} holds soft labels of shape {table.shape}, the training split needs {wanted}")
+    if table.dtype != np.float32 or not bool((table >= 0).all() and (table <= 1).all()):
+        raise ValueError(f"{path} holds {table.dtype}, expected shares as `radii soft-labels` writes them")
     return torch.from_numpy(table), _source(path, path)
 
 

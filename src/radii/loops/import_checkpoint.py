@@ -1,6 +1,7 @@
 """Checkpoints that were trained elsewhere, as runs."""
 
 import pickle
+import zipfile
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,9 @@ from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
 from radii.loops.components import open_dataset, stored
 from radii.loops.environment import environment
-from radii.loops.weights import make_model, save_weights, spec_for
+from radii.loops.weights import expect_plain, make_model, save_weights, spec_for
 
+MOST_UNPACKED = 4
 PREFIXES = ("1.", "1.module.", "", "module.", "module.1.")
 """Prefixes of the backbone's keys in published checkpoints: its position in the Sequential, DataParallel's, or both."""
 
@@ -25,7 +27,12 @@ def import_checkpoint(checkpoint: Path, recipe: Recipe, path: Path, *, data: Pat
     spec = spec_for(recipe, dataset)
     model = make_model(recipe, spec)
     backbone, name = model[1], recipe.model["name"]
-    backbone.load_state_dict(_matching(_tensors(checkpoint), backbone.state_dict(), checkpoint, name))
+    taken = _matching(_tensors(checkpoint), backbone.state_dict(), checkpoint, name)
+    try:
+        expect_plain(taken, backbone.state_dict())
+        backbone.load_state_dict(taken)
+    except (ValueError, RuntimeError) as error:
+        raise ValueError(f"{checkpoint} does not hold {name}: {' '.join(str(error).split())}") from error
     run = Run(path)
     if dataset.data is not None:
         recipe = replace(recipe, dataset={**recipe.dataset, "path": str(dataset.data)})
@@ -37,10 +44,9 @@ def import_checkpoint(checkpoint: Path, recipe: Recipe, path: Path, *, data: Pat
 
 
 def _tensors(checkpoint: Path) -> dict[str, Tensor]:
+    _expect_size(checkpoint)
     try:
         content = torch.load(checkpoint, map_location="cpu", weights_only=True)
-    except FileNotFoundError as error:
-        raise ValueError(f"there is no checkpoint {checkpoint}") from error
     except pickle.UnpicklingError as error:
         raise ValueError(
             f"{checkpoint} needs more than tensors to be read, so it is refused: save its state_dict"
@@ -55,6 +61,19 @@ def _tensors(checkpoint: Path) -> dict[str, Tensor]:
             f"{checkpoint} holds {type(content).__name__}, expected a state dict or one under 'state_dict' or 'net'"
         )
     return {str(key): value for key, value in content.items() if isinstance(value, Tensor)}
+
+
+def _expect_size(checkpoint: Path) -> None:
+    """Refuse an archive that unpacks to more than it is: torch packs nothing."""
+    if not checkpoint.is_file():
+        raise ValueError(f"there is no checkpoint {checkpoint}")
+    try:
+        with zipfile.ZipFile(checkpoint) as archive:
+            size = sum(member.file_size for member in archive.infolist())
+    except Exception:  # no archive, or one that torch will find wrong in its own way
+        return
+    if size > MOST_UNPACKED * checkpoint.stat().st_size:
+        raise ValueError(f"{checkpoint} unpacks to {size:,} bytes, far more than it has: it is no checkpoint of torch")
 
 
 def _matching(

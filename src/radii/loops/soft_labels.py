@@ -1,7 +1,6 @@
 """Soft labels: how a trained run's base classifier votes on noisy copies of every training image (CAT-RS)."""
 
 import io
-import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import numpy as np
 import torch
 
 from radii.engines import AUTO
-from radii.experiment import files
+from radii.experiment import files, readers
 from radii.experiment.run import Run, RunError
 from radii.loops.components import dataset_of
 from radii.loops.load import noise_of, open_run
@@ -56,7 +55,7 @@ def _continue(run: Run, counts: Path, header: dict[str, object], classes: int) -
     if not header_file.is_file():
         files.write_json(header_file, header)
         counts.write_bytes(b"")
-    if (theirs := json.loads(header_file.read_text())) != header:
+    if (theirs := readers.json_object(header_file)) != header:
         raise RunError(
             f"{run.path} has soft labels of {theirs}, not of {header}: remove {counts} and {header_file.name}"
         )

@@ -9,6 +9,7 @@ import torch
 
 from radii.errors import ParameterError
 from radii.experiment import files
+from radii.experiment.lineage import teachers
 from radii.experiment.recipe import Recipe, Spec, named_table
 from radii.experiment.run import Run
 from radii.loops.components import Components, assemble, open_dataset
@@ -64,9 +65,7 @@ def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
 
     A few steps are timed and extrapolated: transfer exists to avoid the whole training.
     """
-    first = teacher
-    while (before := first.source("teacher")) is not None:
-        first = Run(before, teacher.trusted)
+    *_, first = teacher, *teachers(teacher)
     cost_file = student.path / "transfer.json"
     if cost_file.is_file() or first.recipe.training is None:
         return

@@ -1,11 +1,12 @@
 """Weights on disk, with the spec of their model: image shape, class names and normalisation."""
 
 import json
+import math
+from collections.abc import Mapping
 from pathlib import Path
 from typing import NamedTuple
 
 import torch
-from safetensors import SafetensorError, safe_open
 from safetensors.torch import load_file
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
@@ -13,11 +14,13 @@ from torch import Tensor, nn
 from radii import models
 from radii.datasets import Dataset
 from radii.engines import channels_last
-from radii.experiment import files
+from radii.experiment import files, readers
 from radii.experiment.recipe import Recipe, fields_of
 from radii.experiment.run import Run, RunError
 from radii.loops.device import default_device
 from radii.smoothing.normalisation import NONE, Normalisation
+
+MOST_SIDE, MOST_CHANNELS, MOST_CLASSES = 4096, 16, 100_000
 
 
 class ModelSpec(NamedTuple):
@@ -72,22 +75,44 @@ def model_spec(run: Run) -> ModelSpec:
     """The inputs and outputs of a trained run's model."""
     weights = run.weights()
     try:
-        with safe_open(weights, "pt") as file:
-            found = file.metadata()
+        found = readers.weights_metadata(weights)
         if "spec" not in found:  # version 0.1 kept no class names
-            shape, classes, constants = json.loads(found["frame"])
-            return ModelSpec(tuple(shape), tuple(map(str, range(classes))), Normalisation(*map(tuple, constants)))
-        spec = json.loads(found["spec"])
+            frame = readers.parse_object(f'{{"frame": {found["frame"]}}}', f"the frame in {weights}")["frame"]
+            shape, classes, constants = frame
+            return _checked(ModelSpec(tuple(shape), _numbered(classes), Normalisation(*map(tuple, constants))))
+        spec = readers.parse_object(found["spec"], f"the spec in {weights}")
         constants = Normalisation(*map(tuple, spec["normalisation"]))
-        return ModelSpec(tuple(spec["shape"]), tuple(spec["class_names"]), constants)
-    except (SafetensorError, ValueError, KeyError, TypeError) as error:
-        raise RunError(f"{weights} does not say what images its model takes: {error}") from error
+        return _checked(ModelSpec(tuple(spec["shape"]), tuple(spec["class_names"]), constants))
+    except (ValueError, KeyError, TypeError, OverflowError) as error:
+        raise RunError(f"{weights} does not say what images its model takes: {_in_a_line(error)}") from error
+
+
+def _numbered(classes: int) -> tuple[str, ...]:
+    return tuple(map(str, range(min(classes, MOST_CLASSES + 1))))
+
+
+def _checked(spec: ModelSpec) -> ModelSpec:
+    """The spec, or a ValueError: what a model is made from decides its memory."""
+    sides = [side for side in spec.shape if isinstance(side, int) and 1 <= side <= MOST_SIDE]
+    if len(sides) != 3 or len(spec.shape) != 3 or spec.shape[0] > MOST_CHANNELS:
+        raise ValueError(f"shape {str(spec.shape)[:80]}, expected channels, height and width")
+    if not 2 <= spec.classes <= MOST_CLASSES or not all(isinstance(name, str) for name in spec.class_names):
+        raise ValueError(f"{spec.classes:,} class names, expected 2 to {MOST_CLASSES:,} texts")
+    mean, std = spec.normalisation
+    numbers = [value for value in (*mean, *std) if isinstance(value, int | float) and math.isfinite(value)]
+    if len(mean) not in (0, spec.shape[0]) or len(std) != len(mean) or len(numbers) != 2 * len(mean) or 0 in std:
+        raise ValueError(f"normalisation {str(tuple(spec.normalisation))[:80]}, expected a mean and std a channel")
+    return spec
 
 
 def trained_model(run: Run) -> nn.Module:
     """The model of a finished run with its weights, in eval mode."""
     recipe = run.recipe
-    model = make_model(recipe, model_spec(run))
+    spec = model_spec(run)
+    try:
+        model = make_model(recipe, spec)
+    except (RuntimeError, MemoryError, OverflowError) as error:
+        raise RunError(f"{run.recipe_file}: its model cannot be made: {_in_a_line(error)}") from error
     load_weights(model, run.weights(), recipe.model["name"])
     return model.eval().to(default_device())
 
@@ -95,10 +120,29 @@ def trained_model(run: Run) -> nn.Module:
 def load_weights(model: nn.Module, weights: Path, name: str) -> None:
     """Load a model's weights from a safetensors file; raise a RunError if they belong to another model."""
     try:
-        model.load_state_dict(read_tensors(weights))
-    except (SafetensorError, RuntimeError, KeyError, TypeError) as error:
-        raise RunError(f"{weights} does not hold the weights of {name}: {error}") from error
+        found = read_tensors(weights)
+        expect_plain(found, model.state_dict())
+        model.load_state_dict(found)
+    except Exception as error:
+        # safetensors has errors of its own, and torch's are of several kinds.
+        raise RunError(f"{weights} does not hold the weights of {name}: {_in_a_line(error)}") from error
 
 
 def read_tensors(weights: Path) -> dict[str, Tensor]:
     return load_file(weights)
+
+
+def expect_plain(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
+    """Raise a ValueError for a tensor that would be turned into numbers of another kind, or that holds none."""
+    for key, tensor in found.items():
+        like = wanted.get(key, tensor)
+        if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
+            raise ValueError(f"{key} is no dense tensor")
+        if tensor.is_floating_point() != like.is_floating_point() or tensor.is_complex() != like.is_complex():
+            raise ValueError(f"{key} holds {tensor.dtype}, expected {like.dtype}")
+
+
+def _in_a_line(error: Exception) -> str:
+    """What torch says in many lines and pages, in one of some length."""
+    said = " ".join(str(error).split()) or type(error).__name__
+    return said if len(said) <= 400 else f"{said[:396]} ..."

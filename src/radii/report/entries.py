@@ -65,7 +65,12 @@ def _with_teachers(paths: Sequence[Path]) -> list[Path]:
     for path in paths:
         teacher = Run(path).source("teacher") if path.is_dir() else None
         known = {other.resolve() for other in (*paths, *found)}
-        if teacher and teacher.resolve() not in known and any(Run(teacher).certificates.glob("*.tsv")):
+        if (
+            teacher
+            and teacher.is_dir()
+            and teacher.resolve() not in known
+            and any(Run(teacher).certificates.glob("*.tsv"))
+        ):
             found.append(teacher)
         found.append(path)
     return found

@@ -1,9 +1,10 @@
 """Teacher and student side by side: what a transfer kept of the robustness and what it cost."""
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from radii.experiment import readers
+from radii.experiment.lineage import teachers
 from radii.experiment.run import Run
 from radii.report.entries import Entry
 from radii.report.facts import duration, epoch_time, per_epoch
@@ -32,7 +33,7 @@ def price_file(run: Run) -> Path:
 
 
 def _row(entry: Entry, run: Run, known: dict[Path, Entry]) -> list[Cell]:
-    price = json.loads(price_file(run).read_text())
+    price = readers.transfer_cost(price_file(run))
     mine, whole = epoch_time(run), _with_teachers(run)
     method = price["method_seconds_per_epoch"]
     time = duration(mine.total) if mine else UNKNOWN
@@ -66,8 +67,6 @@ def _teacher(run: Run, known: dict[Path, Entry]) -> str:
 
 def _with_teachers(run: Run) -> float | None:
     """Training time of a student and of all the teachers before it; none where one was trained elsewhere."""
-    measured, before = epoch_time(run), run.source("teacher")
-    if measured is None or before is None:
-        return None if measured is None else measured.total
-    earlier = _with_teachers(Run(before))
-    return None if earlier is None else measured.total + earlier
+    measured = [epoch_time(each) for each in (run, *teachers(run))]
+    totals = [each.total for each in measured if each is not None]
+    return sum(totals) if len(totals) == len(measured) else None

@@ -5,8 +5,9 @@ from typing import Any
 from radii import plugins
 from radii.smoothing.noise.base import Noise
 from radii.smoothing.noise.gaussian import Gaussian, noise_like, noisy_copies
+from radii.smoothing.noise.grid import Grid
 
-__all__ = ["Gaussian", "Noise", "create", "names", "noise_like", "noisy_copies"]
+__all__ = ["Gaussian", "Grid", "Noise", "create", "names", "noise_like", "noisy_copies"]
 
 FOLDER = "smoothing/noise"
 

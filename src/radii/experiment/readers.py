@@ -1,0 +1,242 @@
+"""Readers of what lies in a run: bounded, and checked before anything is made of it, for a run may come from anybody.
+
+Every error names the file and is a ValueError or an OSError.
+"""
+
+import csv
+import io
+import json
+import math
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+MOST_TEXT = 1 << 24
+"""Bytes of a JSON, CSV or TOML file."""
+MOST_CERTIFICATES = 1 << 28
+"""Bytes of a certificate file."""
+MOST_HEADER = 1 << 24
+"""Bytes of a safetensors header."""
+MOST_DIGITS = 40
+"""Of a whole number in JSON: seeds of 128 bits have 39."""
+MOST_WHOLE = 10**15
+MOST_SECONDS = 1e10
+MOST_PATH, MOST_NAME = 4096, 255
+"""Bytes of a path, and of a name in it."""
+MOST_RADIUS = 1000.0
+"""The longest distance in an image of a million pixels in [0, 1]; a table has a column for every quarter."""
+
+Check = Callable[[Any], bool]
+
+
+def text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8", errors: str = "strict") -> str:
+    """The text of a file of no more than `most` bytes."""
+    content = _bytes(path, most)
+    try:
+        return content.decode(encoding, errors)
+    except UnicodeDecodeError as error:
+        raise ValueError(f"{path} is not text (byte {error.start} is no UTF-8): restore it") from error
+
+
+def json_object(path: Path) -> dict[str, Any]:
+    """The object that a JSON file holds."""
+    return parse_object(text(path), str(path))
+
+
+def parse_object(content: str, where: str) -> dict[str, Any]:
+    """The object of a JSON text; `where` names the file."""
+    try:
+        found = json.loads(content, parse_int=_json_integer, parse_constant=_json_constant)
+    except RecursionError as error:
+        raise ValueError(f"{where} nests too deeply for JSON of ours: restore it, or move it away") from error
+    except ValueError as error:
+        raise ValueError(f"{where} is not JSON ({short(error)}): restore it, or move it away") from error
+    if not isinstance(found, dict):
+        raise ValueError(f"{where} holds no JSON object: restore it, or move it away")
+    return found
+
+
+def header(path: Path) -> dict[str, Any]:
+    """The header of a certificate file; fields that are known are of their kind, others are left as they are."""
+    found = json_object(path)
+    _expect(path, found, HEADER)
+    _expect(path, found.get("parameters", {}), {"failure": (_is_share, "a number between 0 and 1")}, "parameters.")
+    return found
+
+
+def origin(path: Path) -> dict[str, dict[str, str]]:
+    """What a run was trained from: paths with hashes."""
+    found = json_object(path)
+    for key, facts in found.items():
+        if not (isinstance(facts, dict) and _is_path(facts.get("path")) and isinstance(facts.get("hash"), str)):
+            raise ValueError(f"{path}: {key} = {_shown(facts)}, expected an object with a path and a hash")
+    return found
+
+
+def transfer_cost(path: Path) -> dict[str, Any]:
+    """What a teacher's method would have cost: transfer.json."""
+    found = json_object(path)
+    if missing := [name for name in TRANSFER if name not in found]:
+        raise ValueError(f"{path} has no {missing[0]!r}: restore it, or remove it")
+    _expect(path, found, TRANSFER)
+    return found
+
+
+def history(path: Path) -> list[dict[str, str]]:
+    """The rows of training.csv, all of the same columns, the time and the accuracy numbers."""
+    try:
+        rows = list(csv.DictReader(io.StringIO(text(path), newline=""), strict=True))
+    except csv.Error as error:
+        raise ValueError(f"{path} is not CSV ({error}): restore it, or remove it") from error
+    for number, row in enumerate(rows, start=2):
+        if None in row or None in row.values():
+            raise ValueError(f"{path}, line {number} has not as many cells as the first: restore it, or remove it")
+        for name, (check, expected) in HISTORY.items():
+            if (name in row or name == "seconds") and not check(_number(row.get(name, ""))):
+                raise ValueError(f"{path}, line {number}: {name} = {_shown(row.get(name))}, expected {expected}")
+    return rows
+
+
+def weights_metadata(path: Path) -> dict[str, Any]:
+    """What lies beside the tensors of a safetensors file: the texts of its header, read without torch."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > min(MOST_HEADER, path.stat().st_size):
+            raise ValueError(f"{path} has a header of {size:,} bytes, more than a model's: it is truncated or corrupt")
+        content = file.read(size)
+    found = parse_object(content.decode(errors="replace"), f"the header of {path}").get("__metadata__", {})
+    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
+        raise ValueError(f"the header of {path} has metadata that is not text: it is corrupt")
+    return found
+
+
+def class_names(path: Path) -> tuple[str, ...]:
+    """The names of the classes beside the weights; none in a file of version 0.1."""
+    spec = weights_metadata(path).get("spec")
+    names = parse_object(spec, f"the spec in {path}").get("class_names") if spec is not None else []
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"the spec in {path} has class_names = {_shown(names)}, expected a list of texts")
+    return tuple(names)
+
+
+def whole(cell: str) -> int:
+    """A whole number of a certificate, of any sign."""
+    if len(cell) > MOST_DIGITS or abs(found := int(cell)) > MOST_WHOLE:
+        raise ValueError(f"{_shown(cell)} is too large")
+    return found
+
+
+def seconds(cell: str) -> float:
+    """Seconds of a plain number or of Python's `1 day, 0:00:14.649345`."""
+    days, comma, clock = cell.rpartition(",")
+    parts = [float(part) for part in clock.split(":")]
+    words = days.split()
+    if len(parts) not in (1, 3) or bool(comma) != bool(words):
+        raise ValueError(f"time {_shown(cell)}")
+    hours, minutes, rest = parts if len(parts) == 3 else (0.0, 0.0, parts[0])
+    found = 86_400 * (whole(words[0]) if words else 0) + 3600 * hours + 60 * minutes + rest
+    if not abs(found) <= MOST_SECONDS:
+        raise ValueError(f"time {_shown(cell)}, expected seconds")
+    return found
+
+
+def _bytes(path: Path, most: int) -> bytes:
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file: move it away")
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"{path} has more than {most:,} bytes, which no such file needs: it is not one of ours")
+    return content
+
+
+def _json_integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _json_constant(name: str) -> float:
+    raise ValueError(f"{name} is no number of JSON")
+
+
+def _number(cell: str) -> float:
+    try:
+        return float(cell)
+    except ValueError:
+        return math.nan
+
+
+def _is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_count(value: Any) -> bool:
+    return _is_integer(value) and 0 < value <= MOST_WHOLE
+
+
+def _is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return (_is_integer(value) or isinstance(value, float)) and abs(value) <= MOST_WHOLE
+
+
+def _is_time(value: Any) -> bool:
+    return _is_number(value) and 0 < value <= MOST_SECONDS
+
+
+def _is_share(value: Any) -> bool:
+    return _is_number(value) and 0 < value < 1
+
+
+def _is_path(value: Any) -> bool:
+    """Whether a text can be a path at all: the system refuses others with errors that name no file."""
+    if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > MOST_PATH:
+        return False
+    return all(len(part.encode(errors="replace")) <= MOST_NAME for part in Path(value).parts)
+
+
+HEADER: dict[str, tuple[Check, str]] = {
+    "procedure": (_is_text, "a name"),
+    "parameters": (_is_object, "an object"),
+    "noise": (_is_object, "an object"),
+    "sigma": (lambda value: value is None or (_is_number(value) and value > 0), "a number above 0"),
+    "seed": (_is_integer, "a whole number"),
+    "images": (_is_count, "a whole number >= 1"),
+    "every": (_is_count, "a whole number >= 1"),
+    "most": (lambda value: value is None or _is_count(value), "a whole number >= 1, or null"),
+    "split": (_is_text, "a name"),
+    "engine": (_is_text, "a name"),
+}
+TRANSFER: dict[str, tuple[Check, str]] = {
+    "method": (_is_text, "a name"),
+    "method_seconds_per_epoch": (_is_time, "seconds"),
+    "steps_timed": (_is_count, "a whole number >= 1"),
+}
+HISTORY: dict[str, tuple[Check, str]] = {
+    "seconds": (_is_time, "a time above 0"),
+    "noisy_test_accuracy": (lambda value: 0 <= value <= 1, "a share"),
+}
+
+
+def _expect(path: Path, found: Mapping[str, Any], known: Mapping[str, tuple[Check, str]], table: str = "") -> None:
+    for name, (check, expected) in known.items():
+        if name in found and not check(found[name]):
+            raise ValueError(f"{path}: {table}{name} = {_shown(found[name])}, expected {expected}")
+
+
+def _shown(value: Any) -> str:
+    """A value as an error shows it, cut where it is long."""
+    return short(repr(value), 80)
+
+
+def short(said: object, most: int = 300) -> str:
+    """What a file says as an error may repeat it: cut where it is long, and nothing that a terminal would obey."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in str(said)[:most])
+    return plain if len(str(said)) <= most else f"{plain} ..."

@@ -1,0 +1,150 @@
+"""Gaussian noise on the grid of 8-bit pictures, drawn with integers: no rounding for a base classifier to read."""
+
+import math
+from dataclasses import dataclass
+from decimal import Decimal, localcontext
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from scipy.special import ndtr, ndtri
+from torch import Tensor
+
+from radii.errors import ParameterError
+from radii.fields import option
+from radii.smoothing.noise.gaussian import Gaussian
+
+GUIDE_BITS, BITS = 16, 63
+"""Random bits that settle most draws, and those of a draw in all."""
+MOST_PIXELS = 1 << 22
+"""The largest image, channels counted: what the sampler may be off by grows with it."""
+ARITHMETIC = 1e-12
+"""What the bounds and quantiles may be off by in double precision: subtracted from every probability."""
+ON_GRID = 1e-4
+"""How far a float may lie from a level, in levels: some rounding, and a tenth of what 16-bit pictures need."""
+DIGITS = 50
+PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
+
+
+@dataclass(frozen=True)
+class Grid(Gaussian):
+    """Normal noise, rounded to the levels of the picture; `levels` is 255 for bytes, and pixels are k / levels.
+
+    What is proven: let Q round to the nearest level. The base classifier is f(Q(.)), whatever f is, and what is
+    certified is its smoothing by true normal noise of deviation `sigma`, so Cohen's theorem holds for it as it
+    stands, for every picture of real numbers within the radius. For a picture x on the levels Q(x + noise) is
+    x + Q(noise), so what has to be drawn is Q(noise), an integer, and it is: by comparing 63 random bits with the
+    normal distribution's values at the edges between levels, themselves computed to 50 digits. The sum is one of
+    integers too, and f is given a float that the sum alone decides: the same for every picture and noise that
+    add up to it. So nothing in the last bits tells which picture was there, as it does with normal noise in
+    float32, where a base classifier that reads them can be certified and overturned well inside its radius.
+
+    The integers are off from Q(noise) by no more than `slack` in total variation over an image of up to four
+    million pixels; it is taken from the top class's probability and given to the runner-up's before a radius is
+    computed. Float32 arithmetic inside f does no harm: f is a function of the grid's points, certified as it runs.
+
+    Assumed: the generator's bits are independent and fair, f is one deterministic function of each row of a
+    block, and whoever uses the radius gives the deployed classifier pictures on the same levels.
+    """
+
+    sigma: float = option(gt=0, le=4)
+    levels: int = option(255, ge=1, le=255)
+
+    def perturb(self, pixels: Tensor, out: Tensor, rng: torch.Generator) -> Tensor:
+        if (size := out[0].numel()) > MOST_PIXELS:
+            raise ParameterError(f"the image has {size:,} pixels, grid noise takes {MOST_PIXELS:,} at most", "noise")
+        torch.add(self._whole(pixels), self._draw(out.shape, rng), out=out)
+        return out.div_(self.levels)
+
+    def radius(self, probability: Any, runner_up: Any = None) -> Any:
+        lower = ndtri(np.maximum(probability - self.slack, 0.0))
+        if runner_up is None:
+            return self.sigma * lower
+        return self.sigma / 2 * (lower - ndtri(np.minimum(runner_up + self.slack, 1.0)))
+
+    def probability_for(self, radius: float) -> float:
+        return min(1.0, float(ndtr(radius / self.sigma)) + self.slack)
+
+    @cached_property
+    def slack(self) -> float:
+        """What a probability under the drawn noise may differ by from that under true normal noise."""
+        edges = len(self._table.edges)
+        return MOST_PIXELS * (edges + 2) * 2.0**-BITS + ARITHMETIC
+
+    @property
+    def _table(self) -> "Table":
+        return table(self.sigma, self.levels)
+
+    def _whole(self, pixels: Tensor) -> Tensor:
+        """The pixels as whole numbers of levels; any other picture is refused."""
+        scaled = pixels * self.levels
+        whole = scaled.round()
+        if bool((scaled - whole).abs().max() > ON_GRID):
+            raise ParameterError(
+                f"the image has pixels that are not multiples of 1/{self.levels}, which grid noise needs: use a "
+                "picture of that many levels, state the levels of this one, or use Gaussian noise",
+                "noise",
+            )
+        return whole
+
+    def _draw(self, shape: torch.Size, rng: torch.Generator) -> Tensor:
+        """Whole numbers, as floats: most by 16 random bits, the rest by 47 more."""
+        guide, edges, lowest = self._table
+        words = torch.empty(math.ceil(shape.numel() / 4), dtype=torch.int64, device=rng.device)
+        words.random_(-(2**63), None, generator=rng)
+        top = words.view(torch.int16)[: shape.numel()].long().add_(1 << GUIDE_BITS - 1)
+        drawn = guide.to(rng.device).index_select(0, top)
+        unsettled = drawn.isnan().nonzero().flatten()
+        more = torch.empty_like(unsettled).random_(0, 1 << BITS - GUIDE_BITS, generator=rng)
+        number = (top[unsettled] << BITS - GUIDE_BITS) + more
+        drawn[unsettled] = (torch.searchsorted(edges.to(rng.device), number, right=True) + lowest).float()
+        return drawn.view(shape)
+
+
+class Table(NamedTuple):
+    """How random numbers become noise: a number of 63 bits is as many levels above the lowest as edges are below it."""
+
+    guide: Tensor
+    """The noise by the first 16 bits; not a number where they leave it open."""
+    edges: Tensor
+    """The first number of each level but the lowest."""
+    lowest: int
+    """The lowest noise."""
+
+
+@lru_cache(maxsize=8)
+def table(sigma: float, levels: int) -> Table:
+    """The table of a noise, computed once."""
+    upper = _upper_edges(sigma, levels)
+    edges = np.array([(1 << BITS) - edge for edge in reversed(upper)] + upper, np.int64)
+    ends = np.arange(1 << GUIDE_BITS, dtype=np.int64) << (BITS - GUIDE_BITS)
+    first = edges.searchsorted(ends, side="right")
+    last = edges.searchsorted(ends + ((1 << BITS - GUIDE_BITS) - 1), side="right")
+    guide = np.where(first == last, first - len(upper), np.nan).astype(np.float32)
+    return Table(torch.from_numpy(guide), torch.from_numpy(edges), -len(upper))
+
+
+def _upper_edges(sigma: float, levels: int) -> list[int]:
+    """Where noise 1, 2, ... begin among the numbers of 63 bits, as far as those tell the edges from their end."""
+    found: list[int] = []
+    with localcontext() as context:
+        context.prec = DIGITS
+        step = 1 / (Decimal(sigma) * levels)
+        while True:
+            below = _normal_cdf((len(found) + Decimal("0.5")) * step)
+            edge = int((below * (1 << BITS)).to_integral_value())
+            if edge >= (1 << BITS):
+                return found
+            found.append(edge)
+
+
+def _normal_cdf(x: Decimal) -> Decimal:
+    """The normal distribution function at x >= 0 by its series of positive terms: nothing cancels."""
+    term = total = x
+    divisor = 1
+    while term > total.scaleb(-DIGITS):
+        divisor += 2
+        term = term * x * x / divisor
+        total += term
+    return Decimal("0.5") + total * (-x * x / 2).exp() / (2 * PI).sqrt()
