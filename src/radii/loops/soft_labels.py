@@ -15,9 +15,6 @@ from radii.loops.components import dataset_of
 from radii.loops.load import noise_of, open_run
 from radii.smoothing.addresses import NoiseAddress
 
-STAGE = 1 << 16
-"""A stage of its own, apart from every certification stage."""
-
 
 def soft_labels(
     run: Run,
@@ -39,7 +36,7 @@ def soft_labels(
     with counts.open("ab") as file:
         for index in range(done, len(images)):
             image = images.batch(torch.tensor([index]))[0]
-            votes = classifier.votes(image, samples, NoiseAddress(seed, index, STAGE))
+            votes = classifier.votes(image, samples, NoiseAddress(seed, index, purpose="soft_labels"))
             file.write(votes.astype("<i4").tobytes())
             file.flush()
             on_image(index + 1, len(images))
