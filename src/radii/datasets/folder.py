@@ -105,8 +105,8 @@ class Photographs(Images):
     def digest(self) -> str:
         """The SHA-256 of the files' names, sizes and labels, and of the crop: reading all pixels would take hours."""
         found = hashlib.sha256(f"{self.size} {self.shorter}".encode())
-        for file, label in zip(self.files, self.labels.tolist(), strict=True):
-            found.update(f"\0{Path(file).parent.name}/{Path(file).name} {os.stat(file).st_size} {label}".encode())
+        for file, label in zip(map(Path, self.files), self.labels.tolist(), strict=True):
+            found.update(f"\0{file.parent.name}/{file.name} {file.stat().st_size} {label}".encode())
         return found.hexdigest()
 
 

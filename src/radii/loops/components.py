@@ -1,5 +1,6 @@
 """The components of a recipe, made and checked before the first step of work."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -121,7 +122,16 @@ def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
     wanted = (len(dataset.split("train")), dataset.classes)
     if table.shape != wanted:
         raise ValueError(f"{path} holds soft labels of shape {table.shape}, the training split needs {wanted}")
+    _expect_data_of_soft_labels(dataset, path)
     return torch.from_numpy(table), _source(path, path)
+
+
+def _expect_data_of_soft_labels(dataset: Dataset, path: Path) -> None:
+    """Refuse soft labels of other images, where what they were made of lies beside them."""
+    header = path.with_suffix(".json")
+    made_of = json.loads(header.read_text()).get("data") if header.is_file() else None
+    if made_of not in (None, dataset.split("train").digest):
+        raise ValueError(f"{path} holds soft labels of other images than the training split's: make them again")
 
 
 def _start_from(model: nn.Module, spec: ModelSpec, path: Path) -> dict[str, str]:

@@ -31,6 +31,7 @@ def soft_labels(
     images = dataset_of(run, data).split("train")
     name, classifier = open_run(run, engine, noise_of(run.recipe), data, min(samples, 128))
     header = {"samples": samples, "seed": seed, "engine": name, "weights": files.digest(run.weights())}
+    header |= {"data": images.digest}
     counts = run.path / "soft-labels.counts"
     done = _continue(run, counts, header, classifier.classes)
     with counts.open("ab") as file:

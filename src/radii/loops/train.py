@@ -17,6 +17,7 @@ from radii.experiment.run import Run
 from radii.loops.components import Components, assemble, stored
 from radii.loops.device import default_device
 from radii.loops.environment import environment
+from radii.loops.identity import claim_data
 from radii.loops.schedule import learning_rate, make_optimizer
 from radii.loops.state import TrainState
 from radii.loops.weights import save_weights
@@ -61,6 +62,7 @@ def train(
     components = assemble(recipe, data, teacher, soft_labels)
     splits = components.dataset.split("train"), components.dataset.split("test")
     run.claim(stored(components.recipe, run), components.origin)
+    claim_data(run, splits[0])
     if run.finished:
         return run
     files.write_json(run.environment_file, environment())

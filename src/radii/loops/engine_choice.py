@@ -1,0 +1,85 @@
+"""The engine of a run: chosen once and recorded, so that what is deployed is the function that was certified."""
+
+import json
+import warnings
+from collections import Counter
+
+from radii import engines, trust
+from radii.engines import AUTO
+from radii.experiment import files, run_certificates
+from radii.experiment.run import Run
+from radii.loops.device import default_device
+from radii.loops.identity import artefact_digest
+
+ENGINE_FILE = "engine.json"
+
+
+def chosen_engine(run: Run, asked: str) -> str:
+    """The engine that was asked for by name; or else the one that certificates name, or that was chosen before.
+
+    Both are about the present weights; `auto` where there is neither, or where it does not run here, which is said.
+    """
+    known = [] if asked != AUTO else certified_engines(run) or _recorded(run)
+    if not known:
+        return asked
+    trust.require(known[:1], run.trusted, run.path)
+    if engines.create(known[0]).runs_on(default_device()):
+        return known[0]
+    warnings.warn(
+        f"{run.path} was made with the engine {known[0]!r}, which does not run here: another one is chosen",
+        stacklevel=3,
+    )
+    return AUTO
+
+
+def certified_engines(run: Run) -> list[str]:
+    """The engines that certificates of the present weights are about, the one with the most rows first."""
+    rows: Counter[str] = Counter()
+    for path, header in run_certificates.of_weights(run, files.digest(run.weights())):
+        count = path.read_bytes().count(b"\n") - 1 if path.is_file() else 0
+        if count > 0 and "engine" in header:
+            rows[str(header["engine"])] += count
+    return sorted(rows, key=lambda name: (-rows[name], name))
+
+
+def record_engine(run: Run, engine: str) -> None:
+    """Remember the engine that was chosen for the present weights."""
+    if _recorded(run) == [engine]:
+        return
+    try:
+        files.write_json(run.path / ENGINE_FILE, {"engine": engine, "weights": files.digest(run.weights())})
+    except OSError as error:
+        warnings.warn(
+            f"the choice of the engine {engine!r} cannot be recorded in {run.path}: {error.strerror}", stacklevel=3
+        )
+
+
+def warn_of_another(run: Run, engine: str) -> None:
+    """Warn where the certificates of the present weights are about another engine, or another artefact of it."""
+    weights = files.digest(run.weights())
+    certified = certified_engines(run)
+    if certified and engine not in certified:
+        warnings.warn(
+            f"the certificates of {run.path} are about the engine {certified[0]!r}: they do not hold for {engine!r}",
+            stacklevel=3,
+        )
+    headers = [header for _, header in run_certificates.of_weights(run, weights) if header.get("engine") == engine]
+    artefacts = {header["artefact"] for header in headers if "artefact" in header}
+    if artefacts and artefact_digest(run, engine, weights) not in artefacts:
+        warnings.warn(
+            f"the certificates of {run.path} are about another artefact of the engine {engine!r}: "
+            "they do not hold for this one",
+            stacklevel=3,
+        )
+
+
+def _recorded(run: Run) -> list[str]:
+    """The engine that was chosen before for the present weights, if one was."""
+    file = run.path / ENGINE_FILE
+    if not file.is_file():
+        return []
+    try:
+        found = json.loads(file.read_text())
+        return [str(found["engine"])] if found["weights"] == files.digest(run.weights()) else []
+    except (ValueError, LookupError, TypeError):
+        return []  # whatever it holds, it names no engine: one is chosen again
