@@ -1,6 +1,7 @@
 """The functions for one image: certificates and predictions as a deployed model gives them."""
 
 import secrets
+from dataclasses import replace
 from typing import Any
 
 from torch import Tensor
@@ -17,20 +18,36 @@ def certify(
     procedure: str = "fixed",
     *,
     seed: int | None = None,
+    index: int = 0,
     label: int | None = None,
     **fields: Any,
 ) -> Certificate:
     """Certify one image; `procedure` names the certifier and `fields` are its parameters.
 
-    Without a seed the noise is fresh and secret, as a deployed model needs; an evaluation names its seed beforehand.
-    A `label`, where the certifier can use one, is tested directly.
+    Without a seed the noise is fresh and secret, as a deployed model needs; an evaluation names its seed beforehand,
+    and gives every image of a dataset its own `index`, its number there: one seed and one index are one noise, and
+    images that share theirs are certified or missed together. A `label`, where the certifier can use one, is tested
+    directly.
     """
-    if seed is not None and seed < 0:
-        raise ValueError(f"seed = {seed}, expected a whole number >= 0")
-    address = NoiseAddress(secrets.randbits(128) if seed is None else seed)
+    for name, value in {"seed": seed, "index": index}.items():
+        if value is not None and value < 0:
+            raise ValueError(f"{name} = {value}, expected a whole number >= 0")
+    address = NoiseAddress(secrets.randbits(128) if seed is None else seed, index)
     return certifiers.create(procedure, **fields).certify(classifier, image, address, label)
 
 
-def predict(classifier: SmoothedClassifier, image: Tensor, *, seed: int | None = None, **fields: Any) -> Certificate:
-    """The smoothed classifier's class for one image, or an abstention; the radius is 0."""
-    return certify(classifier, image, "prediction", seed=seed, **fields)
+def predict(
+    classifier: SmoothedClassifier,
+    image: Tensor,
+    procedure: str = "prediction",
+    *,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Any,
+) -> Certificate:
+    """The smoothed classifier's class for one image, or an abstention; the radius is 0.
+
+    The classifier that votes by default; `procedure="soft"` asks the one of the largest mean probability, which is
+    what certificates of `soft` are about. Deploy the one that was certified.
+    """
+    return replace(certify(classifier, image, procedure, seed=seed, index=index, **fields), radius=0.0)

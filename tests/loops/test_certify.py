@@ -148,9 +148,9 @@ def test_rows_and_header_name_the_data(run: Run) -> None:
 def arrays(tmp_path: Path) -> tuple[Run, Path]:
     """A run on images of the user's own, and the file that they lie in."""
     digits = datasets.create("digits")
-    content = {}
+    content: dict[str, Any] = {}
     for split in ("train", "test"):
-        images = digits.split(split)  # type: ignore[arg-type]
+        images = digits.split(split)
         content[f"{split}_images"] = images.batch(torch.arange(60))[:, 0].numpy()
         content[f"{split}_labels"] = images.labels[:60].numpy()
     data = tmp_path / "digits.npz"

@@ -1,6 +1,6 @@
 """The command line: alone in printing, and alone in speaking of flags."""
 
-from radii.cli import verbs
+from radii.cli import verbs, verify
 from radii.cli.app import app, main
 
-__all__ = ["app", "main", "verbs"]
+__all__ = ["app", "main", "verbs", "verify"]

@@ -66,14 +66,14 @@ def of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]]:
 
 def _refuse_overlap(path: Path, other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> None:
     """Refuse images that have certificates under another seed: trying seeds until one certifies voids the guarantee."""
-    if count := _overlap(other, rows, wanted):
+    if count := overlap(other, rows, wanted):
         raise RunError(
             f"{path} holds {count} of these images under seed {other.get('seed')}, not {wanted.header['seed']}: "
             "a seed is named before looking; continue with that one"
         )
 
 
-def _overlap(other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> int:
+def overlap(other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> int:
     """How many of the wanted images have a row: by number in the same data, by content in other data."""
     if not rows:
         return 0

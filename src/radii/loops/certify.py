@@ -98,6 +98,11 @@ def certify_image(config: CertificationConfig, index: int) -> Row:
     return _open_once(config).certify(index)
 
 
+def certify_images(session: "CertificationSession", indices: Sequence[int], workers: int) -> Iterator[Row]:
+    """The certificates of these test images in their order, on as many processes."""
+    return _certificates(session, indices, workers, None)
+
+
 def _certificates(
     session: "CertificationSession", indices: Sequence[int], workers: int, executor: Executor | None
 ) -> Iterator[Row]:

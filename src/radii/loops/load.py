@@ -13,7 +13,7 @@ from radii.experiment import files
 from radii.experiment.recipe import Recipe, Spec, fields_of, named_table
 from radii.experiment.run import Run
 from radii.loops.components import dataset_of
-from radii.loops.engine_choice import chosen_engine, record_engine, warn_of_another
+from radii.loops.deployment import chosen_engine, record_engine, warn_of_another
 from radii.loops.identity import artefact_path
 from radii.loops.weights import model_spec, trained_model
 from radii.smoothing import noise as noises
