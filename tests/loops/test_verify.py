@@ -223,7 +223,7 @@ def test_a_swapped_picture_is_found(run: Run) -> None:
     data = run.path.parent / "digits.npz"
     content = dict(np.load(data))
     content["test_images"] = np.concatenate([content["test_images"][1::-1], content["test_images"][2:]])
-    np.savez(data, **content)  # type: ignore[arg-type]
+    np.savez(data, **content)
     result = verified(run, rows=0)
     assert result.exit_code == 1
     assert [each.partition(", image ")[2] for each in result.differences if "the picture" in each] == [
@@ -236,7 +236,7 @@ def test_a_label_changed_in_the_data_is_found(run: Run) -> None:
     data = run.path.parent / "digits.npz"
     content = dict(np.load(data))
     content["test_labels"] = (content["test_labels"] + 1) % 10
-    np.savez(data, **content)  # type: ignore[arg-type]
+    np.savez(data, **content)
     assert "its label is" in verified(run, rows=0).in_words()
 
 

@@ -31,7 +31,9 @@ class Prediction(Certifier):
     def possible_radii(
         self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
     ) -> tuple[float, ...] | None:
-        self.expect_spent(samples, int(counts.sum()), 0)
+        self.expect_spent(samples, drawn := int(counts.sum()), 0)
+        if drawn != self.samples:
+            raise ValueError(f"the votes are {drawn}, expected {self.samples}")
         return (0.0,) if self._decided(counts) == prediction else ()
 
     def _decided(self, counts: NDArray[np.int64]) -> int:

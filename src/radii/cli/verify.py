@@ -39,6 +39,8 @@ def verify(
     """
     from radii.loops.verify import verify_run
 
+    if not certificates.exists():
+        raise ValueError(f"there is neither a run nor a certificate file {certificates}: name one that there is")
     file = None if certificates.is_dir() else certificates
     place = run or (certificates if file is None else file.resolve().parent.parent)
     with warnings_in_words(), CountingBar(console) as bar:
