@@ -32,7 +32,7 @@ def test_noise_without_a_seed_is_fresh() -> None:
 @pytest.mark.parametrize("name", ["seed", "index"])
 def test_a_negative_number_is_refused(name: str) -> None:
     with pytest.raises(ValueError, match=f"{name} = -1, expected a whole number >= 0"):
-        radii.predict(SMOOTHED, IMAGE, **{name: -1})
+        radii.predict(SMOOTHED, IMAGE, "prediction", **{name: -1})
 
 
 def test_a_prediction_has_no_radius() -> None:

@@ -317,7 +317,11 @@ def test_a_file_of_version_0_1_is_replayed(run: Run) -> None:
 
 def elsewhere(run: Run) -> None:
     """The environment of the certificates as that of another machine; checksums do not cover it."""
-    beside = certificates.header_file(the_file(run))
+    elsewhere_of(the_file(run))
+
+
+def elsewhere_of(path: Path) -> None:
+    beside = certificates.header_file(path)
     header = json.loads(beside.read_text())
     header["environments"][0]["instruction_set"] = "another"
     beside.write_text(json.dumps(header))
@@ -358,3 +362,54 @@ def test_another_engine_agrees_up_to_rounding(run: Run) -> None:
     pytest.importorskip("openvino")
     result = verified(run, engine="openvino")
     assert (result.exit_code, result.replayed) == (0, 6), result.in_words()
+
+
+def test_no_edit_of_a_soft_radius_passes_as_rounding(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    the_file(run).unlink()
+    certificates.header_file(next(run.certificates.glob("*.json")).with_suffix(".tsv")).unlink()
+    path = certify(run, "soft")
+    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    elsewhere(run)
+    reseal(path, lambda cells: cells.__setitem__(3, repr(float(cells[3]) * 1.0001)), line=certified_line(path))
+    assert verified(run).exit_code == 0
+    reseal(path, radius_up, line=certified_line(path))
+    assert "a replay gives class" in verified(run).in_words()
+
+
+def test_counts_of_another_length_are_never_called_equal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling that ends elsewhere can be a matter of rounding, or made up: it is told, and not as equal."""
+    the_file(run).unlink()
+    path = certify(run, "sequential")
+
+    def more(cells: list[str]) -> None:
+        cells[2], cells[3], cells[6], cells[7] = cells[1], "0.25", "448", f"{cells[1]}:448"
+        cells[4] = "1"
+
+    reseal(path, more)
+    elsewhere_of(path)
+    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    result = verified(run, file=path)
+    assert (result.exit_code, result.differences) == (2, ()), result.in_words()
+    assert "as rounding may decide" in result.in_words()
+    monkeypatch.setattr(replay, "ROUNDING", 0.0)
+    assert verified(run, file=path).exit_code == 1
+
+
+def test_rows_that_were_cut_off_are_counted(run: Run) -> None:
+    path = the_file(run)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
+    result = verified(run)
+    assert (result.exit_code, result.missing) == (0, 2)
+    assert result.in_words().endswith("4 replayed, all votes equal, 2 images still missing")
+
+
+@pytest.mark.parametrize("key", ["procedure", "parameters", "engine", "seed", "batch_size"])
+def test_a_header_that_lacks_something_is_a_sentence(run: Run, key: str) -> None:
+    beside = certificates.header_file(the_file(run))
+    header = json.loads(beside.read_text())
+    del header[key]
+    beside.write_text(json.dumps(header))
+    reseal(the_file(run), lambda _: None)
+    result = verified(run)
+    assert result.exit_code == 2
+    assert f"its header has no '{key}'" in result.in_words()

@@ -27,7 +27,8 @@ def chosen_engine(run: Run, asked: str) -> str:
 
     Both are about the present weights; `auto` where there is neither, or where it does not run here, which is said.
     """
-    known = [] if asked != AUTO else certified_engines(run) or _recorded(run)
+    certified, recorded = (certified_engines(run), _recorded(run)) if asked == AUTO else ([], [])
+    known = [name for name in recorded if name in certified] or certified or recorded
     if not known:
         return asked
     trust.require(known[:1], run.trusted, run.path)
@@ -55,7 +56,9 @@ def certified_prediction(run: Run, procedure: str | None = None) -> tuple[str, d
 
     That is by votes, or by mean probabilities where all certificates are of `soft`; `procedure` asks for one of them.
     """
-    soft = [(_rows(path), header["parameters"]) for path, header in _certified(run) if header["procedure"] == "soft"]
+    soft = [
+        (_rows(path), header["parameters"]) for path, header in _certified(run) if header.get("procedure") == "soft"
+    ]
     if procedure is None:
         procedure = "soft" if soft and len(soft) == len(_certified(run)) else "prediction"
     if procedure != "soft":

@@ -42,6 +42,7 @@ def environment_of(engine: str) -> dict[str, Any]:
     device = default_device()
     return {
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "matrix_products": torch.get_float32_matmul_precision(),
         "device": device.type if device.type == "cpu" else torch.cuda.get_device_name(device),
         "versions": {name: metadata.version(name) for name in packages},
     }
@@ -50,10 +51,13 @@ def environment_of(engine: str) -> dict[str, Any]:
 def claim_data(run: Run, images: Images) -> None:
     """Make these the images that a run is trained on, or refuse others than it was begun with."""
     file = run.path / DATA_FILE
-    if not file.is_file():
+    if file.is_file():
+        if _digest_in(file) != images.digest:
+            raise RunError(
+                f"{run.path} was begun with other data: pixels or labels of its training split differ", "run"
+            )
+    elif not run.finished:  # of a run of version 0.1 that is finished, nobody knows
         files.write_json(file, {"train": images.digest})
-    elif _digest_in(file) != images.digest:
-        raise RunError(f"{run.path} was begun with other data: pixels or labels of its training split differ", "run")
 
 
 def _digest_in(file: Path) -> Any:

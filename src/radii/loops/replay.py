@@ -10,20 +10,22 @@ from radii import trust
 from radii.experiment.certificates import Row
 from radii.loops.certify import CertificationConfig, CertificationSession, certify_images
 from radii.loops.identity import environment_of
-from radii.loops.verify_rows import Checked, certifier_of, noise_of
+from radii.loops.verify_rows import Checked, certifier_of, in_words, noise_of
 
 ROUNDING = 1e-4
 """Of the largest logit: how far float32 arithmetic in another order moves a logit of a deep network."""
 INT8_ROUNDING = 0.05
 """The same for eight-bit arithmetic, whose steps are coarser."""
+MEAN_ROUNDING = 1e-3
+"""How far it moves a radius of mean probabilities, as a share of it."""
 
 
 def replay(checked: Checked, rows: Sequence[Row], workers: int) -> Iterator[Row]:
     """Certify images again from the addresses of their noise, and compare; yields each row that was replayed."""
     try:
         session = _session(checked)
-    except (LookupError, ValueError, OSError) as error:
-        checked.cannot(f"it cannot be replayed: {error.args[0] if error.args else error}")
+    except (LookupError, ValueError, TypeError, OSError) as error:
+        checked.cannot(f"it cannot be replayed: {in_words(error)}")
         return
     here = [row for row in rows if 0 <= row.index < len(session.images)]
     for row, again in zip(here, certify_images(session, [row.index for row in here], workers), strict=True):
@@ -62,10 +64,20 @@ def _explain(checked: Checked, session: CertificationSession, row: Row, again: R
         checked.differs(f"{said}; {_moved(row, again)} votes differ", row)
         return
     moved, most = _moved(row, again), _near_ties(session, row)
-    if moved > most:
+    if row.samples != again.samples and most:
+        checked.cannot(f"image {row.index} took {row.samples} samples, here {again.samples}, as rounding may decide")
+    elif not row.counts and not again.counts:
+        if not _nearly(row, again):
+            checked.differs(said, row)
+    elif moved > most:
         checked.differs(f"{said}; {moved} votes differ, rounding explains at most {most}", row)
     else:
         checked.moved += moved
+
+
+def _nearly(row: Row, again: Row) -> bool:
+    """Whether mean probabilities gave the same up to rounding."""
+    return row.prediction == again.prediction and math.isclose(row.radius, again.radius, rel_tol=MEAN_ROUNDING)
 
 
 def _same_place(checked: Checked, session: CertificationSession, row: Row) -> bool:
@@ -78,11 +90,9 @@ def _same_place(checked: Checked, session: CertificationSession, row: Row) -> bo
 
 
 def _moved(row: Row, again: Row) -> int:
-    """How many votes fell to another class; at least one where sampling ended elsewhere or there are no counts."""
+    """How many votes fell to another class."""
     labels = row.counts.keys() | again.counts.keys()
-    apart = [abs(row.counts.get(label, 0) - again.counts.get(label, 0)) for label in labels]
-    same_total = row.samples == again.samples
-    return max(1, math.ceil(sum(apart) / 2)) if same_total else 1
+    return math.ceil(sum(abs(row.counts.get(label, 0) - again.counts.get(label, 0)) for label in labels) / 2)
 
 
 def _near_ties(session: CertificationSession, row: Row) -> int:

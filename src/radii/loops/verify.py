@@ -28,6 +28,8 @@ class VerificationResult:
     """What is not as the certificates say, a sentence each."""
     unchecked: tuple[str, ...]
     """What could not be checked, and why."""
+    missing: int
+    """Images that the files are to hold and do not, or not yet."""
     moved: int
     """Votes of replayed rows that fell to another class, all explained by rounding on another machine or engine."""
 
@@ -46,8 +48,10 @@ class VerificationResult:
             return f"differs: {_first(self.differences)}"
         if self.unchecked:
             return f"cannot be checked: {_first(self.unchecked)}"
+        missing = f", {_counted(self.missing, 'image')} still missing" if self.missing else ""
         votes = "all votes equal" if not self.moved else f"{self.moved} votes differ, which rounding explains"
-        return f"equal: {self.rows} certificates in {_counted(self.files, 'file')}, {self.replayed} replayed, {votes}"
+        certificates = f"{_counted(self.rows, 'certificate')} in {_counted(self.files, 'file')}"
+        return f"equal: {certificates}, {self.replayed} replayed, {votes}{missing}"
 
 
 def verify_run(
@@ -87,6 +91,7 @@ def verify_run(
         checked.replayed,
         tuple(checked.differences),
         tuple(checked.unchecked),
+        checked.missing,
         checked.moved,
     )
 

@@ -1,6 +1,7 @@
 """The checks of one certificate file: what it is about, and what its rows say."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -35,6 +36,7 @@ class Checked:
     """Another one than the certificates'."""
     differences: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    missing: int = 0
     replayed: int = 0
     moved: int = 0
     path: Path = Path()
@@ -44,6 +46,7 @@ class Checked:
     def begin(self, path: Path, made: Certificates) -> None:
         """Go on to another file."""
         self.path, self.made = path, made
+        self.missing += len(self.wanted) - len(made.rows) if "images" in made.header else 0
 
     def differs(self, what: str, row: Row | None = None) -> None:
         self.differences.append(f"{self.path}{'' if row is None else f', image {row.index}'}: {what}")
@@ -54,6 +57,12 @@ class Checked:
     @property
     def header(self) -> dict[str, Any]:
         return dict(self.made.header)
+
+    @property
+    def wanted(self) -> Sequence[int]:
+        """The images that the file is to hold, as its header says."""
+        header = self.header
+        return range(0, header.get("images", 1 << 62), header.get("every", 1))[: header.get("most")]
 
     def split(self) -> Images | None:
         """The test images, where they can be had; it is said once where not."""
@@ -81,7 +90,7 @@ def check_digests(checked: Checked) -> bool:
 
 def _same_artefact(checked: Checked, weights: str) -> bool:
     header = checked.header
-    if checked.engine not in (None, header.get("engine")) or "artefact" not in header:
+    if checked.engine not in (None, header.get("engine")) or not {"artefact", "engine"} <= header.keys():
         return True
     same: bool = artefact_digest(checked.run, header["engine"], weights) == header["artefact"]
     if not same:
@@ -94,9 +103,12 @@ def check_images(checked: Checked) -> bool:
     images = checked.split()
     if images is None:
         return False
+    wanted = checked.wanted
     for row in checked.made.rows:
         if not 0 <= row.index < len(images):
             checked.differs(f"there are only {len(images)} images", row)
+        elif row.index not in wanted:
+            checked.differs("the file is not about this image", row)
         elif row.label != int(images.labels[row.index]):
             checked.differs(f"its label is {int(images.labels[row.index])}, not {row.label}", row)
         elif row.digest and row.digest != images.image_digest(row.index):
@@ -112,7 +124,7 @@ def check_radii(checked: Checked) -> None:
         certifier, noise = certifier_of(checked), noise_of(checked)
         classes = model_spec(checked.run).classes
     except (LookupError, ValueError, TypeError) as error:
-        checked.cannot(str(error.args[0] if error.args else error))
+        checked.cannot(f"its radii cannot be recomputed: {in_words(error)}")
         return
     for row in checked.made.rows:
         try:
@@ -134,6 +146,11 @@ def _wrong_radius(certifier: Certifier, noise: Noise, row: Row, classes: int) ->
     if possible is None or any(math.isclose(row.radius, each, rel_tol=TOLERANCE) for each in possible):
         return ""
     return f"the counts prove {f'radius {possible[-1]}' if possible else 'nothing'}, not radius {row.radius}"
+
+
+def in_words(error: Exception) -> str:
+    """An error as a sentence; a header may lack anything."""
+    return f"its header has no {error}" if type(error) is KeyError else str(error.args[0] if error.args else error)
 
 
 def _counts(row: Row, classes: int) -> NDArray[np.int64]:
