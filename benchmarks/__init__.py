@@ -1,4 +1,4 @@
-"""Speed, measured as ratios in one run: a file that measures is a benchmark under its own name."""
+"""Benchmarks of speed, as ratios measured in one run: a file that defines `measure` is a benchmark."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The archive in results/: runs and their certificates by name, and what was measured on them.
+"""The archive in results/: runs and their certificates by name, and the numbers measured on them.
 
 A name is a run's folder under results/, such as mnist/six-epochs/gaussian. Where the run has several certificate files,
 `:fixed-cd8cde39` says which one, and `@` and another name leave only the images that the other has too.
@@ -67,7 +67,7 @@ class Archive:
         return Summary(self.made(name))
 
     def radii(self, name: str) -> dict[int, float]:
-        """The certified radius of every image, 0 where the answer is wrong or missing."""
+        """The certified radius of every image, 0 for a wrong prediction or an abstention."""
         return {row.index: row.correct * row.radius for row in self.made(name).rows}
 
     def error(self, name: str) -> float:
@@ -75,7 +75,7 @@ class Archive:
         return _measured(list(self.radii(name).values())).error
 
     def difference(self, name: str, other: str) -> Measured:
-        """By how much the first is above the second, over the images that both have."""
+        """The mean of the first minus the second, over the images that both have."""
         mine, theirs = self.radii(name), self.radii(other)
         return _measured([mine[index] - theirs[index] for index in mine.keys() & theirs.keys()])
 
@@ -84,7 +84,7 @@ class Archive:
         return Measured(*whole(self.file(few_images), self.file(few_samples)))
 
     def history(self, name: str, column: str) -> list[float]:
-        """A column of training.csv, an epoch each."""
+        """A column of training.csv, one number per epoch."""
         if not (rows := self.run(name).history()):
             raise ValueError(f"{name} has no training.csv: restore it, or take its numbers out of the template")
         return [float(row[column]) for row in rows]
@@ -93,9 +93,9 @@ class Archive:
         return median(self.history(name, "seconds"))
 
     def method_seconds(self, name: str) -> float:
-        """What an epoch of the first teacher's method takes on a student, as transfer.json has it."""
-        price = json.loads((self.run(name).path / "transfer.json").read_text())
-        return float(price["method_seconds_per_epoch"])
+        """The time of an epoch of the first teacher's method on a student, from transfer.json."""
+        cost = json.loads((self.run(name).path / "transfer.json").read_text())
+        return float(cost["method_seconds_per_epoch"])
 
     def setting(self, name: str, key: str) -> Any:
         """A value of a run's recipe, such as training.epochs."""
@@ -111,7 +111,7 @@ class Archive:
             return {row["name"]: row for row in csv.DictReader(file)}
 
     def speeds(self, title: str) -> dict[str, dict[str, str]]:
-        """The table of docs/performance.md below the line that begins so: its rows by their first cell."""
+        """The table of docs/performance.md below the line that starts with `title`: its rows by their first cell."""
         _, found, text = self.performance.read_text().partition(f"\n{title}")
         lines = re.findall(r"^\|.*\|$", text.split("\n\n")[1], re.MULTILINE) if found else []
         if len(lines) < 3:

@@ -1,4 +1,4 @@
-"""The packaged peer in an environment of its own: adversarial-robustness-toolbox 1.20.1, fixed-n certify."""
+"""The baseline, adversarial-robustness-toolbox 1.20.1, in a separate environment: certify with a fixed n."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""The price of certification: against a packaged peer, a plain loop, and the machine's own speed."""
+"""The cost of certification, compared with ART, a plain loop, and a matrix product on the same machine."""
 
 import json
 import subprocess
@@ -12,7 +12,7 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from benchmarks import art, plain, pricing, timing
+from benchmarks import art, plain, sample_cost, timing
 from benchmarks.timing import machine, take_turns
 from radii import certifiers, engines, models
 from radii.engines import EngineSpec, folded, prepare
@@ -31,14 +31,14 @@ MULTIPLY_ADDS = {"cifar_resnet20": 40_813_184, "lenet": 2_293_000}
 
 def measure(data: Path | None = None) -> dict[str, Any]:
     """Every number of the certification table, in one run."""
-    logs = pricing.published_logs()
+    logs = sample_cost.published_logs()
     with tempfile.TemporaryDirectory() as folder:
         return {
             "machine": machine(),
             "lenet": _forwards("lenet", (1, 28, 28), Path(folder), rounds=7),
             "cifar_resnet20": _forwards("cifar_resnet20", (3, 32, 32), Path(folder), rounds=5),
             "memory": _memory(),
-            "pricing": pricing.price(logs),
+            "sample_cost": sample_cost.measure_logs(logs),
             "mnist": _mnist(Path(folder), data),
         }
 
@@ -79,7 +79,7 @@ def _votes(form: nn.Module, image: torch.Tensor) -> Any:
 
 
 def _memory() -> dict[str, float]:
-    """Peak memory above the model's for 100,000 samples of a LeNet image, in a process of its own."""
+    """Peak memory above the model's for 100,000 samples of a LeNet image, in a separate process."""
     code = "from benchmarks.certification import _peak; _peak()"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return {"peak_megabytes": json.loads(done.stdout)}
@@ -95,7 +95,7 @@ def _peak() -> None:
 
 
 def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
-    """Certified accuracy at sigma of 500 MNIST images with a trained LeNet: ours, sequential, against ART, fixed n."""
+    """Certified accuracy at sigma of 500 MNIST images with a trained LeNet: `sequential`, and ART at a fixed n."""
     wanted = recipe.read(recipe.find("mnist/gaussian-0.50"), ["training.epochs=3"])
     run = train(wanted, folder / "lenet", data=data)
     config = CertificationConfig(
@@ -122,7 +122,7 @@ def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
 
 
 def _workers(run: Run, data: Path | None) -> dict[str, float]:
-    """Samples a second of one worker and of two, one thread each, fixed n; the start of processes is not counted."""
+    """Samples per second of one worker and of two, one thread each, fixed n, without the start of the processes."""
     rates = {}
     for workers in (1, 2):
         for path in run.certificates.glob("fixed-*"):

@@ -1,4 +1,4 @@
-"""docs/performance.md, written from measured numbers; each benchmark owns a section."""
+"""docs/performance.md, written from measured numbers; each benchmark has a section."""
 
 from pathlib import Path
 from typing import Any
@@ -59,7 +59,7 @@ def _student(numbers: dict[str, Any]) -> str:
 
 
 def _certification(numbers: dict[str, Any]) -> str:
-    return "\n\n".join([_forwards(numbers), _facts(numbers), _pricing(numbers["pricing"])])
+    return "\n\n".join([_forwards(numbers), _facts(numbers), _sample_cost(numbers["sample_cost"])])
 
 
 def _forwards(numbers: dict[str, Any]) -> str:
@@ -91,9 +91,9 @@ def _facts(numbers: dict[str, Any]) -> str:
     return _table(["what", "measured"], [list(fact) for fact in facts.items()])
 
 
-def _pricing(pricing: dict[str, Any]) -> str:
-    one = pricing["one radius"]
-    priced = {f"radius {name}": one[name] for name in ("0.25", "0.5")} | {"grid to 1.75": pricing["grid"]}
+def _sample_cost(cost: dict[str, Any]) -> str:
+    one = cost["one radius"]
+    compared = {f"radius {name}": one[name] for name in ("0.25", "0.5")} | {"grid to 1.75": cost["grid"]}
     rows = [
         [
             name,
@@ -102,7 +102,7 @@ def _pricing(pricing: dict[str, Any]) -> str:
             f"{min(found['accuracy_change'], key=lambda change: -abs(change)):+.3f}",
             f"{found['worst_accuracy_change']:+.3f}",
         ]
-        for name, found in priced.items()
+        for name, found in compared.items()
     ]
     header = ["decided", "mean samples", "times fewer than 100,000", "accuracy change, points", "worst log and radius"]
     mean = f"Radii 0.25 and 0.5 together: {one['times_fewer']:.1f} times fewer samples than 100,000."
@@ -111,8 +111,8 @@ def _pricing(pricing: dict[str, Any]) -> str:
 
 
 CATRS = (
-    "CAT-RS attacks only images that it accepts, on a model without BatchNorm, so its price rises as the model gets "
-    "better: here LeNet has seen 200 steps of plain training, and the soft labels are made up."
+    "CAT-RS attacks only images that it accepts, on a model without BatchNorm, so its cost rises as the model gets "
+    "better: here LeNet has seen 200 steps of plain training, and the soft labels are synthetic."
 )
 
 SECTIONS = {"training": _training, "certification": _certification}

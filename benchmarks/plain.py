@@ -1,4 +1,4 @@
-"""What people write by hand: an eager model and a plain loop, the yardstick of every ratio."""
+"""The baseline of every ratio: an eager model and a plain training loop."""
 
 from collections.abc import Callable, Iterator
 
@@ -25,7 +25,7 @@ def lenet() -> nn.Module:
 
 def training_step(model: nn.Module, images: Tensor, labels: Tensor, sigma: float, batch: int) -> Callable[[], None]:
     """A step of Gaussian training, or of standard training where sigma is 0, over tensors in memory."""
-    optimiser = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     chosen = _cycle(len(images), batch)
 
     def step() -> None:
@@ -34,9 +34,9 @@ def training_step(model: nn.Module, images: Tensor, labels: Tensor, sigma: float
         if sigma:
             inputs = inputs + sigma * torch.randn_like(inputs)
         loss = F.cross_entropy(model(inputs), labels[indices])
-        optimiser.zero_grad()
+        optimizer.zero_grad()
         loss.backward()
-        optimiser.step()
+        optimizer.step()
 
     return step
 

@@ -1,7 +1,7 @@
 """scripts/results: write docs/results.md from docs/results.template.md and the files in results/.
 
-The template is the page with a placeholder, {{NAME ARGUMENT ...}}, for every number. A number that is typed into its
-prose is an error, so each one on the page has a file behind it, or is an aim or a setting that LITERALS lists.
+The template is the page with a placeholder, {{NAME ARGUMENT ...}}, for every number. A literal number in its prose
+is an error, so each one on the page comes from a file, or is an aim or a setting that LITERALS lists.
 Commands, indented or in backticks, stay as they are.
 """
 
@@ -25,7 +25,7 @@ LITERALS = {
     "aim": {"0.01", "0.02", "0.03", "0.60"},
     "setting": {"0.001", "256", "1,024"},
 }
-"""Numbers that nobody measured: what was aimed at, and the papers' settings."""
+"""Numbers that are not measured: aims, and the papers' settings."""
 
 
 def main() -> None:
@@ -77,13 +77,13 @@ def _value(words: str, archive: Archive) -> str:
 def _literal(kind: str, text: str) -> str:
     if text not in LITERALS[kind]:
         raise ValueError(
-            f"{text} is not among the {kind}s of benchmarks/results.py: if nobody measured it, add it there"
+            f"{text} is not among the {kind}s of benchmarks/results.py: if it is not measured, add it there"
         )
     return text
 
 
 def _table(archive: Archive, body: str) -> str:
-    """A table: a line of column names, then a line `label | name` a row."""
+    """A table: a line of column names, then a line `label | name` for each row."""
     head, *rows = ([cell.strip() for cell in line.split("|")] for line in body.splitlines())
     if typed := [row[0] for row in [head, *rows] if NUMBER.search(row[0])]:
         raise ValueError(
@@ -123,7 +123,7 @@ def _plus_minus(found: Measured, digits: int) -> str:
 
 
 def _verdict(archive: Archive, name: str, published: str, aim: str) -> str:
-    """Whether an ACR is as near to the published one as was aimed at, and by how much."""
+    """Whether an ACR is within the aim of the published one, and by how much."""
     left = float(_literal("aim", aim)) - abs(archive.summary(name).acr - float(archive.published[published]["acr"]))
     return f"met with {down(left, 4)} to spare" if left >= 0 else f"**missed by {up(-left, 4)}**"
 
@@ -144,12 +144,12 @@ def _teacher(archive: Archive, name: str) -> str:
 
 
 def _worth(archive: Archive, name: str) -> str:
-    """How many epochs of the teacher's method take as long as the whole training of a student."""
+    """The training time of a student, in epochs of the teacher's method."""
     return f"{sum(archive.history(name, 'seconds')) / archive.method_seconds(name):.1f}"
 
 
 def _hours(archive: Archive, budget: str) -> str:
-    """What the training of all runs of a budget took."""
+    """The training time of all runs of a budget, in hours."""
     runs = [f"{budget}/{path.name}" for path in (archive.folder / budget).iterdir()]
     return f"{sum(sum(archive.history(run, 'seconds')) for run in runs) / 3600:.1f}"
 
@@ -159,7 +159,7 @@ def _speed(archive: Archive, title: str, row: str, column: str) -> str:
 
 
 def _share_of_published(archive: Archive, which: str, aim: str) -> str:
-    """The methods whose epoch costs at most this share of the published price, or those that cost more."""
+    """The methods whose epoch costs at most this share of the published cost, or those that cost more."""
     rows = archive.speeds("MNIST, LeNet")
     shares = {name: row["share of published"] for name, row in rows.items() if row["share of published"]}
     limit = float(_literal("aim", aim))
@@ -206,7 +206,7 @@ VALUES: dict[str, Callable[..., str]] = {
     "speed": _speed,
     "speeds": _share_of_published,
 }
-"""What a placeholder may ask for."""
+"""The placeholders by name."""
 COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "ACR": _acr,
     "images": VALUES["count"],
@@ -217,7 +217,7 @@ COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "an epoch of the first teacher's method": lambda archive, name: f"{archive.method_seconds(name):.0f}",
     "all epochs, in epochs of that method": _worth,
 }
-"""What a table may show beside certified accuracy at a radius."""
+"""The columns of a table beside certified accuracy at a radius."""
 
 if __name__ == "__main__":
     main()

@@ -1,4 +1,4 @@
-"""Fair timing on a shared machine: candidates take turns, and the median of each counts."""
+"""Timing on a shared machine: candidates take turns, and the median of each is reported."""
 
 import os
 import platform
@@ -26,7 +26,7 @@ def take_turns(candidates: Mapping[str, Callable[[], object]], rounds: int, warm
 
 
 def machine() -> dict[str, Any]:
-    """The class of machine that a number was measured on."""
+    """The kind of machine that a number was measured on."""
     return {
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -37,12 +37,12 @@ def machine() -> dict[str, Any]:
 
 
 def start_of_peak() -> float:
-    """Forget the largest memory of this process so far; returns what it holds now, in megabytes. Linux only."""
+    """Reset the peak memory of this process; returns the memory in use, in megabytes. Linux only."""
     Path("/proc/self/clear_refs").write_text("5")
     return peak_megabytes()
 
 
 def peak_megabytes() -> float:
-    """The largest memory of this process since `start_of_peak`."""
+    """The peak memory of this process since `start_of_peak`, in megabytes."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024

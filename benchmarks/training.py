@@ -1,4 +1,4 @@
-"""The price of training: one loop against a plain one, and every method against standard training."""
+"""The cost of training: every method compared with a plain training loop."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,7 +18,7 @@ from radii.smoothing.addresses import generator
 
 Settings = dict[str, tuple[dict[str, Any], float | None]]
 
-# Published settings for MNIST at sigma 0.50, and what the published scripts take over a plain Gaussian epoch.
+# Published settings for MNIST at sigma 0.50, and the time of the published scripts relative to a plain Gaussian epoch.
 MNIST: Settings = {
     "gaussian": ({}, None),
     "stability": ({}, 1.9),
@@ -43,7 +43,7 @@ CIFAR: Settings = {
 
 
 def measure(data: Path | None = None, rounds: int = 15) -> dict[str, Any]:
-    """Seconds an epoch of every method on MNIST and CIFAR-shaped images, over plain loops in the same run."""
+    """Seconds per epoch of every method on MNIST and CIFAR-shaped images, relative to plain loops in the same run."""
     mnist = datasets.create("mnist", data).split("train")
     return {
         "machine": machine(),
@@ -65,14 +65,14 @@ def _mnist(images: Images, rounds: int) -> dict[str, Any]:
     for name, (settings, _) in MNIST.items():
         inputs[name] = 256 // settings.get("copies", 1)
         steps[name] = step_of(name, settings, 0.5, model, images, inputs[name], model)
-    # As MACER is published: many inputs a step, which a processor's cache does not hold.
+    # As MACER was published: more inputs per step than a CPU's cache holds.
     inputs["macer, 1,024 inputs"] = 64
     steps["macer, 1,024 inputs"] = step_of("macer", MNIST["macer"][0], 0.5, model, images, 64, model)
     return _ratios(take_turns(steps, rounds), inputs, len(images), MNIST)
 
 
 def _student(images: Images, rounds: int) -> dict[str, Any]:
-    """What a student of another architecture costs: taught, trained plainly, or by a teacher's own method."""
+    """The cost of a student of another architecture: by transfer, by Gaussian training, or by a teacher's method."""
     teacher, student = (channels_last(models.create(name)) for name in ("lenet", "lenet_wide"))
     names = ("gaussian", "transfer", "smoothmix", "smoothadv")
     inputs = {name: 256 // MNIST[name][0].get("copies", 1) for name in names}
@@ -126,7 +126,7 @@ def step_of(
     if name == "catrs":
         resources["soft_labels"] = torch.nn.functional.one_hot(images.labels).float() * 0.9 + 0.01
     objective: Objective = objectives.create(name, sigma=sigma, **settings, **resources)
-    optimiser = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9, weight_decay=1e-4, fused=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9, weight_decay=1e-4, fused=True)
     counter = iter(range(1 << 30))
 
     def step() -> None:
@@ -135,7 +135,7 @@ def step_of(
         pixels = images.batch(indices, generator("cpu", "measure", 2, number))
         rng = generator("cpu", "measure", 3, number)
         gradient_step(
-            objective, model.train(), optimiser, Batch(pixels, images.labels[indices], indices), Step(100, rng)
+            objective, model.train(), optimizer, Batch(pixels, images.labels[indices], indices), Step(100, rng)
         )
 
     return step

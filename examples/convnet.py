@@ -1,4 +1,4 @@
-"""An architecture of one's own, named `examples.convnet:convnet` from the folder above."""
+"""A user-defined architecture, named `examples.convnet:convnet` from the folder above."""
 
 from torch import nn
 

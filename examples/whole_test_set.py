@@ -2,8 +2,8 @@
 
     python examples/whole_test_set.py FEW_IMAGES.tsv FEW_SAMPLES.tsv
 
-Few images can be harder or easier than the rest. How much so, the cheap certificates tell, which every image has; a
-regression over the images that have both kinds carries it over to the costly ones.
+A few images can be harder or easier than the rest. The cheap certificates, which every image has, show by how much; a
+regression over the images that have both kinds corrects the average of the costly ones.
 """
 
 import sys
@@ -15,7 +15,7 @@ from radii.experiment import certificates
 
 
 def radii_of(file: Path) -> dict[int, float]:
-    """The certified radius of every image, 0 where the answer is wrong or missing."""
+    """The certified radius of every image, 0 for a wrong prediction or an abstention."""
     return {row.index: row.correct * row.radius for row in certificates.read(file).rows}
 
 

@@ -5,10 +5,10 @@ from pathlib import Path
 import pytest
 import torch
 
-# Tests run two at a time on two cores; threads of their own would only fight.
+# Tests run two at a time on two cores: more threads would compete for them.
 torch.set_num_threads(1)
 
-# What tests trust stays apart from what the user trusts.
+# Modules that tests trust are recorded apart from those that the user trusts.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="radii-tests-")
 
 

@@ -1,4 +1,4 @@
-"""The worked example of CONTRIBUTING.md passes the contract of training methods, word for word."""
+"""The worked example of CONTRIBUTING.md passes the contract tests of objectives as it is printed."""
 
 import os
 import re
@@ -26,7 +26,7 @@ def run(*arguments: object, folder: Path) -> None:
 
 
 def followed(folder: Path) -> Path:
-    """A copy of the package and of the tests that the example names, changed as the example says."""
+    """A copy of the package and of the contract tests, with the example added."""
     for name in ("src", FOLDER):
         shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
     for name in ("pyproject.toml", "tests/conftest.py"):
@@ -37,26 +37,26 @@ def followed(folder: Path) -> Path:
     return folder
 
 
-def test_every_package_has_its_row() -> None:
+def test_every_package_is_in_the_table() -> None:
     packages = {path.parent.name for path in (ROOT / "src" / "radii").glob("*/__init__.py")}
     assert set(re.findall(r"^\| `src/radii/(\w+)`", TEXT, re.MULTILINE)) == packages
 
 
 @pytest.mark.parametrize("name", re.findall(r"\]\(([^)]+)\)", TEXT))
-def test_every_file_that_it_shows_exists(name: str) -> None:
+def test_every_linked_file_exists(name: str) -> None:
     assert (ROOT / name).is_file()
 
 
-def test_it_is_about_twenty_lines() -> None:
+def test_example_is_about_twenty_lines() -> None:
     assert len([line for line in METHOD.splitlines() if line]) <= 20
 
 
-def test_it_is_in_our_style(tmp_path: Path) -> None:
+def test_example_passes_ruff(tmp_path: Path) -> None:
     folder = followed(tmp_path)
     run("ruff", "format", "--no-cache", "--check", FILE, CONTRACT, folder=folder)
     run("ruff", "check", "--no-cache", FILE, CONTRACT, folder=folder)
 
 
 @pytest.mark.slow
-def test_it_passes_the_contract(tmp_path: Path) -> None:
+def test_example_passes_the_contract_tests(tmp_path: Path) -> None:
     run("pytest", "-q", "-p", "no:cacheprovider", FOLDER, "-k", CHOICE, folder=followed(tmp_path))

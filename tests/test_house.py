@@ -1,4 +1,4 @@
-"""The picture of the house is the one that the imports draw."""
+"""The diagram of the packages, docs/house.svg, is up to date and complete."""
 
 from itertools import pairwise
 
@@ -8,13 +8,13 @@ from tools import house
 from tools.imports import LAYERS, uses
 
 
-def test_the_picture_is_current() -> None:
-    assert house.PICTURE.read_text() == house.draw(), "docs/house.svg is out of date: run scripts/house"
+def test_diagram_is_current() -> None:
+    assert house.DIAGRAM.read_text() == house.draw(), "docs/house.svg is out of date: run scripts/house"
 
 
-def test_every_room_is_drawn() -> None:
-    picture = house.draw()
-    assert all(f">{name}</text>" in picture for names in LAYERS for name in names)
+def test_every_package_is_drawn() -> None:
+    diagram = house.draw()
+    assert all(f">{name}</text>" in diagram for names in LAYERS for name in names)
 
 
 def test_every_import_is_an_arrow_or_follows_from_arrows() -> None:
@@ -25,14 +25,14 @@ def test_every_import_is_an_arrow_or_follows_from_arrows() -> None:
     assert all(others <= reached[name] for name, others in uses().items())
 
 
-def test_rooms_of_a_floor_do_not_overlap() -> None:
-    rooms = house.rooms()
+def test_packages_of_a_layer_do_not_overlap() -> None:
+    boxes = house.boxes()
     for names in LAYERS:
-        for left, right in pairwise(rooms[name] for name in names):
+        for left, right in pairwise(boxes[name] for name in names):
             assert left.x + left.width < right.x
 
 
-def test_a_room_without_a_floor_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_package_without_a_layer_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.imports.LAYERS", LAYERS[1:])
     with pytest.raises(LookupError, match=f"has no {LAYERS[0][0]} in LAYERS"):
         house.draw()

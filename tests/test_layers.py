@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.imports import LAYERS, SOURCE, floor, imports, modules, room, rooms_used
+from tools.imports import LAYERS, SOURCE, imports, layer_of, modules, package_of, packages_used
 
 LIGHT = (
     "__init__",
@@ -20,15 +20,15 @@ LIGHT = (
     "smoothing/sequential",
 )
 """Files, and whole folders, that start without torch."""
-VOICE = {"rich", "print"}
+PRINTING = {"rich", "print"}
 
 
-def complaints(path: Path) -> Iterator[str]:
-    """What a file does that its floor forbids."""
-    here, name = room(path), path.relative_to(SOURCE)
-    yield from (f"{name} imports {there}" for there in sorted(rooms_used(path)) if floor(there) >= floor(here))
+def violations(path: Path) -> Iterator[str]:
+    """What a file does that its layer must not do."""
+    here, name = package_of(path), path.relative_to(SOURCE)
+    yield from (f"{name} imports {there}" for there in sorted(packages_used(path)) if layer_of(there) >= layer_of(here))
     if here not in LAYERS[-1]:
-        yield from (f"{name} uses {word}, only {LAYERS[-1]} may" for word in sorted(words(path) & VOICE))
+        yield from (f"{name} uses {word}, only {LAYERS[-1]} may" for word in sorted(words(path) & PRINTING))
 
 
 def words(path: Path) -> set[str]:
@@ -37,12 +37,12 @@ def words(path: Path) -> set[str]:
     return plain | {name.split(".")[0] for name in imports(path)}
 
 
-def test_imports_go_down_and_only_the_last_layer_prints() -> None:
-    assert [complaint for path in modules() for complaint in complaints(path)] == []
+def test_imports_go_down_and_only_the_top_layer_prints() -> None:
+    assert [violation for path in modules() for violation in violations(path)] == []
 
 
-def test_the_table_names_only_what_exists() -> None:
-    assert {room(path) for path in modules()} == {name for names in LAYERS for name in names}
+def test_layers_list_every_package() -> None:
+    assert {package_of(path) for path in modules()} == {name for names in LAYERS for name in names}
 
 
 def light() -> Iterator[str]:

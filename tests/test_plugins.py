@@ -4,7 +4,7 @@ from radii import plugins
 from radii.objectives import Objective
 
 
-def test_a_file_is_an_entry() -> None:
+def test_files_are_entries() -> None:
     assert "gaussian" in plugins.names("objectives")
     assert "base" not in plugins.names("objectives")
     assert not any(name.startswith("_") for folder in ("models", "datasets") for name in plugins.names(folder))
@@ -19,6 +19,6 @@ def test_every_model_has_a_sentence() -> None:
     assert all(text.endswith(".") for _, text in plugins.functions("models").values())
 
 
-def test_an_unknown_name_says_which_was_meant() -> None:
+def test_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(LookupError, match="there is no objective 'gausian'; did you mean 'gaussian'?"):
         plugins.find("objectives", "gausian", Objective)

@@ -1,4 +1,4 @@
-"""The README stays true: its commands parse, its files exist, its Python runs."""
+"""The README is up to date: its commands parse, its files exist, its Python runs."""
 
 import re
 import shlex
@@ -13,7 +13,11 @@ from radii import cli
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
-COMMANDS = [line.partition(" # ")[0].strip() for line in README.splitlines() if line.startswith("    radii ")]
+COMMANDS = [
+    line.partition(" # ")[0].strip()
+    for line in README.replace("\\\n", "").splitlines()
+    if line.startswith("    radii ")
+]
 
 
 @pytest.mark.parametrize("command", COMMANDS)
@@ -29,11 +33,11 @@ def test_there_are_commands() -> None:
 @pytest.mark.parametrize(
     "name", re.findall(r"\]\(([^)]+)\)", README) + re.findall(r"scripts/\w+|recipes/\S+\.toml", README)
 )
-def test_every_file_that_it_names_exists(name: str) -> None:
+def test_every_linked_file_exists(name: str) -> None:
     assert (ROOT / name).is_file()
 
 
-def test_the_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_python_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     (snippet,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
@@ -42,6 +46,6 @@ def test_the_python_runs(monkeypatch: pytest.MonkeyPatch) -> None:
     exec(snippet.replace("100_000", "1_000"), {"model": model, "image": torch.rand(1, 8, 8)})
 
 
-def test_every_public_name_is_there() -> None:
+def test_every_public_name_is_importable() -> None:
     assert all(getattr(radii, name) is not None for name in radii.__all__)
     assert sorted(radii.__all__) == radii.__all__

@@ -1,4 +1,4 @@
-"""docs/results.md stays true: every number on it comes from a file of the archive in results/."""
+"""docs/results.md is up to date: every number comes from a file in results/."""
 
 import json
 import re
@@ -18,12 +18,12 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGE = (ROOT / "docs" / "results.md").read_text()
 OWN = ("examples.convnet",)
-"""The module of this repository that one architecture of the archive is named by."""
+"""The module of a user-defined architecture that runs in the archive name."""
 RUNS = sorted(path.parent for path in RESULTS.rglob("recipe.toml"))
 TRIED = [path for path in RUNS if "tried" in path.parts]
 BUDGETS = sorted({path.parent for path in RUNS if path not in TRIED})
 STUDENTS = [path for path in RUNS if Run(path).source("teacher")]
-LEARNERS = [path for path in RUNS if Run(path).source("soft_labels")]
+WITH_SOFT_LABELS = [path for path in RUNS if Run(path).source("soft_labels")]
 
 
 def name(path: Path) -> str:
@@ -32,7 +32,7 @@ def name(path: Path) -> str:
 
 @pytest.fixture
 def copy(tmp_path: Path) -> Path:
-    """The files behind the page, to be spoilt."""
+    """A copy of the files behind the page, for a test to change."""
     shutil.copytree(RESULTS, tmp_path / "results", ignore=shutil.ignore_patterns("*.safetensors", "*.npy"))
     (tmp_path / "docs").mkdir()
     for file in ("performance.md", "results.template.md"):
@@ -40,12 +40,12 @@ def copy(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_page_is_what_the_files_say() -> None:
+def test_page_is_up_to_date() -> None:
     assert write(ROOT) == PAGE, "run scripts/results"
 
 
-def test_no_certificate_can_go_unnoticed(copy: Path) -> None:
-    """Each file that is missing either stops the page or, where another took its place, changes it."""
+def test_missing_certificate_file_is_an_error(copy: Path) -> None:
+    """Rendering fails where any one certificate file is missing."""
     template, archive = (copy / "docs" / "results.template.md").read_text(), Archive(copy)
     files = sorted((copy / "results").rglob("*.tsv"))
     assert len(files) > 20
@@ -57,7 +57,7 @@ def test_no_certificate_can_go_unnoticed(copy: Path) -> None:
     assert render(template, archive) == PAGE
 
 
-def test_a_changed_certificate_changes_the_page(copy: Path) -> None:
+def test_changed_certificate_changes_the_page(copy: Path) -> None:
     (file,) = (copy / "results/mnist/six-epochs/gaussian/certificates").glob("*.tsv")
     lines = [re.sub(r"^(\d+\t\d+\t\d+\t)[\d.]+", r"\g<1>0.1", line) for line in file.read_text().splitlines()]
     file.write_text("\n".join([*lines, ""]))
@@ -67,14 +67,14 @@ def test_a_changed_certificate_changes_the_page(copy: Path) -> None:
 @pytest.mark.parametrize(
     "file", ["mnist/six-epochs/macer/training.csv", "mnist/forty-epochs/smoothmix-to-lenet_wide/transfer.json"]
 )
-def test_a_missing_history_or_price_stops_the_page(copy: Path, file: str) -> None:
+def test_missing_history_or_timing_is_an_error(copy: Path, file: str) -> None:
     (copy / "results" / file).unlink()
     with pytest.raises((ValueError, OSError), match=r"training\.csv|transfer\.json"):
         write(copy)
 
 
-def test_a_number_that_is_typed_over_is_seen() -> None:
-    """Typed into the page it differs from what the files say; typed into the template it is refused."""
+def test_edited_number_is_detected() -> None:
+    """A number edited in the page differs from the files; one written into the template is refused."""
     made = write(ROOT)
     for found in re.finditer(r"\d+\.\d+", PAGE):
         number = found[0][:-1] + str((int(found[0][-1]) + 1) % 10)
@@ -86,12 +86,12 @@ def test_a_number_that_is_typed_over_is_seen() -> None:
 @pytest.mark.parametrize(
     "text", ["It lost -0.021 of it.", "on `0.5` of them", "- 14 images", "(1.439)", "{{acr x}} ± 0.004"]
 )
-def test_a_typed_number_is_refused(text: str) -> None:
+def test_literal_number_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="put a placeholder there"):
         render(text, Archive(ROOT))
 
 
-def test_a_table_refuses_typed_numbers() -> None:
+def test_literal_number_in_a_table_is_refused() -> None:
     with pytest.raises(ValueError, match="has a typed number"):
         render("{{table\nmethod | ACR\ngaussian, 1.345 | mnist/six-epochs/gaussian\n}}", Archive(ROOT))
 
@@ -102,25 +102,25 @@ def test_names_and_commands_may_have_digits(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["{{aim 1.439}}", "{{setting 97.3}}", "{{said 0.5}}"])
-def test_a_measured_number_cannot_pass_as_a_setting(text: str) -> None:
-    with pytest.raises(ValueError, match=r"if nobody measured it, add it there|expected one of"):
+def test_unlisted_number_is_refused_as_a_setting(text: str) -> None:
+    with pytest.raises(ValueError, match=r"if it is not measured, add it there|expected one of"):
         render(text, Archive(ROOT))
 
 
 @pytest.mark.parametrize("budget", BUDGETS, ids=name)
-def test_a_budget_can_be_reported(budget: Path, tmp_path: Path) -> None:
+def test_every_budget_can_be_reported(budget: Path, tmp_path: Path) -> None:
     assert report(sorted(budget.glob("*")), tmp_path, trust=OWN).is_file()
 
 
 @pytest.mark.parametrize("run", RUNS, ids=name)
-def test_a_run_lies_under_its_dataset_in_a_budget_that_the_readme_explains(run: Path) -> None:
+def test_run_is_under_its_dataset_in_a_documented_budget(run: Path) -> None:
     dataset, *rest = run.relative_to(RESULTS).parts
     assert (dataset, len(rest)) == (Run(run, OWN).recipe.dataset["name"], 3 if "tried" in rest else 2)
     assert f"`{name(run.parent)}`" in (RESULTS / "README.md").read_text()
 
 
 @pytest.mark.parametrize("run", STUDENTS, ids=name)
-def test_a_student_is_named_after_its_teacher_and_finds_it(run: Path) -> None:
+def test_student_is_named_after_its_teacher_and_finds_it(run: Path) -> None:
     student, teacher = Run(run, OWN), Run(run).source("teacher")
     assert teacher is not None
     assert student.name.startswith(f"{teacher.name}-to-{student.recipe.model['name'].replace(':', '-')}")
@@ -128,7 +128,7 @@ def test_a_student_is_named_after_its_teacher_and_finds_it(run: Path) -> None:
     assert set(made) == {student.origin()["teacher"]["hash"]}
 
 
-@pytest.mark.parametrize("run", LEARNERS, ids=name)
+@pytest.mark.parametrize("run", WITH_SOFT_LABELS, ids=name)
 def test_soft_labels_come_from_a_run_of_the_archive(run: Path) -> None:
     labels = Run(run).source("soft_labels")
     assert labels is not None
@@ -155,7 +155,7 @@ def test_every_command_of_the_page_parses(command: str) -> None:
 
 
 def test_the_readme_has_the_same_numbers() -> None:
-    """The README's lines, made from the files."""
+    """The README's numbers, rendered from the files."""
     made = render(
         "here, int8 | {{acr mnist/published-schedule/mnist-gaussian-0.25}}\n\n"
         "({{acr mnist/forty-epochs/smoothmix-to-lenet_wide}}, the teacher {{acr mnist/six-epochs/smoothmix}})\n\n"

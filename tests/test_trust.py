@@ -1,4 +1,4 @@
-"""A run directory is data: code that it names runs only after the user has vouched for it."""
+"""A run directory is data: code that it names is imported only after the user has trusted it."""
 
 import shutil
 import subprocess
@@ -46,7 +46,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.fixture
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A current folder with a module in it that leaves a canary file where it is imported, and no record of trust."""
+    """A current folder with a module in it that writes a canary file when it is imported, and no record of trust."""
     (tmp_path / "nets.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -54,8 +54,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def handed_over(trained: Run, folder: Path, old: str, new: str) -> Run:
-    """The run as somebody else may have made it: its recipe names code."""
+def run_naming_code(trained: Run, folder: Path, old: str, new: str) -> Run:
+    """A copy of a run, as from another user, whose recipe names code."""
     shutil.copytree(trained.path, folder / "run")
     run = Run(folder / "run")
     text = run.recipe_file.read_text()
@@ -71,7 +71,7 @@ def certify(run: Run) -> object:
     return certify_run(config, workers=1)
 
 
-def taught(run: Run) -> object:
+def transfer_from(run: Run) -> object:
     return list(transfer(run, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=TRAINING), ["lenet"]))
 
 
@@ -79,7 +79,7 @@ USES: dict[str, Callable[[Run], object]] = {
     "certify": certify,
     "load": lambda run: radii.load(run.path),
     "report": lambda run: report([run.path], run.path.parent / "out"),
-    "transfer": taught,
+    "transfer": transfer_from,
 }
 NAMES = ["os:system", "nets:Tiny", "nets.deeper:Tiny", "no_such_module:Tiny"]
 PLACES = [
@@ -95,7 +95,7 @@ PLACES = [
 def test_code_that_a_run_names_is_refused_and_not_imported(
     use: str, old: str, new: str, name: str, trained: Run, here: Path
 ) -> None:
-    run = handed_over(trained, here, old, new.format(name))
+    run = run_naming_code(trained, here, old, new.format(name))
     with pytest.raises(UntrustedError, match=f"names the code '{name}', which this user has not run before"):
         USES[use](run)
     assert not (here / "canary").exists()
@@ -113,13 +113,13 @@ def test_code_that_a_run_names_is_refused_and_not_imported(
     ],
     ids=lambda arguments: arguments[0],
 )
-def test_the_command_line_refuses_in_one_sentence_that_names_the_flag(
+def test_cli_error_is_one_sentence_with_the_flag(
     arguments: list[str], trained: Run, here: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     from PIL import Image
 
     Image.new("L", (8, 8)).save(here / "photo.png")
-    handed_over(trained, here, 'model = "digits_cnn"', 'model = "nets:Tiny"')
+    run_naming_code(trained, here, 'model = "digits_cnn"', 'model = "nets:Tiny"')
     monkeypatch.setattr(sys, "argv", ["radii", *arguments])
     with pytest.raises(SystemExit) as stopped:
         main()
@@ -131,7 +131,7 @@ def test_the_command_line_refuses_in_one_sentence_that_names_the_flag(
 
 
 def test_an_engine_that_a_certificate_file_names_is_not_imported(trained: Run, here: Path) -> None:
-    run = handed_over(trained, here, "digits_cnn", "digits_cnn")
+    run = run_naming_code(trained, here, "digits_cnn", "digits_cnn")
     (file,) = run.certificates.glob("*.json")
     engine = '"engine": "openvino"' if '"engine": "openvino"' in file.read_text() else '"engine": "torch"'
     file.write_text(file.read_text().replace(engine, '"engine": "nets:Tiny"'))
@@ -140,7 +140,7 @@ def test_an_engine_that_a_certificate_file_names_is_not_imported(trained: Run, h
     assert not (here / "canary").exists()
 
 
-def test_naming_the_module_again_is_enough(here: Path) -> None:
+def test_naming_the_module_trusts_it(here: Path) -> None:
     recipe = Recipe(dataset="digits", model={"name": "nets:Tiny", "width": 8}, sigma=0.25, training=TRAINING)
     run = train(recipe, here / "own")
     shutil.rmtree(here / "state")
@@ -151,7 +151,7 @@ def test_naming_the_module_again_is_enough(here: Path) -> None:
         radii.load(run.path, trust=["other"])
 
 
-def test_a_run_made_by_the_same_user_is_trusted_until_the_source_changes(here: Path) -> None:
+def test_run_of_the_same_user_is_trusted_until_the_source_changes(here: Path) -> None:
     recipe = Recipe(dataset="digits", model="nets:Tiny", sigma=0.25, training=TRAINING)
     run = train(recipe, here / "own")
     assert run.recipe.model == {"name": "nets:Tiny", "width": 16}
@@ -161,7 +161,7 @@ def test_a_run_made_by_the_same_user_is_trusted_until_the_source_changes(here: P
         radii.load(run.path)
 
 
-def test_what_the_module_imports_counts_too(here: Path) -> None:
+def test_digest_covers_imported_modules(here: Path) -> None:
     (here / "nets.py").write_text("import pieces\n" + OWN)
     (here / "pieces.py").write_text("x = 1\n")
     trust.record(["nets:Tiny"])
@@ -170,7 +170,7 @@ def test_what_the_module_imports_counts_too(here: Path) -> None:
     assert not trust.is_known("nets")
 
 
-def test_a_package_is_found_without_being_imported(here: Path) -> None:
+def test_package_is_found_without_importing_it(here: Path) -> None:
     (here / "mine").mkdir()
     (here / "mine" / "__init__.py").write_text("raise SystemExit('imported')\n")
     (here / "mine" / "nets.py").write_text("from . import parts\nfrom .parts import x\n")
@@ -182,7 +182,7 @@ def test_a_package_is_found_without_being_imported(here: Path) -> None:
     assert "mine" not in sys.modules
 
 
-def test_workers_are_told_what_is_trusted(here: Path) -> None:
+def test_trust_reaches_worker_processes(here: Path) -> None:
     recipe = Recipe(dataset="digits", model="nets:Tiny", sigma=0.25, training=TRAINING)
     run = train(recipe, here / "own")
     shutil.rmtree(here / "state")
@@ -200,5 +200,5 @@ def test_workers_are_told_what_is_trusted(here: Path) -> None:
     assert len(certificates.read(file).rows) == 5
 
 
-def test_the_error_is_told_with_the_flag() -> None:
+def test_cli_adds_the_trust_flag_to_the_error() -> None:
     assert in_words(UntrustedError("x names code: trust it", "nets")) == "x names code: trust it with --trust nets"

@@ -1,4 +1,4 @@
-"""The wheel, installed in an environment of its own, works outside of the checkout."""
+"""The wheel, installed in a separate environment, works outside of the checkout."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ CLEAN = {key: value for key, value in os.environ.items() if key != "PYTHONPATH"}
 
 
 def run(*command: object, folder: Path) -> str:
-    """What a command prints; its errors, if it fails."""
+    """Run a command and return its output; fail with its errors."""
     done = subprocess.run([*map(str, command)], cwd=folder, env=CLEAN, check=False, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
@@ -23,7 +23,7 @@ def pip(*arguments: object, folder: Path) -> None:
 
 
 def installed(folder: Path) -> Path:
-    """An environment that holds the wheel and nothing else; what it depends on is borrowed from this one."""
+    """An environment that contains only the wheel; its dependencies are taken from this one."""
     pip("wheel", "--no-deps", "--no-build-isolation", "--wheel-dir", folder / "wheels", ROOT, folder=folder)
     (wheel,) = (folder / "wheels").iterdir()
     run(sys.executable, "-m", "venv", "--without-pip", folder / "env", folder=folder)
@@ -34,7 +34,7 @@ def installed(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-def test_the_wheel_works_outside_of_the_checkout(tmp_path: Path) -> None:
+def test_wheel_works_outside_of_the_checkout(tmp_path: Path) -> None:
     env, away = installed(tmp_path), tmp_path / "away"
     away.mkdir()
     package = Path(run(env / "bin/python", "-c", "import radii; print(*radii.__path__)", folder=away).strip())

@@ -1,1 +1,1 @@
-"""What keeps the house in order: who imports whom, and a picture of it."""
+"""Development tools: the imports between packages, and a diagram of them."""

@@ -1,4 +1,4 @@
-"""Who imports whom in the package, read from its source: nothing is imported."""
+"""The imports between the packages of radii, read from the source: nothing is imported."""
 
 import ast
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ LAYERS = (
     ("api",),
     ("cli",),
 )
-"""The floors of the house, the lowest first, and the rooms of each. A room imports from lower floors only."""
-ROOM_OF = {"__main__": "cli"}
-"""Files beside the packages that belong to a room of another name."""
+"""The layers, the lowest first, and the packages of each. A package imports only from lower layers."""
+PACKAGE_OF = {"__main__": "cli"}
+"""Files beside the packages that belong to a package of another name."""
 
 
 def modules() -> list[Path]:
@@ -26,18 +26,18 @@ def modules() -> list[Path]:
     return sorted(path for path in SOURCE.rglob("*.py") if path != SOURCE / "__init__.py")
 
 
-def room(path: Path) -> str:
-    """The room that a file belongs to."""
+def package_of(path: Path) -> str:
+    """The package or top-level module that a file belongs to."""
     name = path.relative_to(SOURCE).parts[0].removesuffix(".py")
-    return ROOM_OF.get(name, name)
+    return PACKAGE_OF.get(name, name)
 
 
-def floor(name: str) -> int:
-    """The floor that a room is on, the lowest is 0."""
+def layer_of(name: str) -> int:
+    """The layer of a package; the lowest is 0."""
     for number, names in enumerate(LAYERS):
         if name in names:
             return number
-    raise LookupError(f"tools/imports.py has no {name} in LAYERS: say there which floor it is on")
+    raise LookupError(f"tools/imports.py has no {name} in LAYERS: add it to a layer there")
 
 
 def imports(path: Path) -> Iterator[str]:
@@ -51,15 +51,15 @@ def imports(path: Path) -> Iterator[str]:
             yield from (f"{home}.{alias.name}" for alias in node.names)
 
 
-def rooms_used(path: Path) -> set[str]:
-    """The other rooms that a file imports from."""
+def packages_used(path: Path) -> set[str]:
+    """The other packages that a file imports from."""
     names = {name.split(".")[1] for name in imports(path) if name.startswith("radii.")}
-    return {ROOM_OF.get(name, name) for name in names} - {room(path)}
+    return {PACKAGE_OF.get(name, name) for name in names} - {package_of(path)}
 
 
 def uses() -> dict[str, set[str]]:
-    """Every room with the rooms that it imports from."""
+    """Every package with the packages that it imports from."""
     found: dict[str, set[str]] = {}
     for path in modules():
-        found.setdefault(room(path), set()).update(rooms_used(path))
+        found.setdefault(package_of(path), set()).update(packages_used(path))
     return found

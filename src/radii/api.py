@@ -1,4 +1,4 @@
-"""The functions for one image: certificates and predictions as a deployed model gives them."""
+"""Certify or predict a single image, as a deployed model does."""
 
 import secrets
 from dataclasses import replace
@@ -24,10 +24,10 @@ def certify(
 ) -> Certificate:
     """Certify one image; `procedure` names the certifier and `fields` are its parameters.
 
-    Without a seed the noise is fresh and secret, as a deployed model needs; an evaluation names its seed beforehand,
-    and gives every image of a dataset its own `index`, its number there: one seed and one index are one noise, and
-    images that share theirs are certified or missed together. A `label`, where the certifier can use one, is tested
-    directly.
+    Without a seed the noise is fresh and secret, as a deployed model needs; an evaluation states its seed in advance
+    and gives every image of a dataset its own `index`, its number in the dataset: the noise is determined by the seed
+    and the index, and with equal noise the errors of different images are not independent. Where the certifier can
+    use a `label`, the probability of that class is tested directly.
     """
     for name, value in {"seed": seed, "index": index}.items():
         if value is not None and value < 0:

@@ -1,8 +1,8 @@
-"""Errors that the caller can put right, and which parameter would do it."""
+"""Errors that the caller can fix, and the parameter to change."""
 
 
 class ParameterError(ValueError):
-    """An error that another value of one parameter would put right: `parameter` is its name in Python."""
+    """An error about the value of one parameter; `parameter` is its name in Python."""
 
     def __init__(self, message: str, parameter: str = "") -> None:
         super().__init__(message)
@@ -14,4 +14,4 @@ class RunWarning(UserWarning):
 
 
 class MissingResourceError(ParameterError, LookupError):
-    """An object that has to be handed over is missing."""
+    """A required object was not passed."""

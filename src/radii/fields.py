@@ -1,4 +1,4 @@
-"""Fields that know their range, and strict construction of dataclasses and factories from plain data."""
+"""Fields with ranges, and strict construction of dataclasses and factories from plain data."""
 
 import dataclasses
 import difflib
@@ -17,7 +17,7 @@ class Setting(NamedTuple):
     name: str
     hint: Any
     default: Any
-    """MISSING where it has to be stated."""
+    """MISSING where the field is required."""
     limits: Mapping[str, Any]
 
 
@@ -30,17 +30,17 @@ def option(
     lt: float | None = None,
     choices: tuple[str, ...] | None = None,
 ) -> Any:
-    """A dataclass field whose value `check` holds to a range or a set of choices."""
+    """A dataclass field with a range or a set of choices, enforced by `check`."""
     return field(default=default, metadata={"ge": ge, "le": le, "gt": gt, "lt": lt, "choices": choices})
 
 
 def resource() -> Any:
-    """A field that the caller hands over as an object; a recipe never states it."""
+    """A field that the caller passes as an object; a recipe never states it."""
     return field(default=None, repr=False, metadata={"resource": True})
 
 
 def settings_of(kind: Callable[..., Any], given: Iterable[str] = ()) -> list[Setting]:
-    """The fields of a dataclass, or the parameters of a factory but for those that are `given` to it.
+    """The fields of a dataclass, or the parameters of a factory except those that are `given` to it.
 
     The range of a factory's parameter is stated as Annotated[int, {"ge": 1}].
     """
@@ -71,19 +71,19 @@ def _parameter(parameter: inspect.Parameter, hint: Any) -> Setting:
 
 
 def check(instance: Any, what: str) -> None:
-    """Raise a ValueError that names the first field whose value is of the wrong kind or out of range."""
+    """Raise a ValueError that names the first field whose value is of the wrong type or out of range."""
     for setting in settings_of(type(instance)):
         check_value(setting, getattr(instance, setting.name), what)
 
 
 def check_value(setting: Setting, value: Any, what: str) -> None:
-    """Raise a ValueError if a field's value is of the wrong kind or out of range."""
+    """Raise a ValueError if a field's value is of the wrong type or out of range."""
     if problem := _kind_problem(value, setting.hint) or _range_problem(value, setting.limits):
         raise ValueError(f"{what}: {setting.name} = {value!r}, expected {problem}")
 
 
 def expect_known(settings: Iterable[Setting], values: Mapping[str, Any], what: str) -> None:
-    """Raise a LookupError for a key that there is no field for, or for a field that has to be stated and is not."""
+    """Raise a LookupError for an unknown key, or for a required field that is missing."""
     known = {setting.name: setting for setting in settings}
     for key in values:
         if key not in known:
@@ -96,8 +96,8 @@ def expect_known(settings: Iterable[Setting], values: Mapping[str, Any], what: s
 def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str, **given: Any) -> Any:
     """Make an object of a dataclass or factory from a mapping of its fields, and of objects that are `given`.
 
-    A wrong or missing key is an error that says which one was meant; a factory's values are checked here, while a
-    dataclass checks its own.
+    An unknown or missing key is an error that names the key; a factory's values are checked here, while a dataclass
+    checks its own.
     """
     settings = settings_of(kind, given)
     expect_known(settings, values, what)
@@ -109,7 +109,7 @@ def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str,
 
 
 def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[str] = ()) -> dict[str, Any]:
-    """Every field with its value, defaults included; a default that is no plain data is left out."""
+    """Every field with its value, defaults included; a default that is not plain data is left out."""
     found = {s.name: values.get(s.name, s.default) for s in settings_of(kind, given)}
     return {name: value for name, value in found.items() if isinstance(value, str | int | float | list | tuple)}
 
@@ -135,7 +135,7 @@ def _kind_problem(value: Any, hint: Any) -> str:
     if float in kinds or int in kinds:
         return _number_problem(value, kinds)
     if str in kinds and not isinstance(value, str):
-        return "a text"
+        return "a string"
     return "true or false" if bool in kinds and not isinstance(value, bool) else ""
 
 

@@ -1,6 +1,6 @@
-"""A folder is a registry: a file in it is an entry under its own name, and adding one touches nothing else.
+"""Registries, one folder each: a file is an entry under its own name, and adding one touches nothing else.
 
-An entry of one's own is named `module:name` in every registry.
+A user-defined entry is named `module:name` in every registry.
 """
 
 import ast
@@ -8,13 +8,30 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
-from radii.fields import did_you_mean, from_mapping
+from radii.fields import check, did_you_mean, from_mapping
 
 ROOT = Path(__file__).parent
 Kind = TypeVar("Kind")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Component:
+    """An entry of a registry: a frozen dataclass whose fields are its parameters, checked when it is made."""
+
+    kind: ClassVar[str]
+    """What it is, in an error sentence."""
+
+    def __post_init__(self) -> None:
+        check(self, f"{self.kind} {self.name!r}")
+
+    @property
+    def name(self) -> str:
+        """The name under which a recipe finds it."""
+        return name_of(type(self))
 
 
 def names(folder: str) -> list[str]:
@@ -39,7 +56,7 @@ def find(folder: str, name: str, base: type[Kind]) -> Callable[..., Kind]:
 
 
 def create(folder: str, base: type[Kind], name: str, fields: Mapping[str, Any], **given: Any) -> Kind:
-    """Make an entry of a registry from its fields, and from objects that are given to it."""
+    """Make an entry of a registry from its fields and from objects that are `given`."""
     what = f"{_singular(folder)} {name!r}"
     made = from_mapping(find(folder, name, base), fields, what, **given)
     if not isinstance(made, base):
@@ -65,7 +82,7 @@ def import_object(name: str, what: str) -> Callable[..., Any]:
 
 
 def name_of(kind: type) -> str:
-    """The name under which a recipe finds a class: its file's, or module:name for one of the user's own."""
+    """The name under which a recipe finds a class: its file's, or module:name for a user-defined class."""
     module = kind.__module__
     return module.rpartition(".")[2] if module.startswith("radii.") else f"{module}:{kind.__qualname__}"
 
@@ -76,7 +93,7 @@ def describe(folder: str) -> dict[str, str]:
 
 
 def functions(folder: str) -> dict[str, tuple[str, str]]:
-    """For a folder of families, where every public function is an entry: its name to (module, first sentence)."""
+    """For a folder whose public functions are the entries: each name with its (module, first sentence)."""
     found = {}
     for path in _files(folder):
         for node in ast.parse(path.read_text()).body:

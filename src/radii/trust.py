@@ -1,7 +1,7 @@
-"""Whose code may run: what a run directory names is imported only after the user has vouched for it.
+"""Trusted code: a module that a run directory names is imported only after the user has trusted it.
 
-A recipe that the user passes may name code; a recipe that lies inside a run directory may not, unless the user names
-the module again or has run the same source before. That is on record outside the run, by the digest of the source.
+A recipe that the user passes may name code; a recipe inside a run directory may not, unless the user names the module
+again or has run the same source before. Such sources are recorded outside the run, by their digests.
 Nothing here imports the code in question.
 """
 
@@ -18,7 +18,7 @@ from radii.errors import ParameterError
 
 
 class UntrustedError(ParameterError):
-    """A run names code that the user has not vouched for."""
+    """A run names code that the user has not trusted."""
 
     def __init__(self, message: str, module: str = "") -> None:
         super().__init__(message, "trust")
@@ -42,7 +42,7 @@ def module_of(name: str) -> str:
 
 
 def record(names: Iterable[str]) -> None:
-    """Remember the source of the modules that the user named."""
+    """Record the digests of the modules that the user named."""
     digests = {digest for name in names if (module := module_of(name)) and (digest := source_digest(module))}
     if new := digests - _known():
         file = record_file()
@@ -57,7 +57,7 @@ def is_known(module: str) -> bool:
 
 
 def record_file() -> Path:
-    """Where the digests of the modules that were run are kept, one a line."""
+    """Where the digests of the modules that were run are kept, one per line."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "radii" / "trusted"
 
@@ -105,7 +105,7 @@ def _files_of(module: str) -> Iterator[tuple[str, Path]]:
 
 
 def _imports(name: str, path: Path) -> Iterator[str]:
-    """What a source file imports, as far as its text tells; `from a import b` may name the module a.b."""
+    """What a source file imports, as far as its source shows; `from a import b` may name the module a.b."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):

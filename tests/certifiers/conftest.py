@@ -13,8 +13,8 @@ from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 
-class Dice:
-    """A voter with stated probabilities and no image; every call draws afresh."""
+class RandomVoter:
+    """A voter with given class probabilities and no image; every call draws new votes."""
 
     noise = Gaussian(1.0)
     batch_size = 128
@@ -46,12 +46,12 @@ class Pixel(nn.Module):
 
 
 @pytest.fixture
-def dice() -> Callable[..., Voter]:
-    """Make a voter of stated probabilities: dice(0.7, 0.3, seed=1)."""
-    return lambda *chances, seed=0: Dice(chances, seed)
+def random_voter() -> Callable[..., Voter]:
+    """Make a voter with given class probabilities: random_voter(0.7, 0.3, seed=1)."""
+    return lambda *chances, seed=0: RandomVoter(chances, seed)
 
 
 @pytest.fixture
 def pixel() -> SmoothedClassifier:
-    """A real smoothed classifier, quick: its exact radius for a pixel above one half is the pixel less one half."""
+    """A small real smoothed classifier: its exact radius for a pixel above one half is the pixel minus one half."""
     return SmoothedClassifier(Pixel(), sigma=0.25, classes=2)

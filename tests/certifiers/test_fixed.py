@@ -1,4 +1,4 @@
-"""Cohen's procedure: published values, the runner-up's bound, and sampling that ends when the decision is certain."""
+"""Cohen's CERTIFY: published values, the runner-up's bound, and sampling that stops when the decision is certain."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 
-class Ballot(SmoothedClassifier):
-    """Gives the counts that a test hands over, first the selection's."""
+class FixedVotes(SmoothedClassifier):
+    """Returns the counts that a test passes, first those of the selection."""
 
     def __init__(self, *rounds: tuple[int, ...], sigma: float = 1.0) -> None:
         self.rounds = list(rounds)
@@ -29,11 +29,11 @@ class Ballot(SmoothedClassifier):
         return counts
 
 
-def certify(procedure: Fixed, *rounds: tuple[int, ...]) -> tuple[int, float]:
-    found = procedure.certify(Ballot(*rounds), None, NoiseAddress(0))
+def certify(certifier: Fixed, *rounds: tuple[int, ...]) -> tuple[int, float]:
+    found = certifier.certify(FixedVotes(*rounds), None, NoiseAddress(0))
     assert found.samples == sum(map(sum, rounds))
     assert found.counts == rounds[-1]
-    assert found.certifier is procedure
+    assert found.certifier is certifier
     return found.prediction, found.radius
 
 
@@ -54,7 +54,7 @@ def test_abstains_below_one_half(hits: int, prediction: int) -> None:
     assert found[1] < 1e-4
 
 
-def test_selection_ties_go_to_the_lowest_class_and_bind() -> None:
+def test_selection_ties_go_to_the_lowest_class() -> None:
     assert certify(Fixed(estimation=100), (20, 40, 40), (0, 0, 100)) == (ABSTAIN, 0.0)
     assert certify(Fixed(estimation=100), (20, 40, 40), (0, 100, 0))[0] == 1
 
@@ -67,7 +67,7 @@ def test_top_two_certifies_below_one_half() -> None:
     assert radius == pytest.approx(0.223, abs=1e-3)
 
 
-def test_top_two_takes_the_rest_for_the_runner_up_where_that_is_less() -> None:
+def test_top_two_bounds_the_runner_up_by_the_rest_where_that_is_less() -> None:
     prediction, radius = certify(Fixed(bound="top_two"), (0, 100), (0, 100_000))
     assert prediction == 1
     assert radius == pytest.approx(Gaussian(1.0).radius(bounds.binomial_lower(100_000, 100_000, 0.0005)))
@@ -79,7 +79,9 @@ def test_top_two_abstains_where_another_class_leads() -> None:
 
 @pytest.mark.parametrize("bound", ["top", "top_two"])
 @pytest.mark.parametrize("place", [0.5, 0.55, 0.6, 0.62, 0.65, 0.8])
-def test_a_stated_radius_is_decided_as_by_all_samples(bound: str, place: float, pixel: SmoothedClassifier) -> None:
+def test_early_decision_of_a_radius_equals_that_of_all_samples(
+    bound: str, place: float, pixel: SmoothedClassifier
+) -> None:
     image, saved = torch.full((1, 1, 1), place), 0
     for index in range(10):
         noise = NoiseAddress(5, index)
@@ -96,20 +98,20 @@ def test_a_stated_radius_is_decided_as_by_all_samples(bound: str, place: float, 
     assert saved > 0
 
 
-def test_sampling_ends_at_the_first_block_that_decides() -> None:
-    """All misses: over as soon as they are more than the fewest hits allow."""
+def test_sampling_stops_at_the_first_block_that_decides() -> None:
+    """All misses: stops as soon as too few samples remain."""
 
-    class Misses(Ballot):
+    class Misses(FixedVotes):
         def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
             return np.array([0, samples] if noise.stage == 0 else [samples, 0])
 
-    procedure = Fixed(estimation=1_000, radius=0.0)
+    certifier = Fixed(estimation=1_000, radius=0.0)
     fewest = next(hits for hits in range(1_001) if bounds.binomial_lower(hits, 1_000, 0.001) >= 0.5)
-    found = procedure.certify(Misses((0, 0)), None, NoiseAddress(0))
+    found = certifier.certify(Misses((0, 0)), None, NoiseAddress(0))
     assert found.samples == 100 + 128 * -(-(1_000 - fewest + 1) // 128)
 
 
-def test_refuses_a_radius_that_no_votes_reach(pixel: SmoothedClassifier) -> None:
+def test_unreachable_radius_is_refused(pixel: SmoothedClassifier) -> None:
     image = torch.full((1, 1, 1), 0.9)
     largest = Gaussian(0.25).radius(bounds.binomial_lower(1_000, 1_000, 0.001))
     with pytest.raises(ValueError, match=r"radius 0\.7 can never be certified .* the largest that can is 0\.6158$"):
@@ -131,6 +133,6 @@ def test_refuses_a_radius_that_no_votes_reach(pixel: SmoothedClassifier) -> None
         ({"estimation": 1e5}, "estimation = 100000.0, expected a whole number"),
     ],
 )
-def test_refuses_fields_out_of_range(fields: dict[str, Any], message: str) -> None:
+def test_fields_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         certifiers.create("fixed", **fields)

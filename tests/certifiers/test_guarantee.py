@@ -1,4 +1,4 @@
-"""Every procedure's promise, by counting: no source of votes is over-claimed more often than the failure allows."""
+"""Every certifier's guarantee by simulation: false certificates are no more frequent than the failure probability."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -39,24 +39,24 @@ PARAMETERS: dict[str, list[dict[str, Any]]] = {
 CASES = [(name, fields) for name, cases in PARAMETERS.items() for fields in cases]
 
 
-def test_every_procedure_is_counted() -> None:
+def test_every_certifier_is_tested() -> None:
     assert set(PARAMETERS) == set(certifiers.names())
 
 
-def true_radius(procedure: Certifier, chances: Sequence[float]) -> float:
-    """What may be claimed of class 0 at sigma 1; below zero nothing may."""
-    if procedure.name == "prediction":
+def true_radius(certifier: Certifier, chances: Sequence[float]) -> float:
+    """The true radius of class 0 at sigma 1; negative where it must not be certified."""
+    if certifier.name == "prediction":
         return 0.0 if chances[0] > chances[1] else -1.0
-    if getattr(procedure, "bound", "") == "top_two":
+    if getattr(certifier, "bound", "") == "top_two":
         return float(ndtri(chances[0]) - ndtri(chances[1])) / 2 if chances[0] > chances[1] else -1.0
     return float(ndtri(chances[0])) if chances[0] > 0.5 else -1.0
 
 
-def is_false(certificate: Certificate, procedure: Certifier, truth: float) -> bool:
+def is_false(certificate: Certificate, certifier: Certifier, truth: float) -> bool:
     if certificate.prediction == ABSTAIN:
         return False
-    # A radius exactly at the truth is claimed by procedures that test it: counted as false, that is their full error.
-    too_far = certificate.radius > truth - 1e-9 and procedure.name != "prediction"
+    # A certifier that tests the true radius itself has its full error there, so that radius counts as false.
+    too_far = certificate.radius > truth - 1e-9 and certifier.name != "prediction"
     return certificate.prediction != 0 or truth < 0 or too_far
 
 
@@ -64,21 +64,21 @@ def is_false(certificate: Certificate, procedure: Certifier, truth: float) -> bo
 @pytest.mark.parametrize("chances", SOURCES, ids=lambda chances: "-".join(f"{chance:.2f}" for chance in chances))
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda case: case if isinstance(case, str) else str(case))
 def test_false_certificates(
-    name: str, fields: dict[str, Any], chances: tuple[float, ...], dice: Callable[..., Voter]
+    name: str, fields: dict[str, Any], chances: tuple[float, ...], random_voter: Callable[..., Voter]
 ) -> None:
-    procedure = certifiers.create(name, failure=FAILURE, **fields)
-    voter, noise, truth = dice(*chances, seed=11), NoiseAddress(0), true_radius(procedure, chances)
-    false = sum(is_false(procedure.certify(voter, None, noise), procedure, truth) for _ in range(RUNS))
+    certifier = certifiers.create(name, failure=FAILURE, **fields)
+    voter, noise, truth = random_voter(*chances, seed=11), NoiseAddress(0), true_radius(certifier, chances)
+    false = sum(is_false(certifier.certify(voter, None, noise), certifier, truth) for _ in range(RUNS))
     assert false <= FAILURE * RUNS + 5 * math.sqrt(RUNS * FAILURE * (1 - FAILURE))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("radii", [(0.5,), (0.0, 0.25, 0.5, 0.75)])
-def test_false_certificates_of_a_known_label(radii: tuple[float, ...], dice: Callable[..., Voter]) -> None:
-    procedure = certifiers.create("sequential", failure=FAILURE, radii=radii, most_samples=2_000, futility=0.0)
-    voter = dice(AT_HALF_SIGMA, 1 - AT_HALF_SIGMA, seed=12)
+def test_false_certificates_of_a_known_label(radii: tuple[float, ...], random_voter: Callable[..., Voter]) -> None:
+    certifier = certifiers.create("sequential", failure=FAILURE, radii=radii, most_samples=2_000, futility=0.0)
+    voter = random_voter(AT_HALF_SIGMA, 1 - AT_HALF_SIGMA, seed=12)
     runs = RUNS // 2
-    found = [procedure.certify(voter, None, NoiseAddress(0), label=0).radius for _ in range(runs)]
+    found = [certifier.certify(voter, None, NoiseAddress(0), label=0).radius for _ in range(runs)]
     false = sum(radius >= 0.5 for radius in found)
     deviation = math.sqrt(runs * FAILURE * (1 - FAILURE))
     assert FAILURE * runs / 2 < false <= FAILURE * runs + 5 * deviation

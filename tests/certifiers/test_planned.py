@@ -1,4 +1,4 @@
-"""The planned procedure: as many fresh samples as the pilot says the radius is worth."""
+"""The planned certifier: a pilot decides the number of fresh samples."""
 
 from typing import Any
 
@@ -16,8 +16,8 @@ from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 
-class Ballot(SmoothedClassifier):
-    """A share of hits for class 1 in the pilot and another afterwards."""
+class FixedVotes(SmoothedClassifier):
+    """A fixed share of votes for class 1 in the pilot, and another one afterwards."""
 
     def __init__(self, pilot: float, later: float) -> None:
         self.noise, self.classes, self.batch_size = Gaussian(1.0), 2, 128
@@ -30,10 +30,10 @@ class Ballot(SmoothedClassifier):
         return np.array([samples - hits, hits])
 
 
-def test_the_bound_rests_on_fresh_samples_alone() -> None:
-    ballot = Ballot(0.9, 0.8)
-    found = Planned(tolerance=0.05).certify(ballot, None, NoiseAddress(0))
-    (pilot, (stage, samples)) = ballot.draws
+def test_bound_uses_only_fresh_samples() -> None:
+    voter = FixedVotes(0.9, 0.8)
+    found = Planned(tolerance=0.05).certify(voter, None, NoiseAddress(0))
+    (pilot, (stage, samples)) = voter.draws
     assert pilot == (0, 200)
     assert stage == 1
     lower = bounds.binomial_lower(round(0.8 * samples), samples, 0.001)
@@ -41,8 +41,8 @@ def test_the_bound_rests_on_fresh_samples_alone() -> None:
     assert (found.prediction, found.samples, sum(found.counts)) == (1, 200 + samples, samples)
 
 
-def test_hopeless_images_cost_the_pilot() -> None:
-    class Undecided(Ballot):
+def test_uncertifiable_images_use_only_the_pilot() -> None:
+    class Undecided(FixedVotes):
         def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
             return np.array([samples - 2 * (samples // 3), samples // 3, samples // 3])
 
@@ -51,7 +51,7 @@ def test_hopeless_images_cost_the_pilot() -> None:
 
 
 @pytest.mark.parametrize("probability", [0.55, 0.7, 0.9, 0.99, 1.0])
-def test_a_plan_keeps_the_tolerance(probability: float) -> None:
+def test_plan_keeps_the_tolerance(probability: float) -> None:
     def radius(samples: int) -> float:
         return float(Gaussian(1.0).radius(bounds.binomial_lower(round(probability * samples), samples, 0.001)))
 
@@ -60,12 +60,12 @@ def test_a_plan_keeps_the_tolerance(probability: float) -> None:
     assert radius(int(samples * 0.7)) < radius(100_000) - 0.05
 
 
-def test_a_plan_covers_its_interval() -> None:
+def test_plan_covers_its_interval() -> None:
     wide = plan(Gaussian(1.0), (0.6, 1.0), 0.02, 100_000, 0.001)
     assert wide >= max(plan(Gaussian(1.0), (p, p), 0.02, 100_000, 0.001) for p in (0.6, 0.7, 0.8, 0.9, 1.0))
 
 
-def test_tolerance_is_a_radius_not_a_share_of_sigma(pixel: SmoothedClassifier) -> None:
+def test_tolerance_is_in_units_of_the_radius(pixel: SmoothedClassifier) -> None:
     image = torch.full((1, 1, 1), 0.7)
     strict, loose = (Planned(tolerance=value).certify(pixel, image, NoiseAddress(0)) for value in (0.005, 0.05))
     full = certifiers.create("fixed").certify(pixel, image, NoiseAddress(0))
@@ -74,7 +74,7 @@ def test_tolerance_is_a_radius_not_a_share_of_sigma(pixel: SmoothedClassifier) -
     assert full.radius - 0.01 < strict.radius
 
 
-def test_no_tolerance_takes_all_samples() -> None:
+def test_zero_tolerance_uses_all_samples() -> None:
     assert plan(Gaussian(1.0), (0.7, 0.8), 0.0, 100_000, 0.001) == 100_000
 
 
@@ -86,6 +86,6 @@ def test_no_tolerance_takes_all_samples() -> None:
         ({"most_samples": 9}, "most_samples = 9 can never certify at failure 0.001.*smallest that can is 10"),
     ],
 )
-def test_refuses_fields_out_of_range(fields: dict[str, Any], message: str) -> None:
+def test_fields_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         certifiers.create("planned", **fields)

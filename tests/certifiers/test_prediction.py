@@ -1,4 +1,4 @@
-"""Cohen's prediction: the class or an abstention."""
+"""Cohen's PREDICT: the class or an abstention."""
 
 from typing import Any
 
@@ -15,14 +15,14 @@ from radii.smoothing.noise import Gaussian
 
 
 def predict(*counts: int) -> Certificate:
-    class Ballot(SmoothedClassifier):
+    class FixedVotes(SmoothedClassifier):
         def __init__(self) -> None:
             self.noise, self.classes, self.batch_size = Gaussian(1.0), len(counts), 128
 
         def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
             return np.array(counts)
 
-    return Prediction(samples=sum(counts)).certify(Ballot(), None, NoiseAddress(0))
+    return Prediction(samples=sum(counts)).certify(FixedVotes(), None, NoiseAddress(0))
 
 
 @pytest.mark.parametrize(("samples", "fewest"), [(100, 67), (1_000, 553)])
@@ -31,7 +31,7 @@ def test_published_decisions(samples: int, fewest: int) -> None:
     assert predict(samples - fewest + 1, fewest - 1).prediction == ABSTAIN
 
 
-def test_only_the_top_two_count() -> None:
+def test_only_the_top_two_classes_are_compared() -> None:
     assert predict(300, 0, 20, 500).prediction == 3
     assert predict(0, 480, 500, 20).prediction == ABSTAIN
 

@@ -1,4 +1,4 @@
-"""The sequential procedure: which radius it reports, what it draws, and what it saves."""
+"""The sequential certifier: which radius it certifies, what it samples, and how many samples it saves."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,8 +25,8 @@ def image(place: float) -> Tensor:
     return torch.full((1, 1, 1), place)
 
 
-class Diary(SmoothedClassifier):
-    """Writes down every draw that is asked of it; its first classes get all votes, one after the other."""
+class RecordingVoter(SmoothedClassifier):
+    """Records every call of votes; each call gives all votes to the next of `winners`."""
 
     def __init__(self, *winners: int) -> None:
         self.noise, self.classes, self.batch_size = Gaussian(0.25), 3, 128
@@ -39,50 +39,50 @@ class Diary(SmoothedClassifier):
         return np.where(np.arange(3) == winner, samples, 0)
 
 
-def test_a_stage_for_every_look_after_the_pilots() -> None:
-    diary = Diary(2)
-    found = Sequential(radii=(0.6,)).certify(diary, None, NoiseAddress(0))
-    stages, sizes = zip(*diary.draws, strict=True)
+def test_every_look_has_its_own_stage_after_the_pilot() -> None:
+    recorder = RecordingVoter(2)
+    found = Sequential(radii=(0.6,)).certify(recorder, None, NoiseAddress(0))
+    stages, sizes = zip(*recorder.draws, strict=True)
     assert stages == tuple(range(len(stages)))
     assert sizes[:4] == (64, 64, 128, 128)
     assert (found.prediction, found.radius, found.samples) == (2, 0.6, sum(sizes))
     assert found.counts == (0, 0, sum(sizes[1:]))
 
 
-def test_a_known_label_needs_no_pilot() -> None:
-    diary = Diary(1)
-    found = Sequential().certify(diary, None, NoiseAddress(0), label=1)
-    assert diary.draws == [(1, 64)]
+def test_known_label_needs_no_pilot() -> None:
+    recorder = RecordingVoter(1)
+    found = Sequential().certify(recorder, None, NoiseAddress(0), label=1)
+    assert recorder.draws == [(1, 64)]
     assert (found.prediction, found.radius, found.samples) == (1, 0.0, 64)
 
 
-def test_a_wrong_label_is_given_up_at_once() -> None:
-    found = Sequential(radii=(0.0, 0.25)).certify(Diary(1), None, NoiseAddress(0), label=0)
+def test_wrong_label_stops_at_the_first_look() -> None:
+    found = Sequential(radii=(0.0, 0.25)).certify(RecordingVoter(1), None, NoiseAddress(0), label=0)
     assert (found.prediction, found.radius, found.samples) == (ABSTAIN, 0.0, 64)
 
 
-def test_the_pilot_is_discarded() -> None:
-    """It picks class 0; the fresh samples know nothing of it."""
-    found = Sequential().certify(Diary(0, 1), None, NoiseAddress(0))
+def test_pilot_samples_are_discarded() -> None:
+    """The pilot selects class 0; the fresh samples all vote for class 1."""
+    found = Sequential().certify(RecordingVoter(0, 1), None, NoiseAddress(0))
     assert (found.prediction, found.counts) == (ABSTAIN, (0, 64, 0))
 
 
-def test_radii_are_reported_as_they_were_stated(pixel: SmoothedClassifier) -> None:
-    procedure = Sequential(radii=GRID, most_samples=20_000)
+def test_certified_radius_is_one_of_the_given_radii(pixel: SmoothedClassifier) -> None:
+    certifier = Sequential(radii=GRID, most_samples=20_000)
     for place, sure in [(0.52, 0.0), (0.62, 0.1), (0.68, 0.15), (0.9, 0.2)]:
-        found = procedure.certify(pixel, image(place), NoiseAddress(1), label=0)
+        found = certifier.certify(pixel, image(place), NoiseAddress(1), label=0)
         assert found.prediction == 0
         assert found.radius == sure
-    assert procedure.certify(pixel, image(0.9), NoiseAddress(1)).samples < 1_000
+    assert certifier.certify(pixel, image(0.9), NoiseAddress(1)).samples < 1_000
 
 
-def test_the_smallest_radius_not_reached_is_an_abstention(pixel: SmoothedClassifier) -> None:
+def test_abstains_where_the_smallest_radius_is_not_certified(pixel: SmoothedClassifier) -> None:
     found = Sequential(radii=(0.2, 0.3)).certify(pixel, image(0.6), NoiseAddress(1), label=0)
     assert (found.prediction, found.radius) == (ABSTAIN, 0.0)
 
 
 @pytest.mark.parametrize("place", [0.5, 0.52, 0.55, 0.6, 0.63, 0.7])
-def test_giving_up_never_certifies_more(place: float, pixel: SmoothedClassifier) -> None:
+def test_futility_never_certifies_more(place: float, pixel: SmoothedClassifier) -> None:
     patient, hasty = (Sequential(radii=GRID, most_samples=2_000, futility=futility) for futility in (0.0, 0.2))
     saved = 0
     for index in range(30):
@@ -95,24 +95,26 @@ def test_giving_up_never_certifies_more(place: float, pixel: SmoothedClassifier)
     assert saved > 0
 
 
-def test_images_in_any_order(pixel: SmoothedClassifier) -> None:
-    procedure = Sequential(radii=GRID, most_samples=2_000)
+def test_certificates_do_not_depend_on_the_order_of_images(pixel: SmoothedClassifier) -> None:
+    certifier = Sequential(radii=GRID, most_samples=2_000)
     places = {index: 0.5 + index / 100 for index in range(20)}
 
     def certify(order: list[int]) -> list[Any]:
-        found = {index: procedure.certify(pixel, image(places[index]), NoiseAddress(3, index)) for index in order}
+        found = {index: certifier.certify(pixel, image(places[index]), NoiseAddress(3, index)) for index in order}
         return [(found[index], found[index].counts) for index in sorted(order)]
 
     assert certify(list(range(20))) == certify(list(reversed(range(20))))
 
 
-def test_single_radius_costs_a_hundredth(dice: Callable[..., Voter]) -> None:
-    """Labels whose probabilities spread as on real data: radii up to two sigma, a third below one half."""
+def test_single_radius_needs_about_a_hundredth_of_the_samples(random_voter: Callable[..., Voter]) -> None:
+    """Label probabilities distributed as on real data: radii up to two sigma, a third below one half."""
     rng = np.random.default_rng(0)
     radii = np.where(rng.random(2_000) < 0.35, rng.uniform(-2, 0, 2_000), rng.uniform(0, 3, 2_000))
-    procedure = Sequential(radii=(0.5,))
+    certifier = Sequential(radii=(0.5,))
     found = [
-        procedure.certify(dice(float(ndtr(radius)), float(1 - ndtr(radius)), seed=index), None, NoiseAddress(0), 0)
+        certifier.certify(
+            random_voter(float(ndtr(radius)), float(1 - ndtr(radius)), seed=index), None, NoiseAddress(0), 0
+        )
         for index, radius in enumerate(radii)
     ]
     assert np.mean([one.samples for one in found]) < 1_300
@@ -122,10 +124,10 @@ def test_single_radius_costs_a_hundredth(dice: Callable[..., Voter]) -> None:
 
 
 @pytest.mark.parametrize("given", [[0.5, 0.25, 0.5], (0.25, 0.5), np.array([0.5, 0.25])])
-def test_radii_are_put_in_order(given: Any) -> None:
-    procedure = certifiers.create("sequential", radii=given)
-    assert isinstance(procedure, Sequential)
-    assert procedure.radii == (0.25, 0.5)
+def test_radii_are_sorted_and_unique(given: Any) -> None:
+    certifier = certifiers.create("sequential", radii=given)
+    assert isinstance(certifier, Sequential)
+    assert certifier.radii == (0.25, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -144,24 +146,24 @@ def test_radii_are_put_in_order(given: Any) -> None:
         ({"failure": 0}, "failure = 0, expected a number > 0 and < 1"),
     ],
 )
-def test_refuses_fields_out_of_range(fields: dict[str, Any], message: str) -> None:
+def test_fields_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         certifiers.create("sequential", **fields)
 
 
-def test_refuses_a_radius_that_no_votes_reach_before_drawing() -> None:
-    diary = Diary(0)
+def test_unreachable_radius_is_refused_before_sampling() -> None:
+    recorder = RecordingVoter(0)
     with pytest.raises(ValueError, match=r"radius 0\.7 can never be certified .* the largest that can is 0\.6158$"):
-        Sequential(radii=(0.0, 0.7), most_samples=1_000).certify(diary, None, NoiseAddress(0))
-    assert diary.draws == []
+        Sequential(radii=(0.0, 0.7), most_samples=1_000).certify(recorder, None, NoiseAddress(0))
+    assert recorder.draws == []
 
 
-def test_the_largest_radius_can_be_reached() -> None:
-    diary = Diary(0)
-    found = Sequential(radii=(0.6158,), most_samples=1_000).certify(diary, None, NoiseAddress(0))
+def test_largest_reachable_radius_is_certified() -> None:
+    recorder = RecordingVoter(0)
+    found = Sequential(radii=(0.6158,), most_samples=1_000).certify(recorder, None, NoiseAddress(0))
     assert (found.prediction, found.radius, found.samples) == (0, 0.6158, 1_064)
 
 
-def test_refuses_a_label_that_is_no_class() -> None:
+def test_label_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="label = 3, expected a class from 0 to 2"):
-        Sequential().certify(Diary(0), None, NoiseAddress(0), label=3)
+        Sequential().certify(RecordingVoter(0), None, NoiseAddress(0), label=3)

@@ -1,4 +1,4 @@
-"""Soft-RS: the bound of the mean probability, and the classifier it speaks of."""
+"""Soft-RS: the bound of the mean probability, and the classifier that it certifies."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,7 +19,7 @@ from radii.smoothing.noise import Gaussian
 
 
 class Scores(SmoothedClassifier):
-    """Hands over the probabilities of class 1, in blocks."""
+    """Yields given probabilities of class 1, in blocks."""
 
     def __init__(self, values: NDArray[np.float64]) -> None:
         self.noise, self.classes, self.batch_size = Gaussian(1.0), 2, 128
@@ -34,8 +34,8 @@ class Scores(SmoothedClassifier):
 
 
 def certify(values: NDArray[np.float64], **fields: Any) -> Certificate:
-    procedure = Soft(estimation=len(values), **fields)
-    return procedure.certify(Scores(values), None, NoiseAddress(0))
+    certifier = Soft(estimation=len(values), **fields)
+    return certifier.certify(Scores(values), None, NoiseAddress(0))
 
 
 @pytest.mark.parametrize(("bound", "radius"), [("bernstein", 3.57167), ("hoeffding", 2.51945)])
@@ -52,7 +52,7 @@ def test_bernstein_by_its_formula() -> None:
     assert certify(values).radius == pytest.approx(Gaussian(1.0).radius(lower), rel=1e-10)
 
 
-def test_betting_sees_the_values_in_order() -> None:
+def test_betting_uses_the_values_in_order() -> None:
     values = np.random.default_rng(1).beta(9, 1, 500)
     expected = Gaussian(1.0).radius(betting_lower(values, 0.001))
     assert certify(values, bound="betting").radius == pytest.approx(expected)
@@ -65,13 +65,13 @@ def test_abstains_below_one_half(bound: str) -> None:
     assert (found.prediction, found.radius) == (ABSTAIN, 0.0)
 
 
-def test_the_class_is_that_of_the_largest_mean() -> None:
-    """Most votes go to class 1, most probability to class 0."""
+def test_prediction_is_the_class_of_the_largest_mean_probability() -> None:
+    """Class 1 has most votes, class 0 the largest mean probability."""
     values = np.where(np.arange(1_000) % 5 < 3, 0.51, 0.0)
     assert certify(values).prediction == 0
 
 
-def test_sharp_probabilities_give_a_vote_of_the_real_classifier(pixel: SmoothedClassifier) -> None:
+def test_large_sharpness_approaches_the_votes(pixel: SmoothedClassifier) -> None:
     image, noise = torch.full((1, 1, 1), 0.8), NoiseAddress(0)
     found = Soft(estimation=2_000, sharpness=1e9, bound="hoeffding").certify(pixel, image, noise)
     share = pixel.votes(image, 2_000, noise.at(1))[0] / 2_000
@@ -93,6 +93,6 @@ def test_fewest_samples(bound: str, fewest: int) -> None:
         ({"selection": 0}, "selection = 0, expected a number >= 1"),
     ],
 )
-def test_refuses_fields_out_of_range(fields: dict[str, Any], message: str) -> None:
+def test_fields_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         certifiers.create("soft", **fields)

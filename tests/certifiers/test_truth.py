@@ -1,4 +1,4 @@
-"""Certificates of models whose exact radius is known, through the whole chain: noise, forward, votes, bound."""
+"""Certificates of models whose exact radius is known, end to end: noise, forward pass, votes, bound."""
 
 from typing import Any
 
@@ -39,7 +39,7 @@ CASES = [(name, fields) for name, cases in PARAMETERS.items() for fields in case
 
 
 class Slabs(nn.Module):
-    """Classes by where an image lies along one direction: below the first edge, between two, above the last."""
+    """Classes by the position of an image along one direction: below the first edge, between two, above the last."""
 
     direction: Tensor
     edges: Tensor
@@ -62,25 +62,25 @@ def direction() -> Tensor:
 
 
 def image_at(direction: Tensor, place: float) -> Tensor:
-    """A grey image moved along the direction: pixels stay well inside [0, 1]."""
+    """A grey image shifted along the direction; its pixels stay inside [0, 1]."""
     unit: Tensor = direction / direction.norm()
     return (0.5 + place * unit).clamp(0, 1)
 
 
 def certify_many(name: str, fields: dict[str, Any], base: nn.Module, classes: int, image: Tensor) -> list[Certificate]:
     classifier = SmoothedClassifier(base, sigma=SIGMA, classes=classes)
-    procedure = certifiers.create(name, failure=FAILURE, **fields)
-    return [procedure.certify(classifier, image, NoiseAddress(1, index)) for index in range(RUNS)]
+    certifier = certifiers.create(name, failure=FAILURE, **fields)
+    return [certifier.certify(classifier, image, NoiseAddress(1, index)) for index in range(RUNS)]
 
 
-def test_every_procedure_is_counted() -> None:
+def test_every_certifier_is_tested() -> None:
     assert set(PARAMETERS) == set(certifiers.names())
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("distance", [0.0, 0.25])
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda case: case if isinstance(case, str) else str(case))
-def test_distance_to_a_plane_is_not_over_claimed(
+def test_radius_does_not_exceed_the_distance_to_a_plane(
     name: str, fields: dict[str, Any], distance: float, direction: Tensor
 ) -> None:
     found = certify_many(name, fields, Slabs(direction, [0.0]), 2, image_at(direction, distance))
@@ -102,7 +102,9 @@ def test_distance_to_a_plane_is_not_over_claimed(
     ],
     ids=lambda case: case if isinstance(case, str) else "",
 )
-def test_distance_is_reached_with_samples(name: str, fields: dict[str, Any], reach: float, direction: Tensor) -> None:
+def test_radius_approaches_the_distance_with_enough_samples(
+    name: str, fields: dict[str, Any], reach: float, direction: Tensor
+) -> None:
     classifier = SmoothedClassifier(Slabs(direction, [0.0]), sigma=SIGMA, classes=2)
     image = image_at(direction, 0.5)
     found = certifiers.create(name, **fields).certify(classifier, image, NoiseAddress(0))
@@ -110,7 +112,7 @@ def test_distance_is_reached_with_samples(name: str, fields: dict[str, Any], rea
     assert reach * 0.5 < found.radius <= 0.5
 
 
-def test_more_samples_come_nearer(direction: Tensor) -> None:
+def test_more_samples_give_larger_radii(direction: Tensor) -> None:
     classifier = SmoothedClassifier(Slabs(direction, [0.0]), sigma=SIGMA, classes=2)
     image = image_at(direction, 0.5)
     radii = [
@@ -127,8 +129,8 @@ def test_more_samples_come_nearer(direction: Tensor) -> None:
     [([-0.3, 0.3], ABSTAIN), ([-0.6, 0.7], 1)],
     ids=["top class below one half", "above"],
 )
-def test_slabs_with_a_known_runner_up(edges: list[float], certified: int, direction: Tensor) -> None:
-    """The bound `top_two` certifies by the runner-up's own probability, and no further."""
+def test_top_two_radius_does_not_exceed_the_exact_one(edges: list[float], certified: int, direction: Tensor) -> None:
+    """The bound `top_two` certifies by the runner-up's probability, and no more than the exact radius."""
     below, above = ndtr(edges[0] / SIGMA), 1 - ndtr(edges[1] / SIGMA)
     truth = Gaussian(SIGMA).radius(1 - below - above, max(below, above))
     image = image_at(direction, 0.0)
@@ -142,8 +144,8 @@ def test_slabs_with_a_known_runner_up(edges: list[float], certified: int, direct
 
 
 @pytest.mark.slow
-def test_linear_radius_is_in_pixel_units(direction: Tensor) -> None:
-    """A standardising first layer moves no certificate."""
+def test_radius_is_in_pixel_units_before_normalisation(direction: Tensor) -> None:
+    """A normalising first layer changes no certificate."""
 
     class Scaled(Slabs):
         def forward(self, images: Tensor) -> Tensor:

@@ -1,4 +1,4 @@
-"""The command line as a person types it, right and wrong."""
+"""The command line, with valid and invalid arguments."""
 
 import contextlib
 import io
@@ -39,7 +39,7 @@ class Outcome(NamedTuple):
 
 
 def radii(*arguments: str, cwd: Path) -> Outcome:
-    """Run the command line in this process: importing torch anew for every call would take most of the time."""
+    """Run the command line in this process: importing torch for every call would take most of the time."""
     out, error = io.StringIO(), io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(cwd)
@@ -124,7 +124,7 @@ def test_predict_says_when_asked_for_another_engine_and_keeps_to_the_certified_k
     assert other.error == "radii: the certificates of g are about the engine 'torch': they do not hold for 'openvino'\n"
 
 
-def test_list_shows_everything(home: Path) -> None:
+def test_list_shows_every_registry(home: Path) -> None:
     listed = radii("list", cwd=home).out
     for word in (
         "engines",
@@ -176,7 +176,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["certify", "runs/g", "--every", "0"], "every = 0, expected"),
     (["certify", "runs/g", "--engine", "warp"], "there is no engine 'warp'"),
     (["certify", "runs/g", "--workers", "0"], "workers = 0, expected"),
-    (["certify", "runs/g", "--radii", "a,b"], "expected numbers with commas"),
+    (["certify", "runs/g", "--radii", "a,b"], "expected numbers separated by commas"),
     (["predict", "runs/g", "absent.png"], "cannot read absent.png"),
     (["predict", "runs/g", "small.toml"], "cannot read small.toml as a picture"),
     (["predict", "runs/g", "large.png"], "large.png is 9 x 10 pixels, the model takes 8 x 8"),
@@ -190,7 +190,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
-def test_a_wrong_input_gets_one_sentence(arguments: Sequence[str], message: str, home: Path) -> None:
+def test_invalid_arguments_give_a_one_sentence_error(arguments: Sequence[str], message: str, home: Path) -> None:
     before = sorted(path for path in home.rglob("*"))
     wrong = radii(*arguments, cwd=home)
     assert wrong.code not in (0, None)
@@ -207,12 +207,12 @@ def test_list_does_not_import_torch(home: Path) -> None:
     assert listed.stdout
 
 
-def test_help_explains_every_argument() -> None:
+def test_every_argument_has_help() -> None:
     commands = [name for name in cli.app if not name.startswith("-")]
-    told = {
+    texts = {
         (command, argument.name): argument.parameter.help
         for command in commands
         for argument in cli.app[command].assemble_argument_collection(parse_docstring=True)
     }
-    assert told
-    assert [where for where, text in told.items() if not text] == []
+    assert texts
+    assert [where for where, text in texts.items() if not text] == []

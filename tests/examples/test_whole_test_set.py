@@ -14,8 +14,8 @@ def table(path: Path, radii: dict[int, float]) -> Path:
     return path
 
 
-def test_cheap_radii_of_all_images_correct_costly_ones_of_few(tmp_path: Path) -> None:
-    """Costly radii are twice the cheap ones, and the few images are harder than the rest."""
+def test_regression_on_cheap_radii_corrects_the_average_of_few_images(tmp_path: Path) -> None:
+    """The costly radii are twice the cheap ones, and the few images have smaller radii than the rest."""
     cheap = {index: index / 100 for index in range(100)}
     few = table(tmp_path / "few.tsv", {index: 2 * cheap[index] for index in range(0, 50, 5)})
     average, error = whole(few, table(tmp_path / "all.tsv", cheap))
@@ -30,9 +30,7 @@ def test_cheap_radii_of_all_images_correct_costly_ones_of_few(tmp_path: Path) ->
         ("consistency-full", "b9d93720", "f38a2cc6", (1.656, 0.007)),
     ],
 )
-def test_the_numbers_of_the_documentation(
-    run: str, few_images: str, few_samples: str, expected: tuple[float, float]
-) -> None:
+def test_documented_numbers(run: str, few_images: str, few_samples: str, expected: tuple[float, float]) -> None:
     folder = Path(__file__).parents[2] / "results/mnist/published-schedule" / run / "certificates"
     files = (folder / f"fixed-{name}.tsv" for name in (few_images, few_samples))
     assert whole(*files) == pytest.approx(expected, abs=5e-4)

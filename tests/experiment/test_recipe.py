@@ -36,7 +36,7 @@ def test_every_shipped_recipe_loads(path: Path) -> None:
     objectives.create(name, sigma=loaded.sigma, **fields, **RESOURCES.get(name, {}))
 
 
-def test_there_are_recipes_for_every_dataset_and_method() -> None:
+def test_every_dataset_and_method_has_recipes() -> None:
     assert {path.parent.name for path in SHIPPED} == {
         "digits",
         "mnist",
@@ -49,7 +49,7 @@ def test_there_are_recipes_for_every_dataset_and_method() -> None:
     assert {path.stem.rpartition("-")[0] for path in SHIPPED} >= set(objectives.names())
 
 
-def test_a_recipe_survives_its_own_toml() -> None:
+def test_recipe_round_trips_through_toml() -> None:
     training = Training(
         epochs=3, images_per_step=64, learning_rate=1e-3, schedule="multi_step", decay_at=(1, 2), weight_decay=5e-4
     )
@@ -84,12 +84,12 @@ def test_a_recipe_survives_its_own_toml() -> None:
         ("epochs", "expected key=value"),
     ],
 )
-def test_wrong_settings_get_one_sentence(setting: str, message: str) -> None:
+def test_invalid_settings_give_a_one_sentence_error(setting: str, message: str) -> None:
     with pytest.raises(RecipeError, match=message):
         recipe.parse(TEXT, "here", [setting])
 
 
-def test_settings_lie_over_the_file() -> None:
+def test_settings_override_the_file() -> None:
     made = recipe.parse(TEXT, "here", ["training.epochs=9", "model=my.module:net", "objective.name=stability"])
     assert made.training is not None
     assert (made.training.epochs, made.model, made.objective) == (
@@ -99,11 +99,11 @@ def test_settings_lie_over_the_file() -> None:
     )
 
 
-def test_a_missing_field_is_named() -> None:
+def test_missing_field_is_named_in_the_error() -> None:
     with pytest.raises(RecipeError, match="needs the field 'model'"):
         recipe.parse(TEXT.replace('model = "digits_cnn"', ""), "here")
 
 
-def test_broken_toml_is_named() -> None:
+def test_invalid_toml_is_named_in_the_error() -> None:
     with pytest.raises(RecipeError, match="here is not TOML"):
         recipe.parse("sigma = = 1", "here")

@@ -1,4 +1,4 @@
-"""Attacks inside certified balls of a trained model change no certified prediction."""
+"""Attacks inside the certified radii of a trained model change no certified prediction."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def smoothed(tmp_path_factory: pytest.TempPathFactory) -> SmoothedClassifier:
 
 
 def attacked(smoothed: SmoothedClassifier, image: Tensor, label: int, radius: float, steps: int) -> Tensor:
-    """The end of SmoothAdv's ascent on the smoothed loss, held to the ball and to pixels in [0, 1]."""
+    """The result of SmoothAdv's attack, projected to the l2 ball and to pixels in [0, 1]."""
     images, labels = image[None], torch.tensor([label])
     noise = noise_like(images, 64, smoothed.sigma, generator("cpu", "measure", 7))
     ball = l2_ball(images, radius)
@@ -44,7 +44,7 @@ def attacked(smoothed: SmoothedClassifier, image: Tensor, label: int, radius: fl
 
 @pytest.mark.slow
 @pytest.mark.parametrize("steps", [10, 100])
-def test_no_attack_inside_the_radius_changes_the_answer(smoothed: SmoothedClassifier, steps: int) -> None:
+def test_attacks_inside_the_radius_do_not_change_the_prediction(smoothed: SmoothedClassifier, steps: int) -> None:
     test = datasets.create("digits").split("test")
     certified, outside = 0, 0
     for index in range(0, 60, 3):
@@ -59,5 +59,5 @@ def test_no_attack_inside_the_radius_changes_the_answer(smoothed: SmoothedClassi
         far = attacked(smoothed, image, label, 8 * proof.radius, steps)
         outside += radii.predict(smoothed, far, seed=2_000 + index).prediction not in (label, radii.ABSTAIN)
     assert certified >= 10
-    # The attack is a real one: with eight times the radius it does change answers.
+    # The attack is effective: with eight times the radius it does change predictions.
     assert outside >= 1

@@ -27,7 +27,7 @@ def prefixed(prefix: str) -> dict[str, Tensor]:
     return {prefix + key: value for key, value in backbone().state_dict().items()}
 
 
-DIALECTS: dict[str, Any] = {
+LAYOUTS: dict[str, Any] = {
     "cohen": {"epoch": 90, "arch": "cifar_resnet20", "state_dict": prefixed("1."), "optimizer": {"state": {}}},
     "imagenet": {"epoch": 90, "arch": "resnet50", "state_dict": prefixed("1.module."), "optimizer": {}},
     "macer": {"net": prefixed(""), "epoch": 440},
@@ -38,9 +38,9 @@ DIALECTS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("dialect", DIALECTS)
-def test_every_dialect_is_read(dialect: str, tmp_path: Path) -> None:
-    torch.save(DIALECTS[dialect], tmp_path / "checkpoint.pth.tar")
+@pytest.mark.parametrize("layout", LAYOUTS)
+def test_every_checkpoint_layout_is_read(layout: str, tmp_path: Path) -> None:
+    torch.save(LAYOUTS[layout], tmp_path / "checkpoint.pth.tar")
     run = import_checkpoint(tmp_path / "checkpoint.pth.tar", recipe(), tmp_path / "run")
     images = torch.rand(2, 3, 32, 32)
     loaded = trained_model(run)
@@ -49,8 +49,8 @@ def test_every_dialect_is_read(dialect: str, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("choice", "deviation"), [("full", 0.2023), ("centre", 1.0), ("none", None)])
-def test_the_normalisation_is_part_of_the_run(choice: str, deviation: float | None, tmp_path: Path) -> None:
-    torch.save(DIALECTS["macer"], tmp_path / "checkpoint.pth.tar")
+def test_normalisation_is_stored_in_the_run(choice: str, deviation: float | None, tmp_path: Path) -> None:
+    torch.save(LAYOUTS["macer"], tmp_path / "checkpoint.pth.tar")
     run = import_checkpoint(tmp_path / "checkpoint.pth.tar", recipe(choice), tmp_path / "run")
     stds = model_spec(run).normalisation.std
     assert (stds[0] if stds else None) == deviation
@@ -61,7 +61,7 @@ class Harmful:
         return print, ("code ran",)
 
 
-def test_a_file_that_needs_code_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_pickle_that_runs_code_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     torch.save({"state_dict": Harmful()}, tmp_path / "bad.pth.tar")
     with pytest.raises(ValueError, match="needs more than tensors"):
         import_checkpoint(tmp_path / "bad.pth.tar", recipe(), tmp_path / "run")
@@ -77,14 +77,14 @@ def test_a_file_that_needs_code_is_refused(tmp_path: Path, capsys: pytest.Captur
         ([1, 2], "holds list"),
     ],
 )
-def test_a_checkpoint_of_something_else_is_refused(content: Any, message: str, tmp_path: Path) -> None:
+def test_checkpoint_of_another_model_is_refused(content: Any, message: str, tmp_path: Path) -> None:
     torch.save(content, tmp_path / "other.pth.tar")
     with pytest.raises(ValueError, match=message):
         import_checkpoint(tmp_path / "other.pth.tar", recipe(), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_file_that_is_no_checkpoint_is_refused(tmp_path: Path) -> None:
+def test_file_that_is_not_a_checkpoint_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.pth.tar").write_bytes(b"hello")
     with pytest.raises(ValueError, match="x.pth.tar"):
         import_checkpoint(tmp_path / "x.pth.tar", recipe(), tmp_path / "run")

@@ -26,18 +26,18 @@ def teacher(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 @pytest.mark.slow
-def test_a_chain_teaches_itself(teacher: Run) -> None:
+def test_chain_of_students_teaches_the_next(teacher: Run) -> None:
     first, second = transfer(teacher, STUDENT, ["cifar_resnet20", "digits_cnn"])
     assert (first.name, second.name) == ("teacher-to-cifar_resnet20", "teacher-to-cifar_resnet20-to-digits_cnn")
     assert first.source("teacher") == teacher.path
     assert second.source("teacher") == first.path
     assert first.origin()["teacher"]["path"] == "../teacher"
-    price = json.loads((second.path / "transfer.json").read_text())
-    assert price["method"] == "smoothmix"
-    assert price["method_seconds_per_epoch"] > 0
+    cost = json.loads((second.path / "transfer.json").read_text())
+    assert cost["method"] == "smoothmix"
+    assert cost["method_seconds_per_epoch"] > 0
 
 
-def test_a_student_continues_only_with_its_teacher(teacher: Run, tmp_path: Path) -> None:
+def test_student_run_continues_only_with_the_same_teacher(teacher: Run, tmp_path: Path) -> None:
     (student,) = transfer(teacher, STUDENT, ["digits_cnn"], run=tmp_path / "student")
     other = train(replace(TEACHER, seed=1), tmp_path / "other")
     with pytest.raises(RunError, match="begun from another teacher"):
@@ -45,7 +45,9 @@ def test_a_student_continues_only_with_its_teacher(teacher: Run, tmp_path: Path)
 
 
 @pytest.mark.parametrize("change", [{"sigma": 0.5}, {"dataset": "mnist"}])
-def test_a_teacher_of_something_else_is_refused(teacher: Run, tmp_path: Path, change: dict[str, object]) -> None:
+def test_teacher_of_another_dataset_or_sigma_is_refused(
+    teacher: Run, tmp_path: Path, change: dict[str, object]
+) -> None:
     with pytest.raises(RunError, match=f"has another {next(iter(change))}"):
         train(replace(STUDENT, **change), tmp_path / "student", teacher=teacher)  # type: ignore[arg-type]
     with pytest.raises(RunError, match=f"has another {next(iter(change))}"):
@@ -53,17 +55,17 @@ def test_a_teacher_of_something_else_is_refused(teacher: Run, tmp_path: Path, ch
     assert not (tmp_path / "student").exists()
 
 
-def test_transfer_without_a_teacher_says_so_before_any_work(tmp_path: Path) -> None:
+def test_missing_teacher_is_an_error_before_training(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="needs teacher: the model of a trained run"):
         train(STUDENT, tmp_path / "student")
     assert not (tmp_path / "student").exists()
 
 
-def test_a_teacher_that_nobody_asked_for_is_refused(teacher: Run, tmp_path: Path) -> None:
+def test_teacher_is_refused_by_an_objective_without_one(teacher: Run, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="'smoothmix' takes no teacher"):
         train(TEACHER, tmp_path / "student", teacher=teacher)
 
 
-def test_one_directory_cannot_hold_a_transfer(teacher: Run, tmp_path: Path) -> None:
+def test_one_run_directory_for_several_students_is_refused(teacher: Run, tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="one directory is named for several students"):
         next(transfer(teacher, STUDENT, ["digits_cnn", "cifar_resnet20"], run=tmp_path / "one"))

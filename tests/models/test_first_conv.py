@@ -8,7 +8,7 @@ from radii.models._first_conv import FirstConv2d
 
 # Columns of the output: a run of four, three runs of eight, a prime.
 @pytest.mark.parametrize("width", [8, 28, 15])
-def test_value_and_gradients_are_those_of_a_convolution(width: int) -> None:
+def test_value_and_gradients_equal_conv2d(width: int) -> None:
     torch.manual_seed(0)
     ours, theirs = (FirstConv2d(3, 4, 5).double(), nn.Conv2d(3, 4, 5).double())
     theirs.load_state_dict(ours.state_dict())
@@ -22,7 +22,7 @@ def test_value_and_gradients_are_those_of_a_convolution(width: int) -> None:
         torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-12)
 
 
-def test_the_gradient_by_the_image_alone_leaves_the_weights() -> None:
+def test_input_gradient_alone_leaves_weight_gradients_unset() -> None:
     layer = FirstConv2d(1, 2, 3).requires_grad_(False)
     leaf = torch.rand(2, 1, 5, 5, requires_grad=True)
     (gradient,) = torch.autograd.grad(layer(leaf).sum(), leaf)

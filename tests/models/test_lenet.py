@@ -1,4 +1,4 @@
-"""LeNet: the names, the first weights and the function."""
+"""LeNet: its state dict, its initial weights and its output."""
 
 import torch
 import torch.nn.functional as F
@@ -7,7 +7,7 @@ from torch import nn
 from radii.models import create
 
 
-def test_lenet_names_and_weights_of_a_seed() -> None:
+def test_lenet_state_dict_of_a_seed() -> None:
     torch.manual_seed(0)
     model = create("lenet")[1]
     torch.manual_seed(0)
@@ -18,7 +18,7 @@ def test_lenet_names_and_weights_of_a_seed() -> None:
     assert all(torch.equal(a, b) for a, b in zip(model.parameters(), expected, strict=True))
 
 
-def test_lenet_computes_what_it_says() -> None:
+def test_lenet_equals_a_functional_implementation() -> None:
     model, images = create("lenet").double(), torch.rand(2, 1, 28, 28, dtype=torch.float64)
     conv1, bias1, conv2, bias2, *linear = model.parameters()
     hidden = F.max_pool2d(F.relu(F.conv2d(images, conv1, bias1)), 2)

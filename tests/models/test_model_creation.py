@@ -1,4 +1,4 @@
-"""Models by name and of one's own, and what is refused with one sentence."""
+"""Models by name, user-defined models, and what is refused with one sentence."""
 
 from pathlib import Path
 
@@ -12,7 +12,7 @@ from radii.smoothing.normalisation import CIFAR10
 
 
 @pytest.mark.parametrize(
-    ("name", "shape", "told"),
+    ("name", "shape", "message"),
     [
         ("lenet", (1, 8, 8), "lenet takes images of at least 16 x 16 pixels, got 8 x 8"),
         ("vit", (1, 28, 28), "vit takes images whose sides are divisible by 8, got 28 x 28"),
@@ -20,8 +20,8 @@ from radii.smoothing.normalisation import CIFAR10
         ("cifar_resnet20", (32, 32), "shape = .*, expected channels, height and width"),
     ],
 )
-def test_refused_shapes(name: str, shape: Shape, told: str) -> None:
-    with pytest.raises(ValueError, match=told):
+def test_unsupported_shapes_are_refused(name: str, shape: Shape, message: str) -> None:
+    with pytest.raises(ValueError, match=message):
         create(name, shape=shape)
 
 
@@ -30,7 +30,7 @@ def test_too_few_classes_are_refused() -> None:
         create("lenet", classes=1)
 
 
-def test_normalisation_of_other_channels_is_refused() -> None:
+def test_normalisation_with_other_channels_is_refused() -> None:
     with pytest.raises(ValueError, match="of 3 channels, expected 1"):
         create("lenet", normalisation=CIFAR10)
 
@@ -47,7 +47,7 @@ def bare(shape, classes):
 def shapeless(classes):
     return nn.Linear(1, classes)
 
-def hungry(shape, classes, depth):
+def with_depth(shape, classes, depth):
     return linear(shape, classes)
 
 class Tiny(nn.Sequential):
@@ -70,12 +70,12 @@ def own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
     return name
 
 
-def test_a_model_of_ones_own(own: str) -> None:
+def test_user_defined_model(own: str) -> None:
     assert create(f"{own}:linear")(torch.zeros(2, 1, 4, 4)).shape == (2, 3)
     assert create(f"{own}:bare", shape=(3, 5, 5), classes=4)(torch.zeros(2, 3, 5, 5)).shape == (2, 4)
 
 
-def test_a_class_of_ones_own_takes_its_fields_and_what_it_asks_for_of_shape_and_classes(own: str) -> None:
+def test_user_defined_class_gets_its_fields_and_shape_and_classes(own: str) -> None:
     made = create(f"{own}:Tiny", shape=(1, 4, 4), classes=5, depth=3)
     assert made(torch.zeros(2, 1, 4, 4)).shape == (2, 5)
     assert len(made[1]) == 5  # type: ignore[arg-type]
@@ -84,7 +84,7 @@ def test_a_class_of_ones_own_takes_its_fields_and_what_it_asks_for_of_shape_and_
         create(f"{own}:Tiny", classes=5, deph=3)
 
 
-def test_fields_of_a_model_are_strict_and_ranged() -> None:
+def test_model_fields_are_checked() -> None:
     narrow, usual = create("resnet18", width=8), create("resnet18")
     assert sum(p.numel() for p in narrow.parameters()) < sum(p.numel() for p in usual.parameters()) / 20
     with pytest.raises(ValueError, match="model 'resnet18': width = 0, expected a number >= 1"):
@@ -95,35 +95,35 @@ def test_fields_of_a_model_are_strict_and_ranged() -> None:
         create("vit", layer=2)
 
 
-def test_a_resolved_model_states_its_defaults() -> None:
+def test_resolved_model_states_its_defaults() -> None:
     assert resolved("vit", {"layers": 2}) == {"width": 384, "layers": 2, "heads": 12}
     assert resolved("lenet", {}) == {}
 
 
 @pytest.mark.parametrize(
-    ("factory", "kind", "told"),
+    ("factory", "kind", "message"),
     [
         ("absent", LookupError, "cannot find the model .*absent"),
         ("number", LookupError, "is a int, expected a class or a function"),
-        ("hungry", LookupError, "needs the field 'depth': state it"),
+        ("with_depth", LookupError, "needs the field 'depth': state it"),
         ("text", ValueError, "made a str, expected a torch.nn.Module"),
     ],
 )
-def test_a_model_of_ones_own_that_is_none(own: str, factory: str, kind: type[Exception], told: str) -> None:
-    with pytest.raises(kind, match=told):
+def test_invalid_user_defined_model_is_refused(own: str, factory: str, kind: type[Exception], message: str) -> None:
+    with pytest.raises(kind, match=message):
         create(f"{own}:{factory}")
 
 
 @pytest.mark.parametrize("name", ["no_such_module:factory", ":factory"])
-def test_a_module_that_is_not_there(name: str) -> None:
+def test_missing_module_is_an_error(name: str) -> None:
     with pytest.raises(LookupError, match=r"cannot find the model .*expected module:name"):
         create(name)
 
 
-def test_unknown_name_says_which_was_meant() -> None:
+def test_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(LookupError, match=r"there is no model 'resnet_18'; did you mean 'resnet18'\?"):
         create("resnet_18")
 
 
-def test_the_example_of_ones_own() -> None:
+def test_example_of_a_user_defined_model() -> None:
     assert create("examples.convnet:convnet")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)

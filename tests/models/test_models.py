@@ -1,4 +1,4 @@
-"""Every model of the folder: its size, its logits, its gradients, its normalisation."""
+"""Every registered model: its parameter count, its logits, its gradients, its normalisation."""
 
 import copy
 from functools import cache
@@ -42,7 +42,7 @@ SMALLEST: dict[str, Shape] = dict.fromkeys(PARAMETERS, (1, 8, 8)) | dict.fromkey
 
 
 def up_to(parameters: int) -> list[str]:
-    """The models that are quick to run; the blocks of the others are theirs."""
+    """The models that are quick to run; the larger ones are built from the same blocks."""
     return [name for name in names() if PARAMETERS.get(name, 0) <= parameters]
 
 
@@ -58,7 +58,7 @@ def seeded(name: str, shape: Shape | None = None, classes: int | None = None) ->
         return create(name, shape=shape, classes=classes)
 
 
-def pictures(count: int, shape: Shape) -> Tensor:
+def random_images(count: int, shape: Shape) -> Tensor:
     images = torch.rand((count, *shape), generator=torch.Generator().manual_seed(1))
     return images.contiguous(memory_format=torch.channels_last)
 
@@ -67,7 +67,7 @@ def parameters(model: nn.Module) -> int:
     return sum(parameter.numel() for parameter in model.parameters())
 
 
-def test_every_model_has_its_golden_count() -> None:
+def test_every_model_has_an_expected_parameter_count() -> None:
     assert sorted(PARAMETERS) == names()
 
 
@@ -81,12 +81,12 @@ def test_parameter_count_of_a_hundred_classes() -> None:
 
 
 @pytest.mark.parametrize("name", names())
-def test_logits_for_the_usual_picture(name: str) -> None:
+def test_logits_for_the_default_image_shape(name: str) -> None:
     shape, classes = USUAL[name]
     model = seeded(name).eval()
     model.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     with torch.inference_mode():
-        logits = model(pictures(1, shape))
+        logits = model(random_images(1, shape))
     assert logits.shape == (1, classes)
     assert logits.isfinite().all()
     assert logits.unique().numel() > 1
@@ -101,9 +101,9 @@ def test_other_channels_sizes_and_classes(name: str) -> None:
 
 
 @pytest.mark.parametrize("name", up_to(13_000_000))
-def test_float64_is_exact(name: str) -> None:
-    """Two memory layouts agree to float64's rounding: no step inside drops to a lesser precision."""
-    model, images = seeded(name, SMALLEST[name], 10).eval(), pictures(2, SMALLEST[name])
+def test_float64_is_kept_throughout(name: str) -> None:
+    """Two memory layouts agree up to float64 rounding: no layer computes in a lower precision."""
+    model, images = seeded(name, SMALLEST[name], 10).eval(), random_images(2, SMALLEST[name])
     exact = copy.deepcopy(model).double()
     with torch.inference_mode():
         logits = exact(images.double())
@@ -118,7 +118,7 @@ def test_float64_is_exact(name: str) -> None:
 def test_gradients_reach_every_parameter(name: str) -> None:
     shape = SMALLEST[name]
     model = seeded(name, shape, 10).train()
-    images = pictures(4, shape).requires_grad_()
+    images = random_images(4, shape).requires_grad_()
     F.cross_entropy(model(images), torch.arange(4)).backward()
     reached = {key: parameter.grad for key, parameter in model.named_parameters()}
     assert [key for key, grad in reached.items() if grad is None or not grad.any()] == []
@@ -135,14 +135,14 @@ def test_traces_to_one_graph(name: str) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["vit", "cifar_resnet20", "dla"])
 def test_compiles_to_one_graph(name: str) -> None:
-    model, images = seeded(name, SMALLEST[name], 10).eval(), pictures(2, SMALLEST[name])
+    model, images = seeded(name, SMALLEST[name], 10).eval(), random_images(2, SMALLEST[name])
     with torch.no_grad():
         compiled = torch.compile(model, backend="eager", fullgraph=True)(images)
         assert torch.equal(compiled, model(images))
 
 
 @pytest.mark.parametrize("name", names())
-def test_normalisation_comes_first_and_leaves_no_weights(name: str) -> None:
+def test_normalisation_comes_first_and_adds_nothing_to_the_state_dict(name: str) -> None:
     model = on_meta(name)
     assert isinstance(model[0], Normalise if USUAL[name][0][0] == 3 else nn.Identity)
     assert parameters(model[0]) == 0
@@ -151,7 +151,7 @@ def test_normalisation_comes_first_and_leaves_no_weights(name: str) -> None:
 
 def test_normalisation_is_applied() -> None:
     model = seeded("cifar_resnet20").eval()
-    images = pictures(2, CIFAR)
+    images = random_images(2, CIFAR)
     mean, std = (torch.tensor(values).view(1, 3, 1, 1) for values in CIFAR10)
     with torch.inference_mode():
         assert torch.allclose(model(images), model[1]((images - mean) / std))

@@ -1,4 +1,4 @@
-"""The families of residual blocks: the maps they end with, the names of their layers, their first weights."""
+"""Residual networks: their last feature maps, the names of their layers, their initial weights."""
 
 import copy
 
@@ -25,7 +25,7 @@ from radii.models.base import Shape
         ("wide_resnet34_10", (640, 8, 8)),
     ],
 )
-def test_maps_before_the_mean_over_the_picture(name: str, maps: tuple[int, ...]) -> None:
+def test_feature_maps_before_global_average_pooling(name: str, maps: tuple[int, ...]) -> None:
     with torch.device("meta"):
         model = create(name).eval()
     seen: list[tuple[int, ...]] = []
@@ -52,7 +52,7 @@ def block_keys(prefix: str, convolutions: int, downsample: bool) -> set[str]:
         ("resnet50", (3, 4, 6, 3), 3),
     ],
 )
-def test_names_of_published_weights(name: str, depths: tuple[int, ...], convolutions: int) -> None:
+def test_state_dict_keys_of_published_weights(name: str, depths: tuple[int, ...], convolutions: int) -> None:
     expected = block_keys("", 1, downsample=False) | {"fc.weight", "fc.bias"}
     for stage, depth in enumerate(depths, 1):
         for block in range(depth):
@@ -63,13 +63,13 @@ def test_names_of_published_weights(name: str, depths: tuple[int, ...], convolut
 
 
 @pytest.mark.parametrize("shape", [(1, 28, 28), (1, 8, 8)])
-def test_cifar_resnet_on_grey_pictures(shape: Shape) -> None:
+def test_cifar_resnet_on_grey_images(shape: Shape) -> None:
     logits = create("cifar_resnet20", shape=shape).train()(torch.rand(2, *shape))
     assert logits.shape == (2, 10)
     assert logits.isfinite().all()
 
 
-def test_the_mean_over_the_picture_is_the_pooling_of_the_paper() -> None:
+def test_global_average_pooling_equals_the_pooling_of_the_paper() -> None:
     network = create("cifar_resnet20").eval().double()[1]
     assert isinstance(network, nn.Sequential)
     pooled = copy.deepcopy(network)
@@ -78,7 +78,7 @@ def test_the_mean_over_the_picture_is_the_pooling_of_the_paper() -> None:
     assert torch.allclose(network(images), pooled(images), rtol=1e-12)
 
 
-def test_convolutions_start_with_the_variance_of_their_fan_out() -> None:
+def test_convolutions_are_initialised_by_fan_out() -> None:
     torch.manual_seed(0)
     for module in create("cifar_resnet20").modules():
         if isinstance(module, nn.Conv2d):
@@ -88,7 +88,7 @@ def test_convolutions_start_with_the_variance_of_their_fan_out() -> None:
             assert abs(excess) < 4 / (2 * weights.numel()) ** 0.5
 
 
-def test_regnetx_4gf_starts_as_its_shortcuts() -> None:
+def test_regnetx_4gf_residual_branches_start_at_zero() -> None:
     blocks = [block for block in create("regnetx_4gf").modules() if isinstance(block, Bottleneck)]
     assert len(blocks) == 2 + 5 + 14 + 2
     assert not any(block.bn3.weight.any() for block in blocks)

@@ -1,4 +1,4 @@
-"""The vision transformer, against the same function written out patch by patch and head by head."""
+"""The vision transformer, compared with an implementation patch by patch and head by head."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ from radii.models.base import Shape
 Weights = Mapping[str, Tensor]
 
 
-def test_vit_computes_what_it_says() -> None:
+def test_vit_equals_a_functional_implementation() -> None:
     shape: Shape = (2, 16, 24)
     model, images = create("vit", shape=shape).double()[1], torch.rand(1, *shape, dtype=torch.float64)
     weights: Weights = dict(model.named_parameters())

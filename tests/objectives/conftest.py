@@ -23,7 +23,7 @@ def plain() -> nn.Module:
 
 @pytest.fixture
 def normed() -> nn.Module:
-    """Its like with BatchNorm."""
+    """A small classifier with BatchNorm."""
     torch.manual_seed(4)
     layers = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Softplus(), nn.Flatten(), nn.Linear(12, 3)]
     return nn.Sequential(*layers).double()
@@ -31,10 +31,10 @@ def normed() -> nn.Module:
 
 @pytest.fixture
 def batch(plain: nn.Module) -> Batch:
-    """Eight images; `plain` is right about the clean version of six."""
+    """Eight images; `plain` classifies six of them correctly without noise."""
     rng = torch.Generator().manual_seed(5)
     images = torch.rand((8, 1, 4, 4), generator=rng, dtype=torch.float64)
-    # Pixels on both ends of the range, so that the box matters, and some on neither, so that rounding does.
+    # Some pixels at 0 and 1, so that clipping matters, and some between, so that rounding matters.
     images[::2] = ((images[::2] - 0.5) * 3 + 0.5).clamp(0, 1)
     labels = plain(images).argmax(1)
     labels[:2] = (labels[:2] + 1) % 3
@@ -42,19 +42,19 @@ def batch(plain: nn.Module) -> Batch:
 
 
 class Forward(NamedTuple):
-    """What a model was shown, and in which mode."""
+    """The mode and the input of one forward pass."""
 
     training: bool
     images: Tensor
 
 
-Watch = Callable[[nn.Module], list[Forward]]
+RecordForwards = Callable[[nn.Module], list[Forward]]
 SameStep = Callable[[Objective, nn.Module, Batch, int, Callable[[torch.Generator], Tensor]], None]
 
 
 @pytest.fixture
-def watch() -> Watch:
-    """Records every forward from now on."""
+def record_forwards() -> RecordForwards:
+    """Start to record the forward passes of a model."""
 
     def start(model: nn.Module) -> list[Forward]:
         seen: list[Forward] = []

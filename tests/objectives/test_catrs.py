@@ -16,7 +16,7 @@ SIGMA = 0.3
 
 @pytest.fixture
 def soft_labels() -> Tensor:
-    """Of 20 training images; some classes never got a vote."""
+    """Soft labels of 20 training images; some classes have no votes."""
     votes = torch.rand((20, 3), generator=torch.Generator().manual_seed(12))
     votes[::3, 0] = 0
     return votes / votes.sum(1, keepdim=True)
@@ -110,11 +110,11 @@ def parts_of(objective: CatRs, model: nn.Module, batch: Batch) -> tuple[list[Ten
     return terms, list(torch.autograd.grad(torch.stack(terms).sum(), list(model.parameters())))
 
 
-def test_attacking_only_the_sure_images_changes_nothing(
-    plain: nn.Module, batch: Batch, soft_labels: Tensor, watch: Any, monkeypatch: pytest.MonkeyPatch
+def test_attacking_only_confident_images_gives_the_same_loss(
+    plain: nn.Module, batch: Batch, soft_labels: Tensor, record_forwards: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     objective = CatRs(sigma=SIGMA, soft_labels=soft_labels)
-    seen = watch(plain)
+    seen = record_forwards(plain)
     some = parts_of(objective, plain, batch)
     monkeypatch.setattr(module, "is_batch_independent", lambda _: False)
     everything = parts_of(objective, plain, batch)
@@ -124,23 +124,23 @@ def test_attacking_only_the_sure_images_changes_nothing(
         torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
 
 
-class HandWritten(nn.Module):
-    """A layer that nobody can know to leave each image alone."""
+class UserDefined(nn.Module):
+    """A user-defined layer that uses the whole batch."""
 
     def forward(self, features: Tensor) -> Tensor:
         return features - features.mean(0)
 
 
-def test_a_layer_of_ones_own_is_shown_every_image(
-    plain: nn.Module, batch: Batch, soft_labels: Tensor, watch: Any
+def test_user_defined_layer_gets_every_image(
+    plain: nn.Module, batch: Batch, soft_labels: Tensor, record_forwards: Any
 ) -> None:
-    model = nn.Sequential(plain, HandWritten())
-    seen = watch(model)
+    model = nn.Sequential(plain, UserDefined())
+    seen = record_forwards(model)
     CatRs(sigma=SIGMA, soft_labels=soft_labels).terms(model, batch, step())
     assert [len(forward.images) for forward in seen] == [32] * 6
 
 
-def test_the_radius_doubles_at_its_epoch(plain: nn.Module, batch: Batch, soft_labels: Tensor) -> None:
+def test_radius_doubles_at_the_stated_epoch(plain: nn.Module, batch: Batch, soft_labels: Tensor) -> None:
     def worst(epoch: int, **settings: Any) -> Tensor:
         objective = CatRs(sigma=SIGMA, soft_labels=soft_labels, **settings)
         return objective.terms(plain, batch, Step(epoch, torch.Generator().manual_seed(1)))["worst_case"]
@@ -150,16 +150,18 @@ def test_the_radius_doubles_at_its_epoch(plain: nn.Module, batch: Batch, soft_la
     assert not torch.equal(worst(3, radius=0.5), worst(3, radius=1.0))
 
 
-def test_nobody_sure_means_no_second_forward(plain: nn.Module, batch: Batch, soft_labels: Tensor, watch: Any) -> None:
+def test_no_confident_images_means_no_second_forward(
+    plain: nn.Module, batch: Batch, soft_labels: Tensor, record_forwards: Any
+) -> None:
     wrong = batch._replace(labels=(plain(batch.images).argmax(1) + 1) % 3)
-    seen = watch(plain)
+    seen = record_forwards(plain)
     terms = CatRs(sigma=1e-3, soft_labels=soft_labels).terms(plain, wrong, step())
     assert len(seen) == 1
     assert not terms["worst_case"].any()
 
 
-def test_everybody_sure_counts_every_copy(plain: nn.Module, batch: Batch) -> None:
-    """Soft labels that are one-hot accept everything; without an attack the worst case is the worst copy's loss."""
+def test_all_images_confident_counts_every_copy(plain: nn.Module, batch: Batch) -> None:
+    """One-hot soft labels accept all copies; without an attack the worst case is the loss of the worst copy."""
     certain = torch.zeros(20, 3)
     certain[batch.indices, batch.labels] = 1
     objective = CatRs(sigma=SIGMA, copies=3, radius=0.0, accept_by="soft_labels", soft_labels=certain)
@@ -170,23 +172,23 @@ def test_everybody_sure_counts_every_copy(plain: nn.Module, batch: Batch) -> Non
     assert (terms["worst_case"] <= 3 * gaussian + 1e-12).all()
 
 
-def test_every_image_shapes_the_batch_statistics(
-    normed: nn.Module, batch: Batch, soft_labels: Tensor, watch: Any
+def test_every_image_contributes_to_batch_statistics(
+    normed: nn.Module, batch: Batch, soft_labels: Tensor, record_forwards: Any
 ) -> None:
     fresh = copy.deepcopy(normed)
-    seen = watch(normed)
+    seen = record_forwards(normed)
     CatRs(sigma=SIGMA, copies=2, steps=3, soft_labels=soft_labels).terms(normed, batch, step())
     assert [forward.training for forward in seen] == [True, False, False, False, True]
     noise = SIGMA * torch.randn((2, *batch.images.shape), generator=step().rng, dtype=torch.float64)
     torch.testing.assert_close(seen[0].images, (batch.images + noise).flatten(0, 1))
     attacked = seen[4].images.unflatten(0, (2, 8)) - batch.images
-    assert (attacked - noise).flatten(2).norm(dim=2).min() > 0.1, "all images are attacked, not only the sure"
+    assert (attacked - noise).flatten(2).norm(dim=2).min() > 0.1, "all images are attacked, not only the confident ones"
     for forward in (seen[0], seen[4]):
         fresh(forward.images)
     assert torch.equal(normed[1].running_mean, fresh[1].running_mean)  # type: ignore[index]
     assert torch.equal(normed[1].running_var, fresh[1].running_var)  # type: ignore[index]
 
 
-def test_missing_soft_labels_say_where_they_come_from() -> None:
+def test_missing_soft_labels_error_says_how_to_make_them() -> None:
     with pytest.raises(LookupError, match="'catrs' needs soft_labels: the shares of votes that a trained run gives"):
         objectives.create("catrs", sigma=0.5)

@@ -62,26 +62,26 @@ def step(epoch: int = 20) -> Step:
     return Step(epoch, torch.Generator().manual_seed(1))
 
 
-def test_identical_copies_agree(plain: nn.Module, batch: Batch) -> None:
+def test_identical_copies_have_no_agreement_loss(plain: nn.Module, batch: Batch) -> None:
     assert Consistency(sigma=1e-12).terms(plain, batch, step())["agreement"].abs().max() < 1e-12
     assert Consistency(sigma=0.5, copies=1).terms(plain, batch, step())["agreement"].abs().max() < 1e-12
     assert Consistency(sigma=0.5).terms(plain, batch, step())["agreement"].max() > 0.1
 
 
-def test_without_weights_it_is_gaussian(plain: nn.Module, batch: Batch) -> None:
+def test_zero_weights_equal_gaussian_training(plain: nn.Module, batch: Batch) -> None:
     terms = Consistency(sigma=SIGMA, weight=0.0, entropy_weight=0.0).terms(plain, batch, step())
     gaussian = Gaussian(sigma=SIGMA, copies=2).terms(plain, batch, step())
     torch.testing.assert_close(sum(terms.values()), gaussian["cross_entropy"])
 
 
-def test_an_attack_without_radius_changes_nothing(plain: nn.Module, batch: Batch) -> None:
+def test_attack_of_zero_radius_gives_the_same_loss(plain: nn.Module, batch: Batch) -> None:
     quiet = Consistency(sigma=SIGMA).terms(plain, batch, step())
     attacked = Consistency(sigma=SIGMA, attack_steps=3, attack_radius=0.0).terms(plain, batch, step())
     for name, term in quiet.items():
         torch.testing.assert_close(attacked[name], term)
 
 
-def test_vanished_probabilities_give_finite_gradients(plain: nn.Module, batch: Batch) -> None:
+def test_underflowing_probabilities_give_finite_gradients(plain: nn.Module, batch: Batch) -> None:
     with torch.no_grad():
         plain[3].weight.mul_(1000)  # type: ignore[index]
     plain.float()
@@ -90,7 +90,9 @@ def test_vanished_probabilities_give_finite_gradients(plain: nn.Module, batch: B
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_attacks_in_eval_mode_and_trains_once(normed: nn.Module, batch: Batch, watch: Any) -> None:
-    seen = watch(normed)
+def test_attacks_run_in_eval_mode_and_training_is_one_forward(
+    normed: nn.Module, batch: Batch, record_forwards: Any
+) -> None:
+    seen = record_forwards(normed)
     Consistency(sigma=SIGMA, attack_steps=2).terms(normed, batch, step())
     assert [forward.training for forward in seen] == [False, False, True]

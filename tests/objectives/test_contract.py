@@ -1,4 +1,4 @@
-"""What every file in objectives/ must keep to, whatever it computes."""
+"""The contract of every objective."""
 
 import copy
 from collections.abc import Callable
@@ -84,12 +84,12 @@ def soft_labels() -> Tensor:
 
 
 RESOURCES: dict[str, Callable[[], Any]] = {"teacher": teacher, "soft_labels": soft_labels}
-"""What stands in for a resource; an objective that needs another one fails here until it is added."""
+"""Test objects for the resources; an objective that needs another one fails here until it is added."""
 
 
 def make(name: str, fields: dict[str, Any]) -> Objective:
-    handed = {key: RESOURCES[key]() for key in objectives.resources_of(name)}
-    return objectives.create(name, sigma=0.3, **fields, **handed)
+    given = {key: RESOURCES[key]() for key in objectives.resources_of(name)}
+    return objectives.create(name, sigma=0.3, **fields, **given)
 
 
 def step(epoch: int = 20) -> Step:
@@ -127,7 +127,7 @@ def test_terms_are_finite_and_one_for_each_image(
 
 
 @of_variants
-def test_works_in_float32_on_a_single_image(name: str, fields: dict[str, Any], normed: nn.Module, batch: Batch) -> None:
+def test_float32_single_image(name: str, fields: dict[str, Any], normed: nn.Module, batch: Batch) -> None:
     objective = make(name, fields)
     for module in (normed, getattr(objective, "teacher", normed)):
         module.float()
@@ -151,9 +151,7 @@ def test_same_generator_state_gives_same_terms(
 
 
 @of_variants
-def test_leaves_model_and_inputs_as_they_were(
-    name: str, fields: dict[str, Any], normed: nn.Module, batch: Batch
-) -> None:
+def test_model_and_inputs_are_unchanged(name: str, fields: dict[str, Any], normed: nn.Module, batch: Batch) -> None:
     objective = make(name, fields)
     normed[1].eval()  # type: ignore[index]
     normed[0].bias.requires_grad_(False)  # type: ignore[index]
@@ -183,7 +181,7 @@ class Fragile(nn.Module):
 
 
 @of_variants
-def test_restores_the_model_after_an_error_in_any_forward(
+def test_model_is_restored_after_an_error_in_any_forward(
     name: str, fields: dict[str, Any], normed: nn.Module, batch: Batch
 ) -> None:
     objective = make(name, fields)
@@ -209,7 +207,7 @@ def test_gradients_reach_every_parameter(name: str, fields: dict[str, Any], plai
 
 
 @of_variants
-def test_batchnorm_counts_the_forwards_in_train_mode(
+def test_batchnorm_tracks_the_forwards_in_train_mode(
     name: str, fields: dict[str, Any], normed: nn.Module, batch: Batch
 ) -> None:
     make(name, fields).terms(normed, batch, step())
@@ -231,7 +229,7 @@ OUT_OF_RANGE = [
 
 
 @pytest.mark.parametrize(("name", "field", "wrong"), OUT_OF_RANGE)
-def test_a_field_out_of_range_is_named_with_its_value(name: str, field: str, wrong: Any) -> None:
+def test_field_out_of_range_is_named_with_its_value(name: str, field: str, wrong: Any) -> None:
     sigma = {} if field == "sigma" else {"sigma": 0.3}
     with pytest.raises(ValueError, match=rf"objective '{name}': {field} = {wrong!r}, expected "):
         objectives.create(name, **sigma, **{field: wrong})

@@ -66,7 +66,7 @@ def test_infinite_radii_are_left_out_of_the_graph(dtype: torch.dtype, plain: nn.
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_no_image_left_is_a_zero(plain: nn.Module, batch: Batch) -> None:
+def test_robustness_is_zero_when_no_image_qualifies(plain: nn.Module, batch: Batch) -> None:
     wrong = batch._replace(labels=(plain(batch.images).argmax(1) + 1) % 3)
     terms = loss_of(Macer(sigma=1e-3), plain, wrong)
     assert terms["robustness"].tolist() == [0.0] * 8
@@ -74,7 +74,7 @@ def test_no_image_left_is_a_zero(plain: nn.Module, batch: Batch) -> None:
     assert all(gradient.isfinite().all() for gradient in gradients)
 
 
-def test_the_weight_starts_at_its_epoch(plain: nn.Module, batch: Batch) -> None:
+def test_weight_starts_at_the_stated_epoch(plain: nn.Module, batch: Batch) -> None:
     deferred = Macer(sigma=SIGMA, start_epoch=3)
     assert not loss_of(deferred, plain, batch, epoch=2)["robustness"].any()
     started, always = (loss_of(objective, plain, batch, epoch=3) for objective in (deferred, Macer(sigma=SIGMA)))
@@ -82,7 +82,7 @@ def test_the_weight_starts_at_its_epoch(plain: nn.Module, batch: Batch) -> None:
     assert torch.equal(started["robustness"], always["robustness"])
 
 
-def test_one_copy_without_weight_is_gaussian(plain: nn.Module, batch: Batch) -> None:
+def test_one_copy_with_zero_weight_equals_gaussian_training(plain: nn.Module, batch: Batch) -> None:
     terms = loss_of(Macer(sigma=SIGMA, copies=1, weight=0.0), plain, batch)
     noise = torch.randn((8, 1, 4, 4), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     gaussian = nn.functional.cross_entropy(plain(batch.images + SIGMA * noise), batch.labels, reduction="none")

@@ -86,7 +86,7 @@ def test_equals_the_formula(
 
 
 @pytest.mark.parametrize("attack", ["pgd", "ddn"])
-def test_without_radius_it_is_gaussian(attack: str, plain: nn.Module, batch: Batch) -> None:
+def test_zero_radius_equals_gaussian_training(attack: str, plain: nn.Module, batch: Batch) -> None:
     step = Step(20, torch.Generator().manual_seed(1))
     attacked = SmoothAdv(sigma=SIGMA, copies=3, radius=0.0, attack=attack).terms(plain, batch, step)
     step = Step(20, torch.Generator().manual_seed(1))
@@ -94,10 +94,10 @@ def test_without_radius_it_is_gaussian(attack: str, plain: nn.Module, batch: Bat
     assert torch.equal(attacked["cross_entropy"], gaussian["cross_entropy"])
 
 
-def test_the_radius_warms_up(plain: nn.Module, batch: Batch, watch: Any) -> None:
+def test_radius_warms_up(plain: nn.Module, batch: Batch, record_forwards: Any) -> None:
     reached = {}
     for epoch in (0, 4, 9, 50):
-        seen = watch(plain)
+        seen = record_forwards(plain)
         SmoothAdv(sigma=SIGMA, copies=2).terms(plain, batch, Step(epoch, torch.Generator().manual_seed(1)))
         noise = draw(2, torch.Generator().manual_seed(1))
         offset = seen[-1].images.unflatten(0, (2, 8)) - noise - batch.images
@@ -105,21 +105,21 @@ def test_the_radius_warms_up(plain: nn.Module, batch: Batch, watch: Any) -> None
     assert reached == pytest.approx({0: 0.1, 4: 0.5, 9: 1.0, 50: 1.0})
 
 
-def test_attacks_in_eval_mode_and_trains_once_on_the_attacked_copies(
-    normed: nn.Module, batch: Batch, watch: Any
+def test_attacks_run_in_eval_mode_and_training_is_one_forward(
+    normed: nn.Module, batch: Batch, record_forwards: Any
 ) -> None:
-    seen = watch(normed)
+    seen = record_forwards(normed)
     SmoothAdv(sigma=SIGMA, copies=2, steps=3).terms(normed, batch, Step(9, torch.Generator()))
     assert [forward.training for forward in seen] == [False, False, False, True]
 
 
-def test_a_zero_gradient_steps_along_fresh_noise(batch: Batch, watch: Any) -> None:
-    blind = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double()
+def test_zero_gradient_steps_along_fresh_noise(batch: Batch, record_forwards: Any) -> None:
+    constant = nn.Sequential(nn.Flatten(), nn.Linear(16, 3)).double()
     with torch.no_grad():
-        next(blind[1].parameters()).zero_()
-    seen = watch(blind)
+        next(constant[1].parameters()).zero_()
+    seen = record_forwards(constant)
     objective = SmoothAdv(sigma=SIGMA, copies=2, steps=1, radius=9.0, warmup_epochs=0)
-    objective.terms(blind, batch, Step(0, torch.Generator().manual_seed(1)))
+    objective.terms(constant, batch, Step(0, torch.Generator().manual_seed(1)))
     rng = torch.Generator().manual_seed(1)
     noise = draw(2, rng)
     direction = torch.randn(batch.images.shape, generator=rng, dtype=torch.float64)

@@ -73,15 +73,15 @@ def step(epoch: int = 20) -> Step:
     return Step(epoch, torch.Generator().manual_seed(1))
 
 
-def test_without_weight_it_is_gaussian(plain: nn.Module, batch: Batch) -> None:
+def test_zero_weight_equals_gaussian_training(plain: nn.Module, batch: Batch) -> None:
     terms = SmoothMix(sigma=SIGMA, weight=0.0).terms(plain, batch, step())
     gaussian = Gaussian(sigma=SIGMA, copies=2).terms(plain, batch, step())
     torch.testing.assert_close(sum(terms.values()), gaussian["cross_entropy"])
 
 
-def test_shows_the_images_first_and_the_mixture_second(normed: nn.Module, batch: Batch, watch: Any) -> None:
+def test_images_are_forwarded_before_the_mixture(normed: nn.Module, batch: Batch, record_forwards: Any) -> None:
     fresh = copy.deepcopy(normed)
-    seen = watch(normed)
+    seen = record_forwards(normed)
     SmoothMix(sigma=SIGMA, copies=2, steps=3).terms(normed, batch, step())
     assert [forward.training for forward in seen] == [False, False, False, True, True]
     rng = torch.Generator().manual_seed(1)
@@ -90,7 +90,9 @@ def test_shows_the_images_first_and_the_mixture_second(normed: nn.Module, batch:
     torch.testing.assert_close(seen[3].images, (batch.images + noise).flatten(0, 1))
     offset = seen[4].images.unflatten(0, (2, 8)) - noise - batch.images
     torch.testing.assert_close(offset[0], offset[1])
-    assert (offset[0] / shares + batch.images).min() > -1e-9, "the mixture lies on the way to an image in the box"
+    assert (offset[0] / shares + batch.images).min() > -1e-9, (
+        "the mixture is between the image and one with pixels in [0, 1]"
+    )
     assert (offset[0] / shares + batch.images).max() < 1 + 1e-9
     for forward in seen[3:]:
         fresh(forward.images)

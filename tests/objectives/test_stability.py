@@ -22,8 +22,8 @@ def test_equals_the_formula(plain: nn.Module, batch: Batch, same_step: Any) -> N
     same_step(Stability(sigma=0.4, weight=1.5), plain, batch, 0, formula)
 
 
-def test_clean_images_are_shown_first_and_apart(normed: nn.Module, batch: Batch, watch: Any) -> None:
-    seen = watch(normed)
+def test_clean_images_are_forwarded_first_and_separately(normed: nn.Module, batch: Batch, record_forwards: Any) -> None:
+    seen = record_forwards(normed)
     Stability(sigma=0.4).terms(normed, batch, Step(0, torch.Generator().manual_seed(1)))
     noise = torch.randn((1, *batch.images.shape), generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     expected = [batch.images, batch.images + 0.4 * noise[0]]
@@ -32,14 +32,14 @@ def test_clean_images_are_shown_first_and_apart(normed: nn.Module, batch: Batch,
         torch.testing.assert_close(forward.images, images)
 
 
-def test_without_weight_it_is_plain_training(plain: nn.Module, batch: Batch) -> None:
+def test_zero_weight_equals_standard_training(plain: nn.Module, batch: Batch) -> None:
     terms = Stability(sigma=0.4, weight=0.0).terms(plain, batch, Step(0, torch.Generator()))
     clean = nn.functional.cross_entropy(plain(batch.images), batch.labels, reduction="none")
     torch.testing.assert_close(sum(terms.values()), clean)
 
 
-def test_without_noise_the_label_is_the_only_pull(plain: nn.Module, batch: Batch) -> None:
-    """Copies equal to the image: what is left of stability is the entropy of the prediction."""
+def test_without_noise_stability_is_the_entropy(plain: nn.Module, batch: Batch) -> None:
+    """Without noise the stability term is the entropy of the prediction."""
     step = Step(0, torch.Generator().manual_seed(1))
     stable = Stability(sigma=1e-12, weight=1.0).terms(plain, batch, step)
     plainly = Gaussian(sigma=1e-12).terms(plain, batch, step)

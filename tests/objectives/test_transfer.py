@@ -45,7 +45,7 @@ def test_equals_the_formula(
 
 
 @pytest.mark.parametrize("match", ["logits", "softmax"])
-def test_a_student_equal_to_its_teacher_has_nothing_to_learn(match: str, plain: nn.Module, batch: Batch) -> None:
+def test_student_equal_to_its_teacher_has_zero_loss(match: str, plain: nn.Module, batch: Batch) -> None:
     terms = Transfer(sigma=SIGMA, match=match, teacher=copy.deepcopy(plain)).terms(plain, batch, step())
     loss = torch.stack(list(terms.values())).sum()
     assert loss == 0
@@ -53,33 +53,33 @@ def test_a_student_equal_to_its_teacher_has_nothing_to_learn(match: str, plain: 
         assert not gradient.any()
 
 
-def test_labels_alone_are_gaussian(plain: nn.Module, teacher: nn.Module, batch: Batch) -> None:
+def test_label_weight_one_equals_gaussian_training(plain: nn.Module, teacher: nn.Module, batch: Batch) -> None:
     terms = Transfer(sigma=SIGMA, label_weight=1.0, teacher=teacher).terms(plain, batch, step())
     gaussian = Gaussian(sigma=SIGMA).terms(plain, batch, step())
     torch.testing.assert_close(sum(terms.values()), gaussian["cross_entropy"])
 
 
-def test_the_teacher_looks_at_the_same_noise_and_learns_nothing(
-    normed: nn.Module, teacher: nn.Module, batch: Batch, watch: Any
+def test_teacher_gets_the_same_noise_and_is_not_trained(
+    normed: nn.Module, teacher: nn.Module, batch: Batch, record_forwards: Any
 ) -> None:
     before = copy.deepcopy(teacher.state_dict())
-    taught, learnt = watch(teacher), watch(normed)
+    teacher_forwards, student_forwards = record_forwards(teacher), record_forwards(normed)
     terms = Transfer(sigma=SIGMA, teacher=teacher).terms(normed, batch, step())
     terms["distance"].sum().backward()
-    assert [forward.training for forward in taught + learnt] == [False, True]
-    assert torch.equal(taught[0].images, learnt[0].images)
+    assert [forward.training for forward in teacher_forwards + student_forwards] == [False, True]
+    assert torch.equal(teacher_forwards[0].images, student_forwards[0].images)
     assert all(torch.equal(now, before[key]) for key, now in teacher.state_dict().items())
     assert all(parameter.grad is None for parameter in teacher.parameters())
     assert teacher.training
 
 
-def test_the_teacher_is_restored_after_an_error(normed: nn.Module, batch: Batch) -> None:
+def test_teacher_is_restored_after_an_error(normed: nn.Module, batch: Batch) -> None:
     broken = nn.Sequential(nn.BatchNorm2d(1), nn.Linear(99, 3)).double()
     with pytest.raises(RuntimeError):
         Transfer(sigma=SIGMA, teacher=broken).terms(normed, batch, step())
     assert all(part.training for part in broken.modules())
 
 
-def test_missing_teacher_says_where_it_comes_from() -> None:
+def test_missing_teacher_error_says_what_it_is() -> None:
     with pytest.raises(LookupError, match="objective 'transfer' needs teacher: the model of a trained run"):
         objectives.create("transfer", sigma=0.5)

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from radii.experiment.certificates import CertificateFile, Row
 from radii.report import report
 
 FILES = {"report.md", "report.csv", "report.tex", "report.html", "curves.svg", "curves.png"}
@@ -51,7 +52,10 @@ def test_every_file_is_written_and_stays_the_same(tmp_path: Path) -> None:
     assert first.keys() == FILES
     report([str(path)], tmp_path / "out" / "deep")
     assert {file.name: file.read_bytes() for file in page.parent.iterdir()} == first
-    assert b"cifar10-sigma0.50-x,0.5,4,0.352500,0.500000,0.250000,0.500000,0.500000,0.250000," in first["report.csv"]
+    assert (
+        b"cifar10-sigma0.50-x,0.5,,,,,,,4,,0.352500,0.352500,0.500000,0.250000,0.500000,0.500000,0.250000,"
+        in first["report.csv"]
+    )
     assert first["curves.png"].startswith(b"\x89PNG")
     assert ElementTree.fromstring(first["curves.svg"]).tag.endswith("svg")
 
@@ -76,7 +80,7 @@ def test_figures_on_the_page_take_its_colours(tmp_path: Path) -> None:
     assert set(re.findall(r"#[0-9a-f]{6}\b", drawing)) <= {"#000000"}
 
 
-@pytest.mark.parametrize("name", ["<i>&amp;<x y=1>", "a$b$c", "_hidden", "x'\"y"])
+@pytest.mark.parametrize("name", ["<i>&amp;<x y=1>", "a$b$c", "_hidden", "x'\"y", "[bold]", "a\\$b$"])
 def test_names_are_escaped(tmp_path: Path, name: str) -> None:
     page = report([log(tmp_path / f"{name}.tsv"), log(tmp_path / "b.tsv")], tmp_path / "out")
     tags = Tags()
@@ -109,3 +113,56 @@ def test_many_inputs_fit(tmp_path: Path) -> None:
 def test_the_report_starts_without_heavy_imports() -> None:
     code = "import sys, radii.report; sys.exit(bool({'torch', 'matplotlib', 'scipy', 'numpy'} & sys.modules.keys()))"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+def sequential(path: Path, images: int) -> Path:
+    """A certificate file that decides two radii."""
+    header = {"procedure": "sequential", "parameters": {"radii": [0.25, 0.5], "failure": 0.01}}
+    file = CertificateFile(path, header)
+    for index in range(images):
+        file.append(Row(index, index % 10, index % 10, 0.25 + 0.25 * (index % 2), 1.0, 100))
+    return path
+
+
+def tiles(page: str) -> list[str]:
+    return re.findall(r'<dd class="value">(.*?)(?:<small>.*?)?</dd>', page)
+
+
+def test_tiles_show_bounds_and_dashes(tmp_path: Path) -> None:
+    text = report([sequential(tmp_path / "a.tsv", 4)], tmp_path / "out").read_text()
+    assert tiles(text) == ["≥ 100.0", "100.0", "50.0", "≥ 0.3750"]
+    assert "on 4 images only" in text
+    (tmp_path / "b.json").write_text('{"procedure": "prediction"}')
+    (tmp_path / "b.tsv").write_text(SIGMA_HALF.replace("1.15", "0.0").replace("0.26", "0.0").replace("0.953", "0.0"))
+    text = report([tmp_path / "b.tsv"], tmp_path / "out").read_text()
+    assert tiles(text) == ["50.0", "–", "–", "–"]  # noqa: RUF001
+
+
+def test_tiles_and_bold_are_only_of_inputs_that_compare(tmp_path: Path) -> None:
+    many, same = sequential(tmp_path / "a.tsv", 100), sequential(tmp_path / "b.tsv", 100)
+    text = report([many, same], tmp_path / "out").read_text()
+    assert len(tiles(text)) == 4
+    assert "The best of a column is bold." in text
+    text = report([many, sequential(tmp_path / "c.tsv", 3)], tmp_path / "out").read_text()
+    assert tiles(text) == []
+    assert "<b>" not in text
+    assert "bold" not in text
+    assert "No best is marked" in text
+
+
+def test_the_claim_holds_for_all_inputs(tmp_path: Path) -> None:
+    """Of different failure probabilities the largest is stated, and none where one is not on record."""
+    loose = sequential(tmp_path / "a.tsv", 3)
+    strict = tmp_path / "b.tsv"
+    CertificateFile(strict, {"procedure": "fixed", "parameters": {"failure": 0.001}}).append(Row(0, 1, 1, 0.5, 1.0))
+    assert "at most 0.01 per image" in report([loose, strict], tmp_path / "out").read_text()
+    assert "proof fails" not in report([loose, log(tmp_path / "c.tsv")], tmp_path / "out").read_text()
+
+
+def test_control_characters_in_a_name_break_nothing(tmp_path: Path) -> None:
+    page = report([log(tmp_path / "a\n\x1b[31m\x08.tsv")], tmp_path / "out")
+    for name in ("report.html", "report.md", "report.csv", "report.tex", "curves.svg"):
+        text = page.with_name(name).read_text()
+        assert "x1b" in text
+        assert "\x1b" not in text
+        assert "\x08" not in text

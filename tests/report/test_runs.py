@@ -11,9 +11,11 @@ from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.report import report
 from radii.report.entries import read
-from radii.report.facts import UNKNOWN, epoch_time, facts
+from radii.report.facts import epoch_time, facts
+from radii.report.summary import UNKNOWN
+from radii.report.weights import ABSENT, GONE, OWN, UNRECORDED
 
-HEADER = {"parameters": {"failure": 0.001}, "sigma": 0.25, "every": 1, "images": 2, "seed": 0}
+HEADER = {"parameters": {"failure": 0.001}, "sigma": 0.25, "every": 1, "images": 2, "seed": 0, "weights": "a" * 64}
 
 
 def made(path: Path, *procedures: str, seconds: Sequence[float] = ()) -> Run:
@@ -79,3 +81,52 @@ def test_runs_show_their_training_side_by_side(tmp_path: Path) -> None:
     assert drawn.count(">student<") == 1, "a bar a run, not a bar a certificate file"
     alone = report([student.path], tmp_path / "alone")
     assert "times.svg" not in {file.name for file in alone.parent.iterdir()}
+
+
+def certified(path: Path, weights: bytes) -> Run:
+    """A run whose certificates are of the weights that it has."""
+    run = made(path, seconds=[1.0])
+    files.write(run.weights_file, weights)
+    header = {**HEADER, "procedure": "fixed", "weights": files.digest(run.weights_file)}
+    CertificateFile(run.certificates / "fixed.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
+    return run
+
+
+WEIGHTS = (2).to_bytes(8, "little") + b"{}"
+"""A safetensors file without a tensor."""
+
+
+def test_certificates_of_the_present_weights_are_the_runs_own(tmp_path: Path) -> None:
+    (found,) = read([certified(tmp_path / "run", WEIGHTS).path])
+    assert (found.name, found.weights, found.own) == ("run", OWN, True)
+
+
+@pytest.mark.parametrize("retrained", ["to the end", "half"])
+def test_certificates_of_weights_that_are_gone_are_marked(tmp_path: Path, retrained: str) -> None:
+    run = certified(tmp_path / "run", WEIGHTS)
+    if retrained == "half":
+        run.weights_file.unlink()
+        run.checkpoint_file.touch()
+    else:
+        files.write(run.weights_file, WEIGHTS + b" ")
+    (found,) = read([run.path])
+    assert (found.name, found.own) == (f"run ({GONE})", False)
+    assert (facts(found)["Weights"], facts(found)["Epochs"]) == (GONE, UNKNOWN), "the epochs are those of other weights"
+    page = report([run.path], tmp_path / "out")
+    for name in ("report.html", "report.md", "report.csv", "report.tex", "curves.svg"):
+        assert "of weights that are no longer there" in page.with_name(name).read_text()
+    assert "trained anew" in page.read_text()
+
+
+def test_an_archive_without_weights_is_no_alarm(tmp_path: Path) -> None:
+    run = certified(tmp_path / "run", WEIGHTS)
+    run.weights_file.unlink()
+    (found,) = read([run.path])
+    assert (found.name, facts(found)["Weights"], facts(found)["Epochs"]) == ("run", ABSENT, "1")
+
+
+def test_a_file_that_does_not_say_its_weights_is_not_the_runs_own(tmp_path: Path) -> None:
+    run = certified(tmp_path / "run", WEIGHTS)
+    (run.certificates / "fixed.json").unlink()
+    (found,) = read([run.path])
+    assert found.name == f"run ({UNRECORDED})"

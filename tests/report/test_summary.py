@@ -3,13 +3,14 @@
 import csv
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from radii.experiment.certificates import Certificates, Row, read
-from radii.report.summary import Share, Summary, down, radii_of, thinned, up
+from radii.report.summary import Share, Summary, Value, down, in_words, radii_of, shown, thinned, up
 from radii.smoothing.bounds import binomial_lower, binomial_upper
 
 ROWS = [
@@ -53,6 +54,56 @@ def test_radii_reach_the_largest_certificate_and_at_least_three_quarters() -> No
     assert radii_of([small]) == [0.0, 0.25, 0.5, 0.75]
     assert thinned(radii_of([ACCURACY]), 16) == [0.75 * number for number in range(13)]
     assert thinned(radii_of([small]), 16) == radii_of([small])
+
+
+def test_a_radius_beyond_reason_makes_no_endless_table() -> None:
+    far = Summary(Certificates("a", [Row(0, 1, 1, 1e8, 1.0)]))
+    assert len(radii_of([far])) <= 400
+
+
+def asked(certifier: str, parameters: dict[str, Any], **header: Any) -> Summary:
+    """Three of four images certified at 0.25, two at 0.5."""
+    rows = [Row(index, 1, 1, radius, 1.0) for index, radius in enumerate((0.25, 0.5, 0.5))]
+    made = {"procedure": certifier, "parameters": parameters, **header}
+    return Summary(Certificates("a", [*rows, Row(3, 1, -1, 0.0, 1.0)], made))
+
+
+SEQUENTIAL = asked("sequential", {"radii": [0.25, 0.5]})
+
+
+def test_what_was_never_asked_is_not_known() -> None:
+    assert SEQUENTIAL.known(0.25) == Value(0.75)
+    assert SEQUENTIAL.known(0.3) == Value(0.5, exact=False), "what holds at 0.5 holds at 0.3"
+    assert SEQUENTIAL.known(0.0) == Value(0.75, exact=False)
+    assert SEQUENTIAL.known(0.75) is None
+    assert SEQUENTIAL.known_acr == Value(1.25 / 4, exact=False)
+    assert SEQUENTIAL.known_abstentions is None
+    assert ACCURACY.known(0.75) == Value(0.0)
+    assert ACCURACY.known_acr == Value(ACCURACY.acr)
+
+
+def test_abstentions_are_known_where_nothing_else_can_be_missing() -> None:
+    assert asked("sequential", {"radii": [0.0]}).known_abstentions is None, "wrong and abstained look the same"
+    assert asked("sequential", {"radii": [0.0]}, label_known=False).known_abstentions == Share(1, 4)
+    assert asked("fixed", {"radius": 0.25}).known_abstentions is None
+    assert asked("fixed", {"radius": None}).known_abstentions == Share(1, 4)
+
+
+def test_the_line_of_a_file_claims_no_more_than_it_knows() -> None:
+    assert in_words(ACCURACY) == "4 images, 50.0% certified and correct, average certified radius 0.187"
+    assert in_words(SEQUENTIAL) == (
+        "4 images, 75.0% at radius 0.25, 50.0% at radius 0.50 certified and correct, the label known, "
+        "average certified radius at least 0.312"
+    )
+    predicted = Summary(Certificates("a", [Row(0, 1, 1, 0.0, 1.0)], {"procedure": "prediction"}))
+    assert in_words(predicted) == "1 images, 100.0% at radius 0.00 certified and correct, average certified radius -"
+    assert in_words(SEQUENTIAL).isascii(), "any terminal can show it"
+
+
+def test_a_bound_is_shown_as_one() -> None:
+    assert (shown(None, 1), shown(Value(0.6249, exact=False), 1, 2), shown(Value(0.6249), 1, 2)) == (
+        *("–", "≥ 62.4", "62.4"),  # noqa: RUF001
+    )
 
 
 def test_known_texts() -> None:

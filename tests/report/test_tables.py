@@ -1,21 +1,33 @@
-"""Tables as Markdown, LaTeX and CSV: rounded down, the best marked, nothing unescaped."""
+"""Tables: rounded down, the best marked where there is one, a dash for what nobody knows."""
 
-import csv
-import io
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
 
 from radii.experiment.certificates import Certificates, Row
 from radii.report.entries import Entry
-from radii.report.summary import Summary
-from radii.report.tables import accuracies, csv_text, facts_table, intervals, latex, markdown
+from radii.report.protocol import FEWEST_IMAGES
+from radii.report.summary import UNKNOWN, Summary
+from radii.report.tables import Table, accuracies, facts_table, intervals
 
 
-def entry(name: str, *radii: float) -> Entry:
-    rows = [Row(index, 1, 1 if radius else -1, radius, 1.0) for index, radius in enumerate(radii)]
-    return Entry(name, Summary(Certificates(name, rows, {"sigma": 0.5, "procedure": "fixed"})))
+def entry(name: str, *radii: float, times: int = 1, **header: Any) -> Entry:
+    rows = [Row(index, 1, 1 if radius else -1, radius, 1.0) for index, radius in enumerate(radii * times)]
+    return Entry(name, Summary(Certificates(name, rows, {"sigma": 0.5, "procedure": "fixed", **header})))
 
 
-WEAK = entry("weak_1", 0.25, 0.1, 0.0)
-STRONG = entry("strong|2", 0.3, 0.6, 0.0)
+def texts(table: Table, row: int = 0) -> list[str]:
+    return [cell.text for cell in table.rows[row]]
+
+
+def bests(entries: Sequence[Entry]) -> list[str]:
+    return [row[0].text for row in accuracies(entries).rows for cell in row if cell.best]
+
+
+WEAK = entry("weak_1", 0.25, 0.1, 0.0, times=FEWEST_IMAGES)
+STRONG = entry("strong|2", 0.3, 0.6, 0.0, times=FEWEST_IMAGES)
+SEQUENTIAL: dict[str, Any] = {"procedure": "sequential", "parameters": {"radii": [0.25, 0.5], "failure": 0.001}}
 
 
 def test_accuracies_are_rounded_down_and_the_best_is_marked() -> None:
@@ -26,51 +38,75 @@ def test_accuracies_are_rounded_down_and_the_best_is_marked() -> None:
     assert [cell.text for cell in strong] == ["strong|2", "0.50", "0.3000", "66.6", "66.6", "33.3", "0.0", "33.4"]
     assert [cell.best for cell in weak] == [False, False, False, True, False, False, False, False]
     assert [cell.best for cell in strong] == [False, False, True, True, True, True, False, False]
-    assert weak[3].interval == "9.4–99.2"  # noqa: RUF001
+    assert weak[3].interval == "61.0–72.0"  # noqa: RUF001
 
 
 def test_one_input_has_no_best() -> None:
-    assert not any(cell.best for cell in accuracies([WEAK]).rows[0])
+    assert bests([WEAK]) == []
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        entry("few", 9.0, 9.0, 9.0),
+        entry("other failure", 0.3, 0.6, 0.0, times=FEWEST_IMAGES, parameters={"failure": 0.1}),
+        entry("other certifier", 0.3, 0.6, 0.0, times=FEWEST_IMAGES, procedure="planned"),
+    ],
+    ids=lambda other: other.name,
+)
+def test_nothing_is_the_best_across_unlike_protocols(other: Entry) -> None:
+    assert bests([WEAK, other]) == []
+
+
+def test_three_images_win_nothing() -> None:
+    assert bests([entry("a", 0.5, 0.6, 0.7), entry("b", 0.1, 0.2, 0.3)]) == []
+
+
+def test_a_radius_that_was_never_asked_is_a_dash_or_a_bound() -> None:
+    table = accuracies([entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL)])
+    assert table.head == ["", "σ", "ACR", "0.00", "0.25", "0.50", "0.75", "abstains"]  # noqa: RUF001
+    assert texts(table) == ["a", "0.50", "≥ 0.3125", "≥ 75.0", "75.0", "50.0", UNKNOWN, UNKNOWN]
+    assert [bool(cell.interval) for cell in table.rows[0]] == [False, False, False, False, True, True, False, False]
+
+
+def test_one_radius_asked_of_fixed_is_all_that_it_knows() -> None:
+    table = accuracies([entry("a", 0.5, 0.0, parameters={"radius": 0.5})])
+    assert texts(table) == ["a", "0.50", "≥ 0.2500", "≥ 50.0", "≥ 50.0", "50.0", UNKNOWN, UNKNOWN]
+
+
+def test_nothing_certified_bounds_nothing() -> None:
+    table = accuracies([entry("a", 0.0, 0.0, **SEQUENTIAL)])
+    assert texts(table) == ["a", "0.50", UNKNOWN, UNKNOWN, "0.0", "0.0", UNKNOWN, UNKNOWN]
+
+
+def test_a_prediction_knows_radius_zero() -> None:
+    rows = [Row(0, 1, 1, 0.0, 1.0), Row(1, 1, -1, 0.0, 1.0)]
+    predicted = Entry("a", Summary(Certificates("a", rows, {"procedure": "prediction"})))
+    assert texts(accuracies([predicted])) == ["a", UNKNOWN, UNKNOWN, "50.0", UNKNOWN, UNKNOWN, UNKNOWN, "50.0"]
+
+
+def test_an_asked_radius_has_a_column_of_its_own() -> None:
+    table = accuracies([entry("a", 0.125, 0.125, parameters={"radius": 0.125}), WEAK])
+    assert table.head[3:6] == ["0.00", "0.125", "0.25"]
+    assert [cell.text for cell in table.rows[1][3:6]] == ["66.6", "33.3", "33.3"]
+
+
+def test_bounds_are_no_best() -> None:
+    inputs = [entry(name, radius, times=FEWEST_IMAGES, **SEQUENTIAL) for name, radius in (("a", 0.25), ("b", 0.5))]
+    table = accuracies(inputs)
+    assert [cell.best for cell in table.rows[1]] == [False, False, False, False, True, True, False, False]
 
 
 def test_intervals_are_a_table_of_the_radii_alone() -> None:
-    table = intervals(accuracies([WEAK, STRONG]))
+    table = intervals(accuracies([entry("a", 0.25, **SEQUENTIAL), WEAK]))
     assert table.head == ["", "0.00", "0.25", "0.50", "0.75"]
-    assert table.rows[0][1].text == "9.4–99.2"  # noqa: RUF001
-
-
-def test_csv_has_one_row_per_input() -> None:
-    rows = list(csv.DictReader(io.StringIO(csv_text([WEAK, STRONG]))))
-    assert list(rows[0]) == ["name", "sigma", "images", "acr", "clean", "abstained", "r0.00", "r0.25", "r0.50", "r0.75"]
-    assert list(rows[0].values()) == [
-        *("weak_1", "0.5", "3", "0.116666", "0.666666", "0.333334"),
-        *("0.666666", "0.333333", "0.000000", "0.000000"),
-    ]
-    assert rows[1]["name"] == "strong|2"
-
-
-def test_csv_leaves_an_unknown_sigma_empty() -> None:
-    unknown = Entry("a", Summary(Certificates("a", WEAK.certificates.rows)))
-    assert next(csv.DictReader(io.StringIO(csv_text([unknown]))))["sigma"] == ""
-
-
-def test_markdown_is_a_table_with_the_best_in_bold() -> None:
-    lines = markdown(accuracies([WEAK, STRONG])).splitlines()
-    assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
-    assert lines[3] == r"| strong\|2 | 0.50 | **0.3000** | **66.6** | **66.6** | **33.3** | 0.0 | 33.4 |"
-
-
-def test_latex_is_escaped() -> None:
-    text = latex(accuracies([WEAK, entry("50%_$x^2$\\", 0.3)]))
-    assert r" & $\sigma$ & ACR & 0.00 &" in text
-    assert "weak\\_1 & 0.50 & 0.1166 &" in text
-    assert r"50\%\_\$x\textasciicircum{}2\$\textbackslash{} &" in text
-    assert text.count(r"\\") == 3
+    assert texts(table)[:2] == ["a", UNKNOWN]
+    assert texts(table, 1)[:2] == ["weak_1", "61.0–72.0"]  # noqa: RUF001
 
 
 def test_facts_stand_side_by_side_until_they_are_many() -> None:
-    few = facts_table([WEAK, STRONG])
-    assert few.head == ["", "weak_1", "strong|2"]
+    few = facts_table([entry("a", 0.25), entry("b", 0.5)])
+    assert few.head == ["", "a", "b"]
     assert [row[0].text for row in few.rows] == ["Images", "Certifier", "Time per image", "Certification time"]
     many = facts_table([entry(str(number), 0.5, 0.5) for number in range(5)])
     assert many.head == ["", "Images", "Certifier", "Time per image", "Certification time"]

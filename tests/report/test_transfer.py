@@ -10,6 +10,8 @@ from radii.report import report
 from radii.report.entries import read
 from radii.report.transfer import transfers
 
+HEADER = {"procedure": "fixed", "weights": "a"}
+
 
 def trained(path: Path, objective: str, seconds: float, origin: dict[str, dict[str, str]], radius: float) -> Run:
     """A run directory as training and certification leave it."""
@@ -20,7 +22,7 @@ def trained(path: Path, objective: str, seconds: float, origin: dict[str, dict[s
         origin,
     )
     run.write_history([{"epoch": epoch, "seconds": seconds} for epoch in range(2)])
-    CertificateFile(run.certificates / "fixed.tsv", {"procedure": "fixed"}).append(Row(0, 3, 3, radius, 1.0, 100))
+    CertificateFile(run.certificates / "fixed.tsv", HEADER).append(Row(0, 3, 3, radius, 1.0, 100))
     return run
 
 
@@ -28,7 +30,7 @@ def trained(path: Path, objective: str, seconds: float, origin: dict[str, dict[s
 def student(tmp_path: Path) -> Run:
     teacher = trained(tmp_path / "teacher", "smoothmix", 20.0, {}, 0.5)
     made = trained(tmp_path / "student", "transfer", 2.0, {"teacher": {"path": str(teacher.path), "hash": "a"}}, 0.4)
-    price = {"method": "smoothmix", "method_seconds_per_epoch": 30.0, "steps_timed": 5}
+    price = {"method": "smoothmix", "method_seconds_per_epoch": 30.98, "steps_timed": 5}
     files.write_json(made.path / "transfer.json", price)
     return made
 
@@ -41,7 +43,7 @@ def test_teacher_and_student_stand_side_by_side(student: Run) -> None:
     assert (shown["ACR"], shown["Taught by"]) == ("0.4000", "teacher, ACR 0.5000")
     assert shown["Time per epoch"].startswith("2 s")
     assert shown["Training time"] == "4 s, with the teachers’ 44 s"  # noqa: RUF001
-    assert shown["Speed-up"].startswith("15.0")
+    assert shown["Speed-up"].startswith("15.4 "), "15.49 is not rounded up"
 
 
 def test_the_report_of_a_student_shows_its_teacher(student: Run, tmp_path: Path) -> None:
@@ -56,3 +58,24 @@ def test_without_a_student_there_is_no_such_table(student: Run) -> None:
     teacher = student.source("teacher")
     assert teacher is not None
     assert transfers(read([teacher])) is None
+
+
+def test_a_teacher_that_was_trained_again_is_not_the_one_that_taught(student: Run) -> None:
+    teacher = student.source("teacher")
+    assert teacher is not None
+    files.write_json(teacher / "certificates" / "fixed.json", {**HEADER, "weights": "b"})
+    table = transfers(read([student.path]))
+    assert table is not None
+    assert table.rows[0][1].text == "teacher, ACR –"  # noqa: RUF001
+
+
+def test_a_file_that_knows_the_acr_goes_before_one_that_does_not(student: Run) -> None:
+    asked = {**HEADER, "procedure": "sequential", "parameters": {"radii": [0.25]}}
+    CertificateFile(student.certificates / "sequential.tsv", asked).append(Row(0, 3, 3, 0.25, 1.0, 100))
+    table = transfers(read([student.path]))
+    assert table is not None
+    assert [row[2].text for row in table.rows] == ["0.4000"]
+    (student.certificates / "fixed.tsv").unlink()
+    table = transfers(read([student.path]))
+    assert table is not None
+    assert [row[2].text for row in table.rows] == ["≥ 0.2500"]

@@ -1,4 +1,4 @@
-"""The random streams of addresses: standard normal, their own, and the same wherever they are drawn."""
+"""Random streams of addresses: standard normal, distinct and reproducible."""
 
 import itertools
 from typing import get_args
@@ -36,31 +36,31 @@ def test_no_stream_repeats() -> None:
     assert len(seen) == 3 * 12 * 6 * 12
 
 
-def test_an_address_is_no_number_written_in_digits() -> None:
+def test_address_parts_are_not_concatenated() -> None:
     assert draw(NoiseAddress(1, 11)) != draw(NoiseAddress(11, 1))
     assert draw(NoiseAddress(0, 2**32)) != draw(NoiseAddress(0, 0, 1))
 
 
-def test_an_address_draws_the_same_again() -> None:
+def test_equal_addresses_draw_the_same_noise() -> None:
     assert draw(NoiseAddress(3, 4, 5), 6) == draw(NoiseAddress(3, 4).at(2).at(5), 6)
 
 
-def test_the_rest_of_a_stage_continues_it() -> None:
+def test_from_block_continues_a_stage() -> None:
     address = NoiseAddress(3, 4, 5)
     assert draw(address.from_block(7), 2) == draw(address, 9)
     assert address.from_block(7).at(5) == address
 
 
 @pytest.mark.parametrize("seed", [0, 1, 2**32 - 1])
-def test_the_twister_lies_where_we_write_it(seed: int) -> None:
-    """manual_seed(s) starts the twister's 624 words with s; words 3 to 626 of the state hold them."""
+def test_mersenne_twister_words_are_at_the_expected_place(seed: int) -> None:
+    """manual_seed(s) seeds the 624 words of the Mersenne Twister with s; they are words 3 to 626 of the state."""
     words = torch.Generator().manual_seed(seed).get_state().numpy().view(np.uint64)
     assert words[3] == seed
     expected = np.random.RandomState(seed).get_state(legacy=False)["state"]["key"]
     assert (words[3:627] == expected).all()
 
 
-def test_all_words_of_the_twister_come_from_the_address() -> None:
+def test_all_mersenne_twister_words_come_from_the_address() -> None:
     words = generator("cpu", "certify", 1, 2, 3, 4).get_state().numpy().view(np.uint64)[3:627]
     assert (words == np.random.SeedSequence((1, 2, 3, 4)).generate_state(624, np.uint32)).all()
 

@@ -46,7 +46,7 @@ def test_ascent_projects_after_every_step() -> None:
     assert [point.item() for point in points] == pytest.approx([0.4, 0.5, 0.5, 0.5])
 
 
-def test_a_zero_gradient_is_a_zero_step_or_fresh_noise() -> None:
+def test_zero_gradient_gives_a_zero_step_or_fresh_noise() -> None:
     gradient = images()
     gradient[1] = 0
     assert not unit(gradient)[1].any()
@@ -57,7 +57,7 @@ def test_a_zero_gradient_is_a_zero_step_or_fresh_noise() -> None:
     assert torch.equal(rng.get_state(), twin.get_state())
 
 
-def test_nothing_is_drawn_for_gradients_that_are_not_zero() -> None:
+def test_no_noise_is_drawn_for_nonzero_gradients() -> None:
     rng = torch.Generator().manual_seed(2)
     before = rng.get_state()
     direction = unit_or_random(images(), rng)
@@ -65,7 +65,7 @@ def test_nothing_is_drawn_for_gradients_that_are_not_zero() -> None:
     assert torch.equal(rng.get_state(), before)
 
 
-def test_ball_moves_only_what_is_outside() -> None:
+def test_l2_ball_moves_only_points_outside() -> None:
     center = images()
     offset = torch.stack([0.1 * images()[0], 5 * images()[1], 0 * images()[2]])
     inside, outside, still = l2_ball(center, 0.9)(center + offset) - center
@@ -89,8 +89,8 @@ def test_same_moments_shifts_and_scales() -> None:
     torch.testing.assert_close(by_rms.std((1, 2, 3)), ratio * points.std((1, 2, 3)))
 
 
-def test_decoupled_ascent_finds_the_near_side_of_a_plane() -> None:
-    """A plane at a known distance: the offset ends near it, beyond it, and on multiples of a grey level."""
+def test_decoupled_ascent_finds_the_distance_to_a_plane() -> None:
+    """A plane at a known distance: the result is just beyond it, and its pixels are multiples of 1/255."""
     center = torch.full((2, 1, 4, 4), 128 / 255, dtype=torch.float64)
     distances = torch.tensor([0.3, 9.0], dtype=torch.float64)
     normal = torch.full((1, 4, 4), 0.25, dtype=torch.float64)
@@ -105,7 +105,7 @@ def test_decoupled_ascent_finds_the_near_side_of_a_plane() -> None:
     torch.testing.assert_close(found * 255, (found * 255).round())
 
 
-def test_decoupled_ascent_steps_against_the_noise_that_stands_for_a_zero_gradient() -> None:
+def test_decoupled_ascent_steps_against_noise_where_the_gradient_is_zero() -> None:
     center = torch.full((1, 1, 4, 4), 0.5, dtype=torch.float64)
     tried = []
 
@@ -119,7 +119,7 @@ def test_decoupled_ascent_steps_against_the_noise_that_stands_for_a_zero_gradien
     torch.testing.assert_close(tried[1], -0.525 * noise / noise.norm(), rtol=0, atol=0.5 / 255 + 1e-9)
 
 
-def test_decoupled_ascent_leaves_what_is_wrong_already_and_shrinks_to_the_radius() -> None:
+def test_decoupled_ascent_keeps_misclassified_images_and_shrinks_to_the_radius() -> None:
     center = torch.full((1, 1, 4, 4), 0.5, dtype=torch.float64)
     slope = torch.arange(16, dtype=torch.float64).view(1, 1, 4, 4)
 

@@ -1,4 +1,4 @@
-"""The betting bound: it holds, and it is as tight as published."""
+"""The betting bound: its coverage, and its published tightness."""
 
 import math
 from collections.abc import Callable
@@ -19,7 +19,7 @@ def bernoulli(mean: float) -> Source:
 
 
 def ruled_out(draws: NDArray[np.float64], failure: float, mean: float) -> NDArray[np.bool_]:
-    """Whether each row of draws rules a mean out, bet by bet as the definition says."""
+    """Whether each row of draws rules out a mean, computed bet by bet from the definition."""
     runs, samples = draws.shape
     total, squares, variance = np.full(runs, 0.5), np.full(runs, 0.25), np.full(runs, 0.25)
     capitals = np.ones((3, runs))
@@ -36,7 +36,7 @@ def ruled_out(draws: NDArray[np.float64], failure: float, mean: float) -> NDArra
 
 
 @pytest.mark.parametrize("mean", [0.6, 0.9, 0.995])
-def test_against_bet_by_bet(mean: float) -> None:
+def test_equals_the_definition_bet_by_bet(mean: float) -> None:
     values = np.random.default_rng(1).beta(20 * mean, 20 * (1 - mean), 400)
     lower = betting_lower(values, 0.01)
     assert ruled_out(values[None], 0.01, lower - 1e-9).all()
@@ -44,7 +44,7 @@ def test_against_bet_by_bet(mean: float) -> None:
 
 
 @pytest.mark.parametrize(("samples", "radius"), [(1_000, 2.41), pytest.param(100_000, 3.77, marks=pytest.mark.slow)])
-def test_saturated_values(samples: int, radius: float) -> None:
+def test_values_that_are_all_one(samples: int, radius: float) -> None:
     values = np.full(samples, 1 - 1e-6)
     assert ndtri(betting_lower(values, 0.001)) == pytest.approx(radius, abs=5e-3)
 
@@ -65,7 +65,7 @@ def test_beats_bernstein(source: Source) -> None:
         (lambda rng, count: rng.beta(0.05, 0.05, count), 0.5),
     ],
 )
-def test_holds(source: Source, mean: float) -> None:
+def test_bound_holds_at_the_stated_failure(source: Source, mean: float) -> None:
     runs, failure = 20_000, 0.05
     draws = source(np.random.default_rng(3), runs * 300).reshape(runs, 300)
     missed = ruled_out(draws, failure, mean)

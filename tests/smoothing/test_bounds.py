@@ -1,4 +1,4 @@
-"""Binomial and mean bounds: published values, an independent implementation, monotony."""
+"""Binomial and mean bounds: published values, an independent implementation, monotonicity."""
 
 import math
 
@@ -66,7 +66,7 @@ def test_binomial_bounds_against_beta_quantiles(counts: tuple[int, int], failure
 
 @settings(max_examples=200)
 @given(samples_and_hits, failures)
-def test_lower_bound_is_where_the_hits_become_too_many(counts: tuple[int, int], failure: float) -> None:
+def test_lower_bound_inverts_the_binomial_tail(counts: tuple[int, int], failure: float) -> None:
     samples, hits = counts
     lower = bounds.binomial_lower(hits, samples, failure)
     if hits:
@@ -75,7 +75,7 @@ def test_lower_bound_is_where_the_hits_become_too_many(counts: tuple[int, int], 
 
 @settings(max_examples=200)
 @given(samples_and_hits, failures)
-def test_bounds_are_monotone_and_enclose_the_share(counts: tuple[int, int], failure: float) -> None:
+def test_bounds_are_monotone_and_contain_the_estimate(counts: tuple[int, int], failure: float) -> None:
     samples, hits = counts
     lower, upper = bounds.binomial_lower(hits, samples, failure), bounds.binomial_upper(hits, samples, failure)
     assert 0 <= lower <= hits / samples <= upper <= 1
@@ -88,7 +88,7 @@ def test_bounds_are_monotone_and_enclose_the_share(counts: tuple[int, int], fail
 
 @pytest.mark.parametrize(("top", "share", "radius"), [(0.7, 0.5, 0.766), (0.9, 0.3, 1.559), (0.45, 0.5, 0.223)])
 def test_runner_up_gain(top: float, share: float, radius: float) -> None:
-    """At 100,000 samples, the runner-up with a share of what the top class leaves."""
+    """At 100,000 samples, where the runner-up has a given share of the rest."""
     samples = 100_000
     lower = bounds.binomial_lower(round(top * samples), samples, 0.0005)
     upper = bounds.binomial_upper(round(share * (1 - top) * samples), samples, 0.0005)
@@ -100,7 +100,7 @@ def test_linf_radius() -> None:
 
 
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
-def test_coin_against_the_exact_binomial_test(counts: tuple[int, int]) -> None:
+def test_coin_p_value_equals_the_exact_binomial_test(counts: tuple[int, int]) -> None:
     tosses, heads = counts
     expected = stats.binomtest(heads, tosses, 0.5).pvalue
     assert bounds.coin_p_value(heads, tosses) == pytest.approx(expected, rel=1e-10)

@@ -1,4 +1,4 @@
-"""Forward passes of copies: the axes, the pieces, and models that look at the whole batch."""
+"""Forward passes of noisy copies: shapes, splitting, and models with batch statistics."""
 
 import torch
 from torch import nn
@@ -22,7 +22,7 @@ def counted(layers: list[nn.Module]) -> tuple[nn.Sequential, list[int]]:
     return model, sizes
 
 
-def test_many_inputs_go_piece_by_piece_and_nobody_can_tell() -> None:
+def test_splitting_many_inputs_gives_the_same_results() -> None:
     model, sizes = counted([nn.Flatten(), nn.Linear(4, 3)])
     copies = torch.rand(4, 300, 1, 2, 2, dtype=torch.float64)
     found = []
@@ -33,7 +33,7 @@ def test_many_inputs_go_piece_by_piece_and_nobody_can_tell() -> None:
         torch.testing.assert_close(ours, whole, rtol=1e-12, atol=1e-12)
 
 
-def test_batch_statistics_see_all_inputs_at_once() -> None:
+def test_models_with_batch_statistics_are_not_split() -> None:
     norm = nn.BatchNorm1d(4)
     model, sizes = counted([nn.Flatten(), norm])
     copies = torch.rand(4, 300, 1, 2, 2, dtype=torch.float64)

@@ -1,4 +1,4 @@
-"""Modes that last for a while, and everything as it was afterwards."""
+"""Context managers that change a model's mode restore it afterwards."""
 
 import pytest
 from torch import nn
@@ -18,7 +18,7 @@ def state(module: nn.Module) -> list[bool]:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_frozen_holds_the_model_still_and_restores_every_part(fails: bool) -> None:
+def test_frozen_restores_modes_and_gradients(fails: bool) -> None:
     held = model()
     before = state(held)
     try:
@@ -31,7 +31,7 @@ def test_frozen_holds_the_model_still_and_restores_every_part(fails: bool) -> No
     assert state(held) == before
 
 
-def test_evaluating_leaves_gradients_alone() -> None:
+def test_evaluating_does_not_change_requires_grad() -> None:
     held = model()
     before = state(held)
     with evaluating(held):

@@ -1,4 +1,4 @@
-"""The contract of every noise: its draws, its radii, and that their inverse fits."""
+"""The contract of every noise: its draws, its radii and their inverse."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ def draw(noise: Noise, seed: int, copies: int = 400) -> torch.Tensor:
     return noise.perturb(image, torch.empty(copies, 4, 4, 3), generator("cpu", "measure", seed))
 
 
-def test_draws_depend_on_the_stream_alone(noise: Noise) -> None:
+def test_draws_depend_only_on_the_generator(noise: Noise) -> None:
     assert torch.equal(draw(noise, 1), draw(noise, 1))
     assert not torch.equal(draw(noise, 1), draw(noise, 2))
 
@@ -48,14 +48,14 @@ def test_radius_and_probability_are_inverse(noise: Noise) -> None:
         assert noise.probability_for(radius) == pytest.approx(probability, abs=1e-9)
 
 
-def test_radii_grow_with_the_probability_and_prove_nothing_below_one_half(noise: Noise) -> None:
+def test_radii_grow_with_the_probability_and_are_negative_below_one_half(noise: Noise) -> None:
     radii = np.asarray(noise.radius(np.linspace(0.01, 0.999, 50)))
     assert (np.diff(radii) > 0).all()
     assert float(noise.radius(0.49)) < 0
     assert float(noise.radius(0.8, 0.1)) > float(noise.radius(0.8, 0.2)) == pytest.approx(float(noise.radius(0.8)))
 
 
-def test_a_noise_names_itself_and_its_norm(noise: Noise) -> None:
+def test_noise_describes_itself_and_its_norm(noise: Noise) -> None:
     described = noise.describe()
     assert noise.norm in ("l1", "l2", "linf")
     again = noises.create(described.pop("name"), **described)
@@ -71,17 +71,17 @@ def test_gaussian_radius_and_probability_are_inverse(radius: float, sigma: float
 
 
 @given(st.floats(0.5, 0.9999), st.floats(0.1, 2.0))
-def test_a_runner_up_with_all_the_rest_gives_the_plain_radius(top: float, sigma: float) -> None:
+def test_runner_up_with_all_the_rest_gives_the_default_radius(top: float, sigma: float) -> None:
     assert Gaussian(sigma).radius(top, 1 - top) == pytest.approx(Gaussian(sigma).radius(top), abs=1e-9)
 
 
 @pytest.mark.parametrize("sigma", [0.0, -1.0, float("nan"), float("inf")])
-def test_a_sigma_out_of_range_is_refused(sigma: float) -> None:
+def test_sigma_out_of_range_is_refused(sigma: float) -> None:
     with pytest.raises(ValueError, match="sigma = .*, expected a "):
         Gaussian(sigma)
 
 
-def test_copies_are_one_draw() -> None:
+def test_copies_come_from_one_draw() -> None:
     images = torch.rand(2, 1, 3, 3)
     copies = noisy_copies(images, 4, 0.5, torch.Generator().manual_seed(0))
     noise = torch.randn((4, 2, 1, 3, 3), generator=torch.Generator().manual_seed(0))

@@ -1,4 +1,4 @@
-"""The exact group-sequential test: its error by independent recursions, its looks, its ladder of thresholds."""
+"""The exact group-sequential test: its error by independent recursions, its looks, its tests of several thresholds."""
 
 import itertools
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ THRESHOLDS = [float(ndtr(radius)) for radius in np.arange(0, 3.51, 0.25)]
 
 
 def crossing_sample_by_sample(probability: float, looks: Sequence[int], accept: Sequence[int]) -> Fraction:
-    """In exact arithmetic, one coin toss at a time."""
+    """The crossing probability in exact arithmetic, one sample at a time."""
     heads = Fraction(probability)
     running, crossed, boundary = {0: Fraction(1)}, Fraction(0), dict(zip(looks, accept, strict=True))
     for toss in range(1, looks[-1] + 1):
@@ -32,7 +32,7 @@ def crossing_sample_by_sample(probability: float, looks: Sequence[int], accept: 
 
 
 def crossing_by_fourier_transform(probability: float, looks: Sequence[int], accept: Sequence[int]) -> float:
-    """On all counts from none to all, no window."""
+    """The crossing probability over all possible counts, without a window."""
     running, crossed = np.ones(1), 0.0
     for before, look, least in zip((0, *looks), looks, accept, strict=False):
         steps = stats.binom.pmf(np.arange(look - before + 1), look - before, probability)
@@ -94,7 +94,7 @@ def test_extreme_failures(failure: float) -> None:
     assert failure / 2 < sequential.crossing_probability(0.6, looks, accept) <= failure * (1 + 1e-9)
 
 
-def test_everything_crosses_what_asks_for_nothing() -> None:
+def test_boundary_of_zero_hits_is_always_crossed() -> None:
     assert sequential.crossing_probability(0.5, (10, 20, 30), (0, 5, 5)) == pytest.approx(1.0)
 
 
@@ -118,7 +118,7 @@ def test_spending_adds_up() -> None:
 
 
 @pytest.mark.parametrize("threshold", [0.5, 0.9, 0.9998])
-def test_giving_up_follows_the_binomial_quantile(threshold: float) -> None:
+def test_futility_boundaries_follow_the_binomial_quantile(threshold: float) -> None:
     accept, give_up = sequential.design(threshold, 0.001, LOOKS, 0.002)
     (worth,) = {stats.beta.ppf(0.99, accept[-1], LOOKS[-1] - accept[-1] + 1)}
     assert stats.binom.sf(accept[-1] - 1, LOOKS[-1], worth) == pytest.approx(0.99)
@@ -126,35 +126,35 @@ def test_giving_up_follows_the_binomial_quantile(threshold: float) -> None:
     assert all(most < least for most, least in zip(give_up, accept, strict=True))
 
 
-def test_never_giving_up() -> None:
+def test_zero_futility_never_gives_up() -> None:
     assert set(sequential.design(0.8, 0.001, LOOKS, 0.0).give_up) == {-1}
 
 
 def test_the_last_look_keeps_the_power_of_a_fixed_test() -> None:
-    """At 3.5 sigma one hit is worth a percent of the images: the last boundary must be the fixed test's own."""
+    """At 3.5 sigma one hit more costs a percent of the images: the last boundary must equal the fixed test's."""
     threshold = THRESHOLDS[-1]
     fixed = int(stats.binom.isf(0.001, 100_000, threshold)) + 1
     assert sequential.design(threshold, 0.001, LOOKS, 0.002).accept[-1] == fixed
 
 
-def test_a_design_is_made_once() -> None:
+def test_designs_are_cached() -> None:
     first = sequential.sequential_tests((0.5, 0.7), 0.01, 5_000, 0.01)
     assert sequential.sequential_tests((0.5, 0.7), 0.01, 5_000, 0.01) is first
 
 
 @pytest.mark.parametrize("probability", [0.5, 0.6914624612740131, 0.75])
-def test_ladder_proves_prefixes_alone(probability: float) -> None:
-    """Simulated climbs: levels never fall, and a level is proven when all below it were crossed at some look."""
-    steps = sequential.sequential_tests((0.5, float(ndtr(0.5)), float(ndtr(1.0))), 0.05, 2_000, 0.01)
+def test_a_threshold_is_proven_only_with_all_below_it(probability: float) -> None:
+    """Simulated tests: the number proven never falls, and one is proven when it and all below it have been crossed."""
+    tests = sequential.sequential_tests((0.5, float(ndtr(0.5)), float(ndtr(1.0))), 0.05, 2_000, 0.01)
     rng = np.random.default_rng(5)
     hits = np.zeros(2_000, dtype=np.int64)
     crossed, level, drawn = np.zeros((2_000, 3), dtype=np.bool_), np.zeros(2_000, dtype=np.int64), 0
     ever = crossed.copy()
-    for look, samples in enumerate(steps.looks):
+    for look, samples in enumerate(tests.looks):
         hits += rng.binomial(samples - drawn, probability, 2_000)
         drawn = samples
-        crossed, proven, stop = steps.update(look, hits, crossed)
-        ever |= hits[:, None] >= steps.accept[look]
+        crossed, proven, stop = tests.update(look, hits, crossed)
+        ever |= hits[:, None] >= tests.accept[look]
         assert (proven >= level).all()
         assert (proven == [list(row).index(False) if not row.all() else 3 for row in ever]).all()
         assert stop[proven == 3].all()

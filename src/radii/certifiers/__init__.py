@@ -1,4 +1,4 @@
-"""Certifiers, one file each: certification procedures under the file's name."""
+"""Certifiers, one file each; the file's name is the certifier's."""
 
 from typing import Any
 

@@ -4,20 +4,20 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radii import plugins
-from radii.fields import check, option
+from radii.fields import option
+from radii.plugins import Component
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.noise import Noise
 
 
 class Voter(Protocol):
-    """What a certifier asks of a smoothed classifier."""
+    """What a certifier needs from a smoothed classifier."""
 
     @property
     def noise(self) -> Noise: ...
@@ -36,17 +36,25 @@ class Voter(Protocol):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Certifier(ABC):
-    """A certification procedure whose certificate is wrong with probability at most `failure`."""
+class Certifier(Component, ABC):
+    """A method of certification: its certificates are wrong with probability at most `failure`."""
+
+    kind: ClassVar[str] = "certifier"
 
     failure: float = option(0.001, gt=0, lt=1)
 
     def __post_init__(self) -> None:
-        check(self, f"certifier {self.name!r}")
+        super().__post_init__()
+        field, fewest = self.fewest_samples()
+        if (samples := getattr(self, field)) < fewest:
+            raise ValueError(
+                f"{field} = {samples} can never certify at failure {self.failure:g}, "
+                f"even if all agree; the smallest that can is {fewest}"
+            )
 
-    @property
-    def name(self) -> str:
-        return plugins.name_of(type(self))
+    @abstractmethod
+    def fewest_samples(self) -> tuple[str, int]:
+        """The field that states the number of samples, and the fewest that an answer can ever rest on."""
 
     @abstractmethod
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
@@ -72,16 +80,8 @@ class Certifier(ABC):
             prediction, radius = ABSTAIN, 0.0
         return Certificate(prediction, float(radius), samples, tuple(map(int, counts)), self)
 
-    def expect_samples(self, field: str, fewest: int) -> None:
-        """Raise a ValueError if a field states fewer samples than an answer can ever rest on."""
-        if (samples := getattr(self, field)) < fewest:
-            raise ValueError(
-                f"{field} = {samples} can never certify at failure {self.failure:g}, "
-                f"even if all agree; the smallest that can is {fewest}"
-            )
-
     def expect_reachable(self, radius: float, largest: float, noise: Noise) -> None:
-        """Raise a ValueError if a radius is beyond the largest, which samples that all agree certify."""
+        """Raise a ValueError if a radius is above `largest`, the one certified when all samples agree."""
         if radius > largest:
             raise ValueError(
                 f"radius {radius:g} can never be certified at failure {self.failure:g} under {noise}, "

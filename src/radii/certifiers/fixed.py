@@ -16,12 +16,12 @@ from radii.smoothing.noise import Noise
 
 @dataclass(frozen=True, kw_only=True)
 class Fixed(Certifier):
-    """Cohen's CERTIFY: abstains where the top class is not proven to hold at least one half.
+    """Cohen's CERTIFY: abstains where the top class is not proven to have a probability of at least one half.
 
-    The bound `top` leaves the runner-up all that the top class is not proven to hold. `top_two` bounds the runner-up
-    too, from the same samples, each with half of the failure: larger radii where several classes share the rest,
-    also for a top class below one half. With a `radius` only that one is decided, and sampling ends as soon as the
-    samples to come cannot change the decision.
+    The bound `top` assumes that the runner-up has all the probability that the top class is not proven to have.
+    `top_two` bounds the runner-up too, from the same samples, each with half of the failure: larger radii where
+    several classes share the rest, also for a top class below one half. With a `radius` only that one is tested, and
+    sampling stops as soon as the remaining samples cannot change the decision.
     """
 
     selection: int = option(100, ge=1)
@@ -29,9 +29,8 @@ class Fixed(Certifier):
     bound: str = option("top", choices=("top", "top_two"))
     radius: float | None = option(None, ge=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.expect_samples("estimation", fewest_to_certify(self._share))
+    def fewest_samples(self) -> tuple[str, int]:
+        return "estimation", fewest_to_certify(self._share)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         if self.radius is not None:
@@ -41,7 +40,7 @@ class Fixed(Certifier):
         return self.proven(top, self._radius(counts, top, classifier.noise), self.selection + self.estimation, counts)
 
     def _decide(self, radius: float, classifier: Voter, image: Any, noise: NoiseAddress) -> Certificate:
-        """Whether the whole estimation would certify at least this radius, from as many of its blocks as it takes."""
+        """Whether the whole estimation would certify at least this radius, from as few of its blocks as possible."""
         agreed = np.eye(classifier.classes, dtype=np.int64)[0]
         self.expect_reachable(radius, self._radius(self.estimation * agreed, 0, classifier.noise), classifier.noise)
         top = int(classifier.votes(image, self.selection, noise.at(0)).argmax())
@@ -78,7 +77,7 @@ class Fixed(Certifier):
         lower = binomial_lower(int(counts[top]), self.estimation, self._share)
         if self.bound == "top":
             return noise.radius(lower)
-        # The class that truly comes second is fixed, and its count is at most the largest: no union over the classes.
+        # The true runner-up is one fixed class, and its count is at most the largest: no union bound over the classes.
         upper = binomial_upper(int(counts[_runner_up(counts, top)]), self.estimation, self._share)
         return noise.radius(lower, min(upper, 1 - lower) if lower > 0.5 else upper)
 

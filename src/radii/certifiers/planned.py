@@ -1,4 +1,4 @@
-"""As many samples as the full radius is worth: a pilot plans their number (Chen et al. 2022, on fresh samples)."""
+"""A number of samples planned from a pilot, for nearly the full radius (Chen et al. 2022, on fresh samples)."""
 
 from dataclasses import dataclass
 from functools import cache
@@ -17,7 +17,7 @@ from radii.smoothing.noise import Noise
 from radii.smoothing.sequential import looks_until
 
 PILOT_ERROR = 0.1
-"""How often the pilot's interval may miss the probability on either side: it costs radius or samples, nothing else."""
+"""Error probability of each side of the pilot's interval: it affects radius and samples, never the guarantee."""
 POINTS = 33
 
 
@@ -26,7 +26,7 @@ class Planned(Certifier):
     """Draws the fewest samples whose radius is expected within `tolerance` of what `most_samples` would give.
 
     The pilot is discarded: given it, the class and the number of samples are constants, and the bound on fresh samples
-    has the full failure probability. It abstains at once where not even `most_samples` are expected to certify.
+    has the full failure probability. It abstains after the pilot where not even `most_samples` are expected to certify.
     """
 
     tolerance: float = option(0.01, ge=0)
@@ -34,9 +34,8 @@ class Planned(Certifier):
     pilot: int = option(200, ge=1)
     most_samples: int = option(100_000, ge=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.expect_samples("most_samples", fewest_to_certify(self.failure))
+    def fewest_samples(self) -> tuple[str, int]:
+        return "most_samples", fewest_to_certify(self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         pilot = classifier.votes(image, self.pilot, noise.at(0))
@@ -65,7 +64,7 @@ class Planned(Certifier):
 
 @cache
 def plan(noise: Noise, interval: tuple[float, float], tolerance: float, most_samples: int, failure: float) -> int:
-    """The fewest samples that lose at most `tolerance` of the radius, for every probability of an interval.
+    """The fewest samples that lose at most `tolerance` of the radius, for every probability in an interval.
 
     Zero if not even `most_samples` are expected to certify any of them.
     """

@@ -20,9 +20,8 @@ class Prediction(Certifier):
 
     samples: int = option(1_000, ge=1)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.expect_samples("samples", fewest_to_predict(self.failure))
+    def fewest_samples(self) -> tuple[str, int]:
+        return "samples", fewest_to_predict(self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         counts = classifier.votes(image, self.samples, noise.at(0))

@@ -1,4 +1,4 @@
-"""As many samples as it takes to decide which of the given radii is certified: an exact group-sequential test."""
+"""As few samples as decide which of the given radii is certified: an exact group-sequential test."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -20,15 +20,15 @@ from radii.smoothing.sequential import SequentialTests, sequential_tests
 class Sequential(Certifier):
     """Certifies the largest of `radii` that the samples prove, with the guarantee of `fixed` and far fewer samples.
 
-    Where the label is known its probability is tested directly, and the answer is the label or an abstention; otherwise
-    a pilot, discarded afterwards, picks the class.
+    Where the label is known its probability is tested directly, and the prediction is the label or an abstention;
+    otherwise a pilot, discarded afterwards, selects the class.
     """
 
     radii: tuple[float, ...] = option((0.0,))
-    """l2, pixels in [0, 1]; 0 asks for the class alone."""
+    """l2, pixels in [0, 1]; 0 certifies only the class."""
     most_samples: int = option(100_000, ge=1)
     futility: float = option(0.002, ge=0, lt=0.5)
-    """The chance, at every look, of giving up on a probability that the last look would accept; 0 never gives up."""
+    """The probability, per look, of giving up on an image that the last look would accept; 0 never gives up."""
     pilot: int = option(64, ge=1)
 
     def __post_init__(self) -> None:
@@ -38,7 +38,9 @@ class Sequential(Certifier):
         if not self.radii or min(self.radii) < 0:
             raise ValueError(f"certifier 'sequential': radii = {self.radii}, expected one or more numbers >= 0")
         object.__setattr__(self, "radii", tuple(sorted(set(map(float, self.radii)))))
-        self.expect_samples("most_samples", fewest_to_certify(self.failure))
+
+    def fewest_samples(self) -> tuple[str, int]:
+        return "most_samples", fewest_to_certify(self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         tests = self.tests(classifier.noise)

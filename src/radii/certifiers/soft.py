@@ -20,7 +20,7 @@ Values = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Soft(Certifier):
-    """The class of the largest mean probability, and its radius: another classifier than the one that votes.
+    """The class of the largest mean probability, and its radius: a different classifier from the one that votes.
 
     Probabilities are the softmax of `sharpness` times the logits; it is fixed before certification, never for an image.
     The paper's bound is `bernstein`; `betting` gives larger radii, most of all where few samples or none disagree.
@@ -31,9 +31,8 @@ class Soft(Certifier):
     bound: str = option("bernstein", choices=("bernstein", "hoeffding", "betting"))
     sharpness: float = option(1.0, gt=0)
 
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        self.expect_samples("estimation", _fewest(self.bound, self.failure))
+    def fewest_samples(self) -> tuple[str, int]:
+        return "estimation", _fewest(self.bound, self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         draw = partial(classifier.probabilities, image, sharpness=self.sharpness)
@@ -66,7 +65,7 @@ BOUNDS: dict[str, Callable[[Values, float], float]] = {
 
 @cache
 def _fewest(bound: str, failure: float) -> int:
-    """The fewest samples that can certify: all of them one."""
+    """The fewest samples that can certify, if all values are one."""
     samples = 2
     while BOUNDS[bound](np.ones(samples), failure) < 0.5:
         samples += 1

@@ -1,4 +1,4 @@
-"""The command line: alone in printing, and alone in speaking of flags."""
+"""The command line: the only package that prints or mentions flags."""
 
 from radii.cli import verbs, verify
 from radii.cli.app import app, main

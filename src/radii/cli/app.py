@@ -1,4 +1,4 @@
-"""The application, its console, and how errors are told."""
+"""The application, its console, and how errors are reported."""
 
 import sys
 import tomllib
@@ -26,7 +26,7 @@ HINTS = {
 
 
 def main() -> NoReturn:
-    """Run the command line: one sentence and a non-zero exit for whatever the user can put right."""
+    """Run the command line; an error that the user can fix is one sentence and a non-zero exit code."""
     try:
         app(sys.argv[1:], console=console, error_console=Console(stderr=True), exit_on_error=False, print_error=True)
     except CycloptsError:
@@ -40,7 +40,7 @@ def main() -> NoReturn:
 
 
 def in_words(error: Exception) -> str:
-    """An error as one sentence, with the flag that would put it right."""
+    """An error as one sentence, with the flag that would fix it."""
     message = str(error.args[0] if isinstance(error, LookupError) and error.args else error)
     if isinstance(error, UntrustedError):
         return f"{message} with --trust {error.module}"

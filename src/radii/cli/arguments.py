@@ -1,4 +1,4 @@
-"""What a person types, as the objects that it names."""
+"""Types and parsers of command-line arguments."""
 
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,4 +28,4 @@ def parse_radii(text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise ValueError(f"--radii {text!r}: expected numbers with commas between, such as 0,0.25,0.5") from error
+        raise ValueError(f"--radii {text!r}: expected numbers separated by commas, such as 0,0.25,0.5") from error

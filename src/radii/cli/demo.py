@@ -1,4 +1,4 @@
-"""The toolkit in one go on the embedded digits: a robust teacher, a student of another architecture, a baseline."""
+"""The demonstration on the embedded digits: a robust teacher, a student of another architecture, a baseline."""
 
 from pathlib import Path
 
@@ -20,14 +20,14 @@ STUDENT = "digits_mlp"
 
 
 def run_demo(folder: Path, console: Console) -> None:
-    """Train, transfer and certify on the embedded digits, and write the page; a second call continues."""
-    # Models this small gain nothing from a second thread, and lose much where the other core is busy.
+    """Train, transfer and certify on the embedded digits, and write the report; a second call continues."""
+    # Models this small gain nothing from a second thread, and slow down where the other core is busy.
     torch.set_num_threads(1)
     console.print("1. Plain Gaussian training, for comparison.")
     plain = _train(_recipe("gaussian"), folder / "gaussian", console)
     console.print("2. A robust teacher: SmoothMix, with an attack in every step.")
     teacher = _train(_recipe("smoothmix"), folder / "smoothmix-teacher", console)
-    console.print("3. A student of another architecture, taught by the teacher at about the price of plain training.")
+    console.print("3. A student of another architecture, trained by transfer at about the cost of plain training.")
     with TrainingBar(console) as bar:
         (student,) = transfer(teacher, _recipe("transfer"), [STUDENT], run=folder / "transfer-student", on_step=bar)
     console.print("4. Certificates for test images of all three.")

@@ -1,4 +1,4 @@
-"""One bar that a person can read; silent when the output is not a terminal."""
+"""Progress bars; silent when the output is not a terminal."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -6,6 +6,7 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from radii.experiment.certificates import Row
+from radii.report.summary import down
 
 if TYPE_CHECKING:
     from radii.loops.train import StepEvent
@@ -42,7 +43,7 @@ class TrainingBar(_Bar):
 
     def __call__(self, event: "StepEvent") -> None:
         if event.row:
-            self.accuracy = f", noisy test accuracy {event.row['noisy_test_accuracy']:.4f}"
+            self.accuracy = f", noisy test accuracy {down(event.row['noisy_test_accuracy'], 4)}"
         self.progress.update(
             self.task,
             description=f"epoch {min(event.epoch + 1, event.epochs)} of {event.epochs}",
@@ -53,7 +54,7 @@ class TrainingBar(_Bar):
 
 
 class CertificationBar(_Bar):
-    """Images done, the time left, and the share certified and correct so far."""
+    """Images done, the time left, and how many are certified and correct so far."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console, "images")

@@ -1,4 +1,4 @@
-"""One verb for each job."""
+"""The commands, one function each."""
 
 import math
 from pathlib import Path
@@ -14,7 +14,9 @@ from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.experiment import certificates
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
+from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
+from radii.report.text import plain
 
 
 @app.command
@@ -33,8 +35,8 @@ def train(
 
     Args:
         recipe: A recipe file, or the name of one that `radii list` shows.
-        run: The run directory to make or continue.
-        teacher: The run that teaches, for the objective `transfer`.
+        run: The run directory to create or continue.
+        teacher: The run of the teacher, for the objective `transfer`.
         soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
     """
     from radii.loops.train import train as train_run
@@ -59,13 +61,13 @@ def transfer(
     data: Data = None,
     trust: Trust = None,
 ) -> None:
-    """Train students to a teacher's robustness at about the price of plain training; each teaches the next.
+    """Transfer a teacher's robustness to students at about the cost of plain training; each teaches the next.
 
     Args:
-        model: The student's architecture; several make a chain.
-        teacher: The run that teaches first.
-        bootstrap: Without a teacher: the recipe to train one by.
-        teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's own.
+        model: The student's architecture; several are trained as a chain.
+        teacher: The run of the first teacher.
+        bootstrap: Instead of --teacher, the recipe to train a teacher with.
+        teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's.
         recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset and sigma.
         run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
     """
@@ -84,7 +86,7 @@ def transfer(
 
 
 def _trained(recipe: Path, model: str | None, data: Path | None) -> Run:
-    """The teacher of a recipe, trained under a name of its own."""
+    """Train a teacher with a recipe, in runs/DATASET-RECIPE-MODEL."""
     from radii.loops.train import train as train_run
 
     path = recipes.find(recipe)
@@ -108,15 +110,15 @@ def import_(
     sigma: float = 0.25,
     data: Data = None,
 ) -> None:
-    """Make a run of a checkpoint that was trained elsewhere.
+    """Make a run from a checkpoint that was trained elsewhere.
 
     Args:
-        checkpoint: A file that torch wrote; one that needs more than tensors is refused.
+        checkpoint: A file written by torch.save; one that needs more than tensors is refused.
         dataset: What it was trained on: a name, or a table such as '{ name = "folder", size = 64 }'.
         model: Its architecture: a name, or a table such as '{ name = "resnet18", width = 32 }'.
-        run: The run directory to make.
+        run: The run directory to create.
         normalisation: full (centre and divide), centre, or none: as the checkpoint's authors did.
-        sigma: The noise that it was trained with.
+        sigma: The standard deviation of the noise that it was trained with.
     """
     from radii.loops.import_checkpoint import import_checkpoint
 
@@ -142,13 +144,13 @@ def soft_labels(
     data: Data = None,
     trust: Trust = None,
 ) -> None:
-    """Write how a run votes on noisy copies of every training image: the soft labels of `catrs`.
+    """Write the shares of a run's votes on noisy copies of every training image: the soft labels of `catrs`.
 
     Args:
         run: A trained run directory, usually plain Gaussian at sigma 0.25.
         samples: Noisy copies of each image.
         seed: The seed of the noise.
-        engine: How forward passes are made; auto takes the fastest that is installed.
+        engine: What runs the forward passes; auto takes the fastest that is installed.
     """
     from radii.loops.soft_labels import soft_labels as write_soft_labels
 
@@ -181,13 +183,13 @@ def certify(
 
     Args:
         run: A trained run directory.
-        with_: The certifier, one that `radii list` shows.
-        radii: Radii to decide, such as 0,0.25,0.5, for a certifier that takes them.
-        every: Certify every Nth test image, from the first on.
-        max: At most this many images.
-        seed: The seed of the noise, named before looking at any result.
-        noise: The noise, one that `radii list` shows: a name, or a table of its name and fields.
-        engine: How forward passes are made; auto takes the fastest that is installed.
+        with_: The name of a certifier, as `radii list` shows it.
+        radii: Radii to certify, such as 0,0.25,0.5, for a certifier that takes them.
+        every: Certify every Nth test image, starting with the first.
+        max: At most this many images, the first ones: biased where the test set is sorted.
+        seed: The seed of the noise, chosen before any result is known.
+        noise: The noise, as `radii list` shows it: a name, or a table of its name and fields.
+        engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core.
         linf: Show the average certified l-infinity radius too.
     """
@@ -210,7 +212,10 @@ def certify(
     with warnings_in_words(), CertificationBar(console) as bar:
         path = certify_run(config, workers=workers, on_image=bar)
     summary = Summary(certificates.read(path))
-    console.print(f"{path}: {in_words(summary)}; next: radii report {run}", soft_wrap=True, markup=False)
+    line = f"{path}: {in_words(summary)}; next: radii report {run}"
+    console.print(plain(line), soft_wrap=True, markup=False, emoji=False)
+    if words := bias(summary.certificates, Run(run).class_names()):
+        console.print(f"note: {words}", soft_wrap=True, markup=False)
     if linf:
         print_linf(run, summary)
 
@@ -219,9 +224,10 @@ def print_linf(run: Path, summary: Summary) -> None:
     from radii.loops.weights import model_spec
     from radii.smoothing.bounds import linf_radius
 
-    dimensions = math.prod(model_spec(Run(run)).shape)
-    radius = down(linf_radius(summary.acr, dimensions), 5)
-    console.print(f"average certified l-infinity radius {radius}: l2 over the square root of {dimensions}")
+    dimensions, known = math.prod(model_spec(Run(run)).shape), summary.known_acr
+    radius = "-" if known is None else down(linf_radius(known.value, dimensions), 5)
+    bound = "" if known is None or known.exact else "at least "
+    console.print(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")
 
 
 @app.command
@@ -235,13 +241,13 @@ def predict(
     set: Settings = None,
     trust: Trust = None,
 ) -> None:
-    """The class of a picture, or "abstains" when it is too close to call: the classifier that was certified.
+    """Predict the class of an image with the classifier that was certified, or "abstains" when the vote is too close.
 
     Args:
         run: A trained run directory.
-        image: A picture file of the model's size.
-        with_: prediction, by votes, or soft, by mean probabilities; by default the kind that was certified.
-        engine: How forward passes are made; auto takes the one that the model was certified with.
+        image: An image file of the model's size.
+        with_: prediction (votes) or soft (mean probabilities); by default the kind that was certified.
+        engine: What runs the forward passes; auto takes the one that the model was certified with.
     """
     from radii.api import predict as predict_image
     from radii.datasets import read_picture
@@ -259,8 +265,8 @@ def predict(
 
 
 @app.command
-def report(*inputs: Path, out: Path | None = None, trust: Trust = None) -> None:
-    """Tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
+def report(*inputs: Annotated[Path, Parameter(json_list=False)], out: Path | None = None, trust: Trust = None) -> None:
+    """Write tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
 
     Args:
         inputs: Run directories or certificate files in Cohen's format, from any tool.
@@ -272,12 +278,13 @@ def report(*inputs: Path, out: Path | None = None, trust: Trust = None) -> None:
         raise ValueError("nothing to report: name runs or certificate files")
     if out is None:
         out = inputs[0] / "report" if len(inputs) == 1 and inputs[0].is_dir() else Path("report")
-    console.print(str(write_report(inputs, out, trust or ())), soft_wrap=True, markup=False)
+    page = write_report(inputs, out, trust or ())
+    console.print(plain(str(page)), soft_wrap=True, markup=False, emoji=False)
 
 
 @app.command(name="list")
 def list_() -> None:
-    """The objectives, certifiers, models, datasets, engines, noises and recipes there are."""
+    """List the objectives, certifiers, models, datasets, engines, noises and recipes."""
     for title, entries in registries().items():
         console.print(f"[bold]{title}[/bold]")
         for name, text in sorted(entries.items()):
@@ -289,7 +296,7 @@ def list_() -> None:
 
 
 def registries() -> dict[str, dict[str, str]]:
-    """The entries of every registry with a sentence each."""
+    """The entries of every registry with one sentence each."""
     return {
         "objectives": plugins.describe("objectives"),
         "certifiers": plugins.describe("certifiers"),
@@ -302,10 +309,10 @@ def registries() -> dict[str, dict[str, str]]:
 
 @app.command
 def demo(*, run: Path = Path("runs/demo")) -> None:
-    """Train on the embedded digits, certify and write a page about it, in a few minutes on two cores.
+    """Train on the embedded digits, certify and write a report, in a few minutes on two cores.
 
     Args:
-        run: Where the demonstration's runs and report go.
+        run: The folder for the demonstration's runs and report.
     """
     from radii.cli.demo import run_demo
 

@@ -12,9 +12,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from radii import plugins
 from radii.errors import ParameterError
-from radii.fields import check, option
+from radii.fields import option
+from radii.plugins import Component
 from radii.smoothing.normalisation import NONE, Normalisation
 
 Split = Literal["train", "test"]
@@ -86,8 +86,10 @@ def _digest(*tensors: Tensor) -> str:
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Dataset(ABC):
+class Dataset(Component, ABC):
     """Where images come from. Fields are what decides them; opening one reads no more than it has to."""
+
+    kind: ClassVar[str] = "dataset"
 
     path: str | None = option(None)
     """The folder or file that holds its files; RADII_DATA otherwise. Where it lies does not decide what it is."""
@@ -96,13 +98,6 @@ class Dataset(ABC):
     class_names: ClassVar[tuple[str, ...]]
     """In the order of the labels."""
     normalisation: ClassVar[Normalisation] = NONE
-
-    def __post_init__(self) -> None:
-        check(self, f"dataset {self.name!r}")
-
-    @property
-    def name(self) -> str:
-        return plugins.name_of(type(self))
 
     @property
     def classes(self) -> int:

@@ -7,21 +7,12 @@ from radii.datasets._cifar import CifarBinary, Files
 from radii.datasets._published import Published
 from radii.smoothing.normalisation import CIFAR10, Normalisation
 
+_NAMES = "airplane automobile bird cat deer dog frog horse ship truck"
+
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cifar10(CifarBinary):
-    class_names: ClassVar[tuple[str, ...]] = (
-        "airplane",
-        "automobile",
-        "bird",
-        "cat",
-        "deer",
-        "dog",
-        "frog",
-        "horse",
-        "ship",
-        "truck",
-    )
+    class_names: ClassVar[tuple[str, ...]] = tuple(_NAMES.split())
     normalisation: ClassVar[Normalisation] = CIFAR10
     archive: ClassVar[Published] = Published(
         "https://www.cs.toronto.edu/~kriz/cifar-10-binary.tar.gz",

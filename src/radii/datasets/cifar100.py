@@ -23,13 +23,13 @@ train trout tulip turtle wardrobe whale willow_tree wolf woman worm
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Cifar100(CifarBinary):
-    class_names: ClassVar[tuple[str, ...]] = tuple(_NAMES.split())
-    normalisation: ClassVar[Normalisation] = CIFAR100
+    files: ClassVar[Files] = {"train": ("train.bin",), "test": ("test.bin",)}
+    # The coarse label, then the fine one.
+    label_bytes: ClassVar[int] = 2
     archive: ClassVar[Published] = Published(
         "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
         "03b5dce01913d631647c71ecec9e9cb8",
         unpacked="cifar-100-binary",
     )
-    files: ClassVar[Files] = {"train": ("train.bin",), "test": ("test.bin",)}
-    # The coarse label, then the fine one.
-    label_bytes: ClassVar[int] = 2
+    class_names: ClassVar[tuple[str, ...]] = tuple(_NAMES.split())
+    normalisation: ClassVar[Normalisation] = CIFAR100

@@ -10,8 +10,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from radii import plugins
-from radii.fields import check
+from radii.plugins import Component
 from radii.smoothing.addresses import Purpose, generator
 from radii.smoothing.noise import Noise
 
@@ -48,21 +47,15 @@ class EngineSpec:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Engine(ABC):
+class Engine(Component, ABC):
     """A way to run forward passes.
 
     A certificate is about the function that ran, so the engine is part of its record and the one to deploy.
     """
 
+    kind: ClassVar[str] = "engine"
     automatic: ClassVar[bool] = False
     """Whether `auto` may choose it: it is quick to prepare and keeps the function up to rounding."""
-
-    def __post_init__(self) -> None:
-        check(self, f"engine {self.name!r}")
-
-    @property
-    def name(self) -> str:
-        return plugins.name_of(type(self))
 
     @classmethod
     def runs_on(cls, device: torch.device) -> bool:

@@ -1,1 +1,1 @@
-"""What lies on disk: recipes, runs, certificates. Nothing here needs torch."""
+"""Recipes, runs and certificates on disk. Nothing here needs torch."""

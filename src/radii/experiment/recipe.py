@@ -1,4 +1,4 @@
-"""A recipe: everything that decides a trained model, as strict TOML."""
+"""A recipe: everything that determines a trained model, as strict TOML."""
 
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -15,22 +15,22 @@ Spec = Any
 
 
 class RecipeError(ValueError):
-    """A recipe that cannot be used, with the sentence that says why."""
+    """A recipe that cannot be used; the message says why."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Training:
-    """The optimiser and its schedule: one learning rate an epoch or a step."""
+    """The optimizer and its schedule: one learning rate per epoch or per step."""
 
     epochs: int = option(ge=1)
     images_per_step: int = option(ge=1)
-    """Distinct images of one optimiser step; times the objective's copies, the inputs of one forward."""
+    """Distinct images per optimizer step; multiplied by the objective's copies, the inputs of one forward pass."""
     learning_rate: float = option(gt=0)
     optimizer: str = option("sgd", choices=("sgd", "adamw"))
     momentum: float = option(0.9, ge=0, lt=1)
-    """Of SGD; the first moment's decay of AdamW."""
+    """The momentum of SGD; the first beta of AdamW."""
     nesterov: bool = False
-    """Of SGD alone."""
+    """Only for SGD."""
     weight_decay: float = option(1e-4, ge=0)
     schedule: str = option("step", choices=("step", "multi_step", "cosine", "one_cycle"))
     """`step` decays every `decay_every` epochs, `multi_step` at `decay_at`, the others anneal over the whole run."""
@@ -47,21 +47,25 @@ class Training:
         check(self, "training")
         if self.schedule == "multi_step" and not self.decay_at:
             raise ValueError("training: schedule = 'multi_step' needs decay_at, the epochs to decay at")
+        if self.warmup_epochs > self.epochs:
+            raise ValueError(
+                f"training: warmup_epochs = {self.warmup_epochs}, expected at most the {self.epochs} epochs"
+            )
         if self.nesterov and (self.optimizer != "sgd" or not self.momentum):
             raise ValueError("training: nesterov needs optimizer = 'sgd' and a momentum > 0")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Everything that decides a trained model."""
+    """Everything that determines a trained model."""
 
     dataset: Spec
     model: Spec
     sigma: float = option(gt=0)
-    """Deviation of the noise, pixels in [0, 1]."""
+    """Standard deviation of the noise, pixels in [0, 1]."""
     seed: int = option(0, ge=0)
     normalisation: str = option("full", choices=("full", "centre", "none"))
-    """How the model's first layer standardises pixels: divide and centre, only centre, or not at all."""
+    """How the model's first layer normalises pixels: centre and divide, only centre, or not at all."""
     objective: Spec = "gaussian"
     training: Training | None = None
     """None for a model that was trained elsewhere."""
@@ -74,7 +78,7 @@ class Recipe:
             object.__setattr__(self, kind, named_table(getattr(self, kind), kind))
 
     def names(self) -> list[str]:
-        """The names of the components, of which some may be code: `module:name`."""
+        """The names of the components; `module:name` is user-defined code."""
         return [self.dataset["name"], self.model["name"], self.objective["name"]]
 
     def to_toml(self) -> str:
@@ -112,7 +116,7 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
 
 
 def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
-    """Make a recipe from TOML; an unknown key is an error that says which was meant."""
+    """Make a recipe from TOML; an unknown key is an error that suggests the nearest known one."""
     try:
         values = override(tomllib.loads(text), settings)
         if "training" in values:
@@ -126,7 +130,7 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
 
 
 def shipped_folder() -> Path:
-    """Where the shipped recipes lie: inside an installed package, or beside the source."""
+    """The folder of the shipped recipes: inside an installed package, or beside the source."""
     inside = PACKAGE / "recipes"
     return inside if inside.is_dir() else PACKAGE.parents[1] / "recipes"
 
@@ -162,7 +166,7 @@ def transfer_recipe(dataset: Mapping[str, Any], sigma: float) -> Path:
 
 
 def override(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """The values with `key=value` settings in their place; a dot in a key leads into a table."""
+    """The values overridden by `key=value` settings; a dotted key sets a field of a table."""
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
@@ -185,7 +189,7 @@ def _table(values: dict[str, Any], path: Sequence[str], setting: str) -> dict[st
 
 
 def parse_value(text: str) -> Any:
-    """A value as typed on the command line: TOML, or else a plain text."""
+    """A value as typed on the command line: TOML, or otherwise a plain string."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:

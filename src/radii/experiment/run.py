@@ -14,8 +14,8 @@ from radii.errors import ParameterError
 from radii.experiment import files, recipe
 from radii.experiment.recipe import Recipe
 
-LOCATION = "dataset.path"
-"""The field of a dataset that says where it lies: it does not decide what the dataset is."""
+LOCATIONS = ("dataset.path", "training.initial")
+"""Fields that say where something lies: they do not decide what it is."""
 
 
 MOST_HEADER_BYTES = 100_000_000
@@ -135,12 +135,12 @@ def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def _difference(theirs: Recipe, wanted: Recipe) -> str:
-    """The first field in which two recipes differ, in words; where a dataset lies is not compared."""
+    """The first field in which two recipes differ, in words; where something lies is not compared."""
     a, b = _flat(theirs), _flat(wanted)
     for name in (*a, *b):
         # Version 0.1 stated no fields of datasets and models: they had their defaults.
         unstated = name not in a and name.startswith(("dataset.", "model."))
-        if name != LOCATION and not unstated and a.get(name) != b.get(name):
+        if name not in LOCATIONS and not unstated and a.get(name) != b.get(name):
             return f"it has {name} = {a.get(name)!r}, not {b.get(name)!r}"
     return ""
 

@@ -1,1 +1,1 @@
-"""What takes time: training, transfer, soft labels, certification."""
+"""The loops of training, transfer, soft labels and certification."""

@@ -1,4 +1,4 @@
-"""The components of a recipe, made and checked before the first step of work."""
+"""The components of a recipe, made and checked before training starts."""
 
 import json
 import os
@@ -33,7 +33,7 @@ class Components:
     spec: ModelSpec
     objective: Objective
     origin: Mapping[str, Any]
-    """What the resources were: for the record."""
+    """The paths and hashes of the resources, for the record."""
 
 
 def assemble(
@@ -42,7 +42,7 @@ def assemble(
     teacher: Run | Path | str | None = None,
     soft_labels: Path | str | None = None,
 ) -> Components:
-    """Make the components of a recipe, or fail before any work is done."""
+    """Make the components of a recipe, or raise before training starts."""
     if recipe.training is None:
         raise RecipeError("this recipe has no [training]: it belongs to a model that was trained elsewhere")
     dataset = open_dataset(recipe, data)
@@ -62,14 +62,14 @@ def assemble(
 
 
 def open_dataset(recipe: Recipe, data: Path | None, base: Path | None = None) -> Dataset:
-    """The dataset of a recipe; `data` overrides where it lies, and a path in the recipe is relative to `base`."""
+    """The dataset of a recipe; `data` overrides its location, and a path in the recipe is relative to `base`."""
     fields = fields_of(recipe.dataset)
     if data is not None:
         fields["path"] = str(data)
     elif base is not None and fields.get("path"):
         fields["path"] = os.path.normpath(base / fields["path"])
         if not Path(fields["path"]).exists() and os.environ.get("RADII_DATA"):
-            del fields["path"]  # moved since: the environment says where to
+            del fields["path"]  # it has moved: RADII_DATA says where to
     return datasets.create(recipe.dataset["name"], **fields)
 
 
@@ -135,7 +135,7 @@ def _expect_data_of_soft_labels(dataset: Dataset, path: Path) -> None:
 
 
 def _start_from(model: nn.Module, spec: ModelSpec, path: Path) -> dict[str, str]:
-    """Fill a model with the weights that fine-tuning starts from."""
+    """Load the weights that fine-tuning starts from."""
     weights = path
     if path.is_dir():
         run = Run(path)

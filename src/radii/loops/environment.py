@@ -1,4 +1,4 @@
-"""What a run was made with: versions and the class of machine, nothing that names it."""
+"""The versions and the kind of machine that a run was made with; nothing identifies the machine."""
 
 import os
 import platform

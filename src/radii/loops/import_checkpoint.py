@@ -16,11 +16,11 @@ from radii.loops.environment import environment
 from radii.loops.weights import make_model, save_weights, spec_for
 
 PREFIXES = ("1.", "1.module.", "", "module.", "module.1.")
-"""What published checkpoints put before a backbone's own keys: the place behind the normalisation, a wrapper, both."""
+"""Prefixes of the backbone's keys in published checkpoints: its position in the Sequential, DataParallel's, or both."""
 
 
 def import_checkpoint(checkpoint: Path, recipe: Recipe, path: Path, *, data: Path | None = None) -> Run:
-    """Make a run of a foreign checkpoint; a file that would need to run code is refused."""
+    """Make a run from a checkpoint that was trained elsewhere; a file that needs code to be unpickled is refused."""
     dataset = open_dataset(recipe, data)
     spec = spec_for(recipe, dataset)
     model = make_model(recipe, spec)
@@ -60,8 +60,8 @@ def _tensors(checkpoint: Path) -> dict[str, Tensor]:
 def _matching(
     found: Mapping[str, Tensor], wanted: Mapping[str, Tensor], checkpoint: Path, model: str
 ) -> dict[str, Tensor]:
-    """The backbone's tensors under its own keys, whichever dialect wrote them."""
-    # BatchNorm's counter of batches is absent from the oldest files and decides nothing.
+    """The backbone's tensors under its own keys, whichever prefix the checkpoint uses."""
+    # num_batches_tracked is missing from the oldest files and is not needed for inference.
     needed = {key for key in wanted if not key.endswith("num_batches_tracked")}
     for prefix in PREFIXES:
         if all(prefix + key in found for key in needed):

@@ -34,9 +34,9 @@ def load(
 ) -> SmoothedClassifier:
     """The smoothed classifier of a finished run; `data` is needed only by an engine that calibrates.
 
-    `auto` is the engine that the certificates of its weights are about, or the one that was chosen for it before; a
-    warning tells where another one is asked for.
-    `trust` names the modules of others whose code the run may use: a run directory is data until then.
+    `auto` is the engine named by the certificates of the present weights, or the one that was chosen before; a warning
+    is issued if another one is requested.
+    `trust` names the modules whose code the run may import: without it a run directory is only data.
     """
     run = run if isinstance(run, Run) else Run(run, trust)
     name, classifier = open_run(run, engine, noise_of(run.recipe, noise), data, batch_size)
@@ -57,7 +57,7 @@ def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
 
 
 def open_run(run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int) -> tuple[str, SmoothedClassifier]:
-    """The engine that was chosen for a finished run, and the smoothed classifier that it carries."""
+    """The name of the engine chosen for a finished run, and the smoothed classifier that uses it."""
     spec = model_spec(run)
     wanted = chosen_engine(run, engine)
     artefact = artefact_path(run, wanted, files.digest(run.weights()))

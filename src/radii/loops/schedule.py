@@ -1,4 +1,4 @@
-"""The optimiser of a run and its learning rate."""
+"""The optimizer of a run and its learning rate."""
 
 import math
 from typing import Any
@@ -10,7 +10,7 @@ from radii.experiment.recipe import Training
 
 
 def make_optimizer(training: Training, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimiser that a recipe states, over all parameters."""
+    """The optimizer that a recipe states, over all parameters."""
     common: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
     if training.optimizer == "adamw":
         return torch.optim.AdamW(model.parameters(), betas=(training.momentum, 0.999), **common)
@@ -18,7 +18,7 @@ def make_optimizer(training: Training, model: nn.Module) -> torch.optim.Optimize
 
 
 def learning_rate(training: Training, epoch: int, through: float) -> float:
-    """The learning rate at `epoch` plus the share `through` of it."""
+    """The learning rate after the fraction `through` of `epoch`."""
     passed = epoch + through
     warmup = min(1.0, passed / training.warmup_epochs) if training.warmup_epochs else 1.0
     return training.learning_rate * warmup * _factor(training, epoch, passed / training.epochs)
@@ -37,7 +37,7 @@ def _factor(training: Training, epoch: int, share: float) -> float:
 
 
 def _one_cycle(share: float) -> float:
-    """Up from a twenty-fifth over the first 30 % of the run, then down to nothing, both along cosines."""
+    """Rises from 1/25 to 1 over the first 30 % of the run, then falls to 0, both along a half cosine."""
     peak = 0.3
     rising = share < peak
     part = share / peak if rising else (share - peak) / (1 - peak)

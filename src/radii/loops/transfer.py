@@ -1,4 +1,4 @@
-"""Robustness transfer as a product: one student, a chain of them, or a small teacher trained first (CRT)."""
+"""Robustness transfer (CRT): one student, or a chain of students."""
 
 import time
 from collections.abc import Iterator, Sequence
@@ -29,9 +29,9 @@ def transfer(
     data: Path | None = None,
     on_step: OnStep = lambda _: None,
 ) -> Iterator[Run]:
-    """Train a student of each model in turn, every one taught by the one before; yields each as it is done.
+    """Train a student of each model in turn, each taught by the one before; yields each when it is trained.
 
-    `recipe` is the students' but for the model; a dataset or sigma other than the teacher's is refused.
+    All students use `recipe`, except for its model; a dataset or sigma other than the teacher's is refused.
     """
     if run is not None and len(models) > 1:
         raise ParameterError("one directory is named for several students: leave it out", "run")
@@ -45,7 +45,7 @@ def transfer(
 
 
 def student_path(teacher: Run, model: Spec) -> Path:
-    """Where a student is trained by default: beside its teacher, under both their names."""
+    """Where a student is trained by default: beside its teacher, as TEACHER-to-MODEL."""
     name = named_table(model, "model")["name"].replace(":", "-")
     return teacher.path.with_name(f"{teacher.name}-to-{name}")
 
@@ -60,9 +60,9 @@ def _dataset(recipe: Recipe, teacher: Run) -> Spec:
 
 
 def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
-    """Record what an epoch of the method that trained the first teacher costs on this student's architecture.
+    """Record the time of an epoch of the first teacher's training method on this student's architecture.
 
-    A few steps are timed and extrapolated: training the student that way is just what transfer saves.
+    A few steps are timed and extrapolated: transfer exists to avoid the whole training.
     """
     first = teacher
     while (before := first.source("teacher")) is not None:
@@ -82,13 +82,13 @@ def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
 
 
 def _from_scratch(recipe: Recipe) -> Recipe:
-    """The recipe without the weights it starts from: they are of another architecture."""
+    """The recipe without initial weights: they are of another architecture."""
     training = recipe.training
     return replace(recipe, training=replace(training, initial=None) if training else None)
 
 
 def _seconds_per_epoch(components: Components) -> float:
-    """The time of an epoch by a few steps, the first of which is not counted."""
+    """The time of an epoch, extrapolated from a few steps after one warm-up step."""
     images, device = components.dataset.split("train"), default_device()
     per_step = components.training.images_per_step
     model = components.model.to(device).train()

@@ -1,4 +1,4 @@
-"""Weights on disk, with what a user of them must know: the images that the model takes and the classes it tells."""
+"""Weights on disk, with the spec of their model: image shape, class names and normalisation."""
 
 import json
 from pathlib import Path
@@ -21,7 +21,7 @@ from radii.smoothing.normalisation import NONE, Normalisation
 
 
 class ModelSpec(NamedTuple):
-    """What a model takes and gives: stored beside its weights, so that a deployed model needs no dataset."""
+    """The inputs and outputs of a model: stored with its weights, so that a deployed model needs no dataset."""
 
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]
@@ -33,7 +33,7 @@ class ModelSpec(NamedTuple):
 
 
 def spec_for(recipe: Recipe, dataset: Dataset) -> ModelSpec:
-    """What the model of a recipe takes and gives."""
+    """The inputs and outputs of a recipe's model."""
     return ModelSpec(dataset.shape, dataset.class_names, normalisation(recipe, dataset))
 
 
@@ -48,7 +48,7 @@ def normalisation(recipe: Recipe, dataset: Dataset) -> Normalisation:
 
 
 def make_model(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
-    """The untrained model of a recipe: its weights depend on the recipe's seed alone."""
+    """The untrained model of a recipe: its weights depend only on the recipe's seed."""
     fields = fields_of(recipe.model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
@@ -69,7 +69,7 @@ def save_weights(run: Run, model: nn.Module, spec: ModelSpec) -> None:
 
 
 def model_spec(run: Run) -> ModelSpec:
-    """What the images of a trained run look like and what classes they have."""
+    """The inputs and outputs of a trained run's model."""
     weights = run.weights()
     try:
         with safe_open(weights, "pt") as file:
@@ -93,7 +93,7 @@ def trained_model(run: Run) -> nn.Module:
 
 
 def load_weights(model: nn.Module, weights: Path, name: str) -> None:
-    """Fill a model from a safetensors file, or say that the file is of another model."""
+    """Load a model's weights from a safetensors file; raise a RunError if they belong to another model."""
     try:
         model.load_state_dict(read_tensors(weights))
     except (SafetensorError, RuntimeError, KeyError, TypeError) as error:

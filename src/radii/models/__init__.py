@@ -1,4 +1,4 @@
-"""Architectures: one family a file, every public function of a file a model."""
+"""Architectures: one file per family, one public function per model."""
 
 from radii.models.base import create, names, resolved
 

@@ -26,14 +26,16 @@ def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 
 
 
 class BasicBlock(nn.Module):
-    """Two 3x3 convolutions, added to the input; where the shape changes, to a 1x1 convolution of it."""
+    """Two 3x3 convolutions and a shortcut: the input, or a 1x1 convolution of it where the shape changes."""
+
+    conv1: nn.Conv2d
+    bn1: nn.BatchNorm2d
+    conv2: nn.Conv2d
+    bn2: nn.BatchNorm2d
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1) -> None:
         super().__init__()
-        self.conv1 = conv(inputs, outputs, 3, stride)
-        self.bn1 = nn.BatchNorm2d(outputs)
-        self.conv2 = conv(outputs, outputs, 3)
-        self.bn2 = nn.BatchNorm2d(outputs)
+        _add_layers(self, conv(inputs, outputs, 3, stride), conv(outputs, outputs, 3))
         self.downsample = _shortcut(inputs, outputs, stride)
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -42,17 +44,19 @@ class BasicBlock(nn.Module):
 
 
 class Bottleneck(nn.Module):
-    """A 3x3 convolution, grouped and strided, between two of 1x1; `narrowing` is how many times thinner it is."""
+    """A 3x3 convolution, grouped and strided, between two of 1x1; `narrowing` divides its channels."""
+
+    conv1: nn.Conv2d
+    bn1: nn.BatchNorm2d
+    conv2: nn.Conv2d
+    bn2: nn.BatchNorm2d
+    conv3: nn.Conv2d
+    bn3: nn.BatchNorm2d
 
     def __init__(self, inputs: int, outputs: int, stride: int = 1, *, narrowing: int = 4, groups: int = 1) -> None:
         super().__init__()
         width = outputs // narrowing
-        self.conv1 = conv(inputs, width, 1)
-        self.bn1 = nn.BatchNorm2d(width)
-        self.conv2 = conv(width, width, 3, stride, groups)
-        self.bn2 = nn.BatchNorm2d(width)
-        self.conv3 = conv(width, outputs, 1)
-        self.bn3 = nn.BatchNorm2d(outputs)
+        _add_layers(self, conv(inputs, width, 1), conv(width, width, 3, stride, groups), conv(width, outputs, 1))
         self.downsample = _shortcut(inputs, outputs, stride)
 
     def forward(self, maps: Tensor) -> Tensor:
@@ -61,10 +65,17 @@ class Bottleneck(nn.Module):
         return F.relu(self.bn3(self.conv3(hidden)).add_(self.downsample(maps)), inplace=True)
 
 
+def _add_layers(block: nn.Module, *convolutions: nn.Conv2d) -> None:
+    """Give a block its convolutions conv1, conv2, ..., each followed by a BatchNorm bn1, bn2, ..."""
+    for number, convolution in enumerate(convolutions, 1):
+        setattr(block, f"conv{number}", convolution)
+        setattr(block, f"bn{number}", nn.BatchNorm2d(convolution.out_channels))
+
+
 def residual_network(
     stem: nn.Conv2d, block: Block, stages: Sequence[Stage], classes: int, *, pool: nn.Module | None = None
 ) -> nn.Sequential:
-    """A first convolution, stages of residual blocks, the mean over the picture, a linear layer."""
+    """A first convolution, stages of residual blocks, global average pooling, a linear layer."""
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         conv1=stem, bn1=nn.BatchNorm2d(stem.out_channels), relu=nn.ReLU(inplace=True)
     )
@@ -74,7 +85,7 @@ def residual_network(
 
 
 def staged(block: Block, inputs: int, stages: Sequence[Stage]) -> OrderedDict[str, nn.Module]:
-    """Blocks in a row, stage by stage, named layer1, layer2, ..."""
+    """A sequence of blocks, stage by stage, named layer1, layer2, ..."""
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for number, (depth, outputs, stride) in enumerate(stages, 1):
         first, rest = block(inputs, outputs, stride), (block(outputs, outputs, 1) for _ in range(depth - 1))
@@ -84,7 +95,7 @@ def staged(block: Block, inputs: int, stages: Sequence[Stage]) -> OrderedDict[st
 
 
 def head(features: int, classes: int) -> OrderedDict[str, nn.Module]:
-    """The mean over the picture and a linear layer: for a picture of any size."""
+    """Global average pooling and a linear layer, for images of any size."""
     return OrderedDict(avgpool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), fc=nn.Linear(features, classes))
 
 

@@ -1,4 +1,4 @@
-"""A first convolution that attacks can afford: the gradient by a picture of few channels as one matrix product."""
+"""A first convolution for attacks: the gradient with respect to an image of few channels as one matrix product."""
 
 from typing import Any
 
@@ -10,14 +10,14 @@ from torch.nn.grad import conv2d_weight
 
 
 class FirstConv2d(nn.Conv2d):
-    """A convolution of the picture itself, equal to nn.Conv2d in value and gradient.
+    """A convolution of the image itself, equal to nn.Conv2d in value and gradient.
 
-    CPU libraries fill their vectors with channels, so the gradient by an input of one or three channels costs them
-    several times what it should; an attack asks for it in every step.
+    CPU libraries vectorise over channels, so the gradient with respect to an input of one or three channels takes
+    several times as long as it should; an attack needs it in every step.
     """
 
     def forward(self, input: Tensor) -> Tensor:
-        # A tracer's stand-in is no tensor and takes the plain way.
+        # torch.fx passes a Proxy, which is not a Tensor: it takes the ordinary path.
         if isinstance(input, Tensor) and torch.is_grad_enabled() and input.requires_grad:
             result: Tensor = _Convolution.apply(input, self.weight, self.bias)  # type: ignore[no-untyped-call]
             return result
@@ -36,27 +36,27 @@ class _Convolution(torch.autograd.Function):
         images, weight = ctx.saved_tensors
         _, by_weight, by_bias = ctx.needs_input_grad
         return (
-            _by_picture(gradient, weight),
+            _input_gradient(gradient, weight),
             conv2d_weight(images, weight.shape, gradient) if by_weight else None,
             gradient.sum((0, 2, 3)) if by_bias else None,
         )
 
 
-def _by_picture(gradient: Tensor, weight: Tensor) -> Tensor:
-    """The gradient by the picture: every run of neighbouring columns is one row of a matrix product."""
+def _input_gradient(gradient: Tensor, weight: Tensor) -> Tensor:
+    """The gradient with respect to the image: every run of neighbouring columns is one row of a matrix product."""
     count, channels, rows, columns = gradient.shape
     _, depth, high, wide = weight.shape
     run = next(run for run in (8, 7, 6, 5, 4, 3, 2, 1) if columns % run == 0)
-    # What the run's column j gives to a strip of the picture: the kernel, moved j columns along.
+    # What column j of a run adds to a strip of the image: the kernel, shifted by j columns.
     kernel = weight.permute(0, 2, 3, 1)
     band = weight.new_zeros(run, channels, high, run + wide - 1, depth)
     for column in range(run):
         band[column, :, :, column : column + wide] = kernel
     strips = gradient.permute(0, 2, 3, 1).reshape(-1, run * channels) @ band.flatten(2).flatten(0, 1)
     strips = strips.view(count, rows, columns // run, high, run + wide - 1, depth)
-    picture = gradient.new_zeros(count, rows + high - 1, columns + wide - 1, depth)
+    images = gradient.new_zeros(count, rows + high - 1, columns + wide - 1, depth)
     for row in range(high):
         for number in range(columns // run):
             left = number * run
-            picture[:, row : row + rows, left : left + run + wide - 1] += strips[:, :, number, row]
-    return picture.permute(0, 3, 1, 2)
+            images[:, row : row + rows, left : left + run + wide - 1] += strips[:, :, number, row]
+    return images.permute(0, 3, 1, 2)

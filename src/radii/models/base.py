@@ -1,4 +1,4 @@
-"""How a model is made by name, with its normalisation as the first layer."""
+"""Models by name, with their normalisation as the first layer."""
 
 import importlib
 import inspect
@@ -17,10 +17,10 @@ Shape = tuple[int, int, int]
 Factory = Callable[..., nn.Module]
 
 Count = Annotated[int, {"ge": 1}]
-"""The kind of a model's field that counts channels, layers or heads."""
+"""The type of a model's field that counts channels, layers or heads."""
 
 USUAL = {(3, 32, 32): CIFAR10, (3, 224, 224): IMAGENET}
-"""The normalisation of the dataset that a model of this input is usually trained on."""
+"""The normalisation of the dataset that models of this input shape are usually trained on."""
 
 
 def names() -> list[str]:
@@ -37,8 +37,8 @@ def create(
 ) -> nn.Sequential:
     """Make a model by name: for its usual dataset, or for images of `shape` in `classes` classes.
 
-    `fields` are the parameters of its factory. `module:name` names a class or function of one's own; it is called with
-    its fields, and with as much of shape and classes as it asks for, and returns any `nn.Module`.
+    `fields` are the parameters of its factory. `module:name` names a user-defined class or function; it is called with
+    its fields, and with shape and classes if it has such parameters, and returns any `nn.Module`.
     """
     factory = find(name)
     usual = _usual(factory)
@@ -72,14 +72,14 @@ def resolved(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _given(factory: Factory) -> list[str]:
-    """What of shape and classes a factory asks for."""
+    """Which of shape and classes a factory has as parameters."""
     parameters = inspect.signature(factory).parameters
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     return [key for key in ("shape", "classes") if key in parameters or open_ended]
 
 
 def _usual(factory: Factory) -> dict[str, Any]:
-    """What a factory takes where nothing is stated; None where it has no default of its own."""
+    """The default shape and classes of a factory; None where it has no default."""
     defaults = {key: p.default for key, p in inspect.signature(factory).parameters.items() if p.default is not p.empty}
     return {"shape": defaults.get("shape"), "classes": defaults.get("classes")}
 

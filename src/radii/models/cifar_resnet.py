@@ -1,4 +1,4 @@
-"""Residual networks for small pictures (He et al. 2016), with 1x1 convolutions where a shortcut changes shape."""
+"""Residual networks for small images (He et al. 2016), with 1x1 convolutions where a shortcut changes shape."""
 
 from torch import nn
 

@@ -6,7 +6,7 @@ from radii.models.base import Shape
 
 
 def digits_cnn(shape: Shape = (1, 8, 8), classes: int = 10) -> nn.Module:
-    """Two 3x3 convolutions, the second of which halves the picture, and 128 hidden units; for images of any size."""
+    """Two 3x3 convolutions, the second of which halves the image, and 128 hidden units; for images of any size."""
     channels, height, width = shape
     return nn.Sequential(
         nn.Conv2d(channels, 16, 3, padding=1),

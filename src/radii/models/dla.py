@@ -1,4 +1,4 @@
-"""Deep layer aggregation (Yu et al. 2018) for small pictures: trees of blocks, whose root joins all their outputs."""
+"""Deep layer aggregation (Yu et al. 2018) for small images: trees of blocks, whose root joins all their outputs."""
 
 from collections import OrderedDict
 
@@ -24,7 +24,7 @@ def dla(shape: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
 
 
 class _Tree(nn.Module):
-    """Two blocks in a row, joined by the root."""
+    """Two blocks in sequence, joined by the root."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class _Tree(nn.Module):
 
 
 class _TwoLevelTree(nn.Module):
-    """A tree and two blocks in a row, joined by the root with one more block of the input."""
+    """A tree and two blocks in sequence, joined by the root with one more block of the input."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""Residual networks for ImageNet (He et al. 2016), layer for layer torchvision's: 3x3 convolutions have the stride."""
+"""Residual networks for ImageNet (He et al. 2016), with torchvision's layers: the 3x3 convolutions have the stride."""
 
 from collections.abc import Sequence
 

@@ -23,7 +23,7 @@ def _lenet(shape: Shape, classes: int, width: int) -> nn.Module:
     rows, columns = (((side - 4) // 2 - 4) // 2 for side in sides)
     if rows < 1 or columns < 1:
         raise ValueError(f"lenet takes images of at least 16 x 16 pixels, got {sides[0]} x {sides[1]}")
-    # Pooling commutes with the rectifier and leaves it a quarter of the work; flat, its gradient needs no other layout.
+    # Pooling commutes with ReLU and leaves it a quarter of the work; a flattened gradient needs no other memory layout.
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         conv1=FirstConv2d(channels, 20 * width, 5),
         pool1=nn.MaxPool2d(2),

@@ -1,4 +1,4 @@
-"""ResNeXt for small pictures (Xie et al. 2017): residual bottlenecks whose 3x3 convolutions work in groups."""
+"""ResNeXt for small images (Xie et al. 2017): residual bottlenecks whose 3x3 convolutions work in groups."""
 
 from functools import partial
 

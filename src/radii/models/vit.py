@@ -1,4 +1,4 @@
-"""A vision transformer for small pictures (Dosovitskiy et al. 2021), as certified robustness transfer trains it."""
+"""A vision transformer for small images (Dosovitskiy et al. 2021), as certified robustness transfer trains it."""
 
 import torch
 import torch.nn.functional as F
@@ -47,7 +47,7 @@ class _Vit(nn.Module):
 
 
 class _Layer(nn.Module):
-    """Attention and a perceptron, each after normalisation and added to its input."""
+    """Attention and an MLP, each after layer normalisation and added to its input."""
 
     def __init__(self, width: int, heads: int) -> None:
         super().__init__()

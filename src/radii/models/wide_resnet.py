@@ -10,7 +10,7 @@ from radii.models.base import Shape
 
 
 def wide_resnet34_10(shape: Shape = (3, 32, 32), classes: int = 10) -> nn.Module:
-    """The residual network of 34 layers, ten times as wide as usual, for images of any size."""
+    """The wide ResNet of 34 layers with widening factor 10, for images of any size."""
     stages = staged(_Block, 16, [(5, 160, 1), (5, 320, 2), (5, 640, 2)])
     first: OrderedDict[str, nn.Module] = OrderedDict(conv1=conv(shape[0], 16, 3))
     last: OrderedDict[str, nn.Module] = OrderedDict(bn1=nn.BatchNorm2d(640), relu=nn.ReLU(inplace=True))
@@ -18,7 +18,7 @@ def wide_resnet34_10(shape: Shape = (3, 32, 32), classes: int = 10) -> nn.Module
 
 
 class _Block(nn.Module):
-    """Two 3x3 convolutions, each after normalisation and rectifier, added to the input."""
+    """Two 3x3 convolutions, each after BatchNorm and ReLU, added to the input."""
 
     def __init__(self, inputs: int, outputs: int, stride: int) -> None:
         super().__init__()
@@ -30,7 +30,7 @@ class _Block(nn.Module):
 
     def forward(self, maps: Tensor) -> Tensor:
         active = F.relu(self.bn1(maps), inplace=True)
-        # Where the shape changes, the shortcut too starts from the normalised maps.
+        # Where the shape changes, the shortcut also takes the normalised feature maps.
         shortcut: Tensor = maps if self.downsample is None else self.downsample(active)
         hidden: Tensor = self.conv2(F.relu(self.bn2(self.conv1(active)), inplace=True))
         return hidden.add_(shortcut)

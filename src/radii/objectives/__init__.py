@@ -19,6 +19,6 @@ def create(name: str, **fields: Any) -> Objective:
 
 
 def resources_of(name: str) -> list[str]:
-    """The fields of an objective that are handed over as objects."""
+    """The fields of an objective that are passed as objects."""
     kind = plugins.find("objectives", name, Objective)
     return kind.resources() if isinstance(kind, type) and issubclass(kind, Objective) else []

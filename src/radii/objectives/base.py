@@ -3,18 +3,18 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor, nn
 
-from radii import plugins
 from radii.errors import MissingResourceError
-from radii.fields import check, option
+from radii.fields import option
+from radii.plugins import Component
 
 
 class Batch(NamedTuple):
-    """What one optimiser step sees."""
+    """The data of one optimizer step."""
 
     images: Tensor
     """[batch, channel, height, width], pixels in [0, 1]."""
@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 class Step(NamedTuple):
-    """When a step happens, and the stream all of its randomness comes from."""
+    """The epoch of a step, and the generator of all its random numbers."""
 
     epoch: int
     rng: torch.Generator
@@ -36,20 +36,21 @@ Terms = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Objective(ABC):
+class Objective(Component, ABC):
     """A training method.
 
     Fields are its hyper-parameters; the loss is the mean over images of the summed terms.
     """
 
+    kind: ClassVar[str] = "objective"
+
     sigma: float = option(gt=0)
 
     def __post_init__(self) -> None:
-        name = plugins.name_of(type(self))
-        check(self, f"objective {name!r}")
+        super().__post_init__()
         for key in self.resources():
             if getattr(self, key) is None:
-                raise MissingResourceError(f"objective {name!r} needs {key}: {self.resource_help(key)}", key)
+                raise MissingResourceError(f"objective {self.name!r} needs {key}: {self.resource_help(key)}", key)
 
     @abstractmethod
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
@@ -57,13 +58,13 @@ class Objective(ABC):
 
     @classmethod
     def resources(cls) -> list[str]:
-        """The fields that the caller hands over as objects."""
+        """The fields that the caller passes as objects."""
         return [f.name for f in fields(cls) if f.metadata.get("resource")]
 
     @classmethod
     def resource_help(cls, key: str) -> str:
         """Where a missing resource comes from."""
-        return f"hand it over as `{key}`"
+        return f"pass it as `{key}`"
 
 
 def ramp(epoch: int, warmup_epochs: int) -> float:
@@ -78,7 +79,7 @@ def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def smoothed_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Minus the log of the label's mean probability over the copies, what attacks raise: [batch]."""
+    """Minus the log of the label's mean probability over the copies, which attacks maximise: [batch]."""
     likelihood = logits.softmax(-1).mean(0).gather(1, labels[:, None]).squeeze(1)
     return -likelihood.clamp(min=1e-20).log()
 

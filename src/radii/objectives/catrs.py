@@ -1,4 +1,4 @@
-"""CAT-RS: confidence-aware training, the worst case only where the model is sure (Jeong, Kim & Shin 2023)."""
+"""CAT-RS: confidence-aware training, a worst-case loss only where the model is confident (Jeong, Kim & Shin 2023)."""
 
 from dataclasses import dataclass
 
@@ -19,9 +19,9 @@ class CatRs(Objective):
 
     How many copies count is drawn from a binomial of the confidence; the worst case counts only for images of
     which all copies count. `copies`, `steps`, `radius` and `weight` are M, T, epsilon and lambda.
-    The radius doubles at the epoch `double_at`, as on ImageNet; 0 is never. `standardise` gives the attacked
-    noise its first mean and root mean square at every step, as the published models had it, or its mean and
-    standard deviation once at the end, as the paper says.
+    The radius doubles at the epoch `double_at`, as on ImageNet; 0 is never. `standardise` resets the
+    attacked noise to its initial mean and root mean square at every step, as for the published models, or to its
+    initial mean and standard deviation once at the end, as in the paper.
     """
 
     copies: int = option(4, ge=1)
@@ -47,7 +47,7 @@ class CatRs(Objective):
         ranks = torch.arange(self.copies, device=images.device)[:, None]
         losses = cross_entropy(logits, labels).sort(0).values
         sure = counted == self.copies
-        # The other images are attacked only where they could shape batch statistics.
+        # The other images are attacked only where they could affect batch statistics.
         seen = sure if is_batch_independent(model) else torch.ones_like(sure)
         worst = images.new_zeros(len(images))
         if seen.any():

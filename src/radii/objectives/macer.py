@@ -16,8 +16,8 @@ from radii.smoothing.noise import noisy_copies
 class Macer(Objective):
     """Cross-entropy of the mean prediction, plus `weight` times a hinge on the soft certified radius.
 
-    The hinge counts where the sharpened mean prediction is right and its radius, in units of sigma / 2,
-    finite and within the `margin`. `copies`, `weight`, `margin` and `sharpness` are k, lambda, gamma and
+    The hinge applies where the sharpened mean prediction is correct and its radius, in units of sigma / 2,
+    is finite and within the `margin`. `copies`, `weight`, `margin` and `sharpness` are k, lambda, gamma and
     beta. Equation 17 also sharpens the classification term, `sharpen_classification`; section 5.3 and the
     published models do not.
     """

@@ -1,6 +1,6 @@
 """SmoothAdv: adversarial training of the smoothed classifier (Salman et al. 2019).
 
-The attack raises minus the log of the mean probability over noisy copies; the update reuses the same noise.
+The attack maximises minus the log of the mean probability over noisy copies; the update reuses the same noise.
 """
 
 from dataclasses import dataclass

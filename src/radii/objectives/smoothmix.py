@@ -1,4 +1,4 @@
-"""SmoothMix: predictions fade linearly from an image to its adversary (Jeong et al. 2021)."""
+"""SmoothMix: predictions interpolate linearly from an image to its adversarial example (Jeong et al. 2021)."""
 
 from dataclasses import dataclass
 
@@ -24,11 +24,11 @@ from radii.smoothing.noise import noise_like
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class SmoothMix(Objective):
-    """Cross-entropy, plus `weight` times the divergence on a mixture of the image and its adversary.
+    """Cross-entropy, plus `weight` times the divergence on a mixture of the image and its adversarial example.
 
-    Halfway to the adversary the prediction should be halfway to uniform; images whose mean prediction is
-    wrong are left out. `copies`, `steps`, `step_size` and `weight` are m, T, alpha and eta; the weight rises
-    over the warm-up. With `mix_step` 1 the one-step adversary takes the image's place.
+    The target moves from the mean prediction to uniform with the share of the adversarial example; images whose mean
+    prediction is wrong are left out. `copies`, `steps`, `step_size` and `weight` are m, T, alpha and eta; the weight
+    rises over the warm-up. With `mix_step` 1 the one-step adversarial example replaces the image.
     """
 
     copies: int = option(2, ge=1)
@@ -56,7 +56,7 @@ class SmoothMix(Objective):
         }
 
     def _ends(self, model: nn.Module, batch: Batch, noise: Tensor, strength: float) -> tuple[Tensor, Tensor]:
-        """The two images that are mixed: the given one, or its one-step adversary, and the last adversary."""
+        """The two images that are mixed: the given one, or its one-step adversarial example, and the last one."""
         with frozen(model):
             points = ascent(
                 batch.images,

@@ -14,7 +14,7 @@ from radii.smoothing.noise import noisy_copies
 class Stability(Objective):
     """Cross-entropy of the clean image, plus `weight` times that of the noisy against the clean prediction.
 
-    The label is never shown to the noisy prediction; gradients flow through both. `weight` is lambda in the
+    The noisy prediction is not compared with the label; gradients flow through both. `weight` is lambda in the
     Consistency paper, gamma in the CAT-RS paper.
     """
 
@@ -22,7 +22,7 @@ class Stability(Objective):
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         noisy = noisy_copies(batch.images, 1, self.sigma, step.rng)
-        # Two forwards, the clean one first: BatchNorm sees the two kinds of image apart.
+        # Two forward passes, the clean one first: BatchNorm computes the statistics of each separately.
         clean_logits = logits_of(model, batch.images[None])
         noisy_logits = logits_of(model, noisy)
         disagreement = -(clean_logits.softmax(-1) * noisy_logits.log_softmax(-1)).sum(-1)

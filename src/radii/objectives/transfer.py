@@ -16,8 +16,8 @@ from radii.smoothing.noise import noisy_copies
 class Transfer(Objective):
     """The l2 distance, not squared, of student and teacher on the same noisy image, mixed with cross-entropy.
 
-    `match` says what is compared: "logits", as the published students were trained, or "softmax", as
-    Algorithm 1 of the paper prints. `label_weight` is the share of the cross-entropy.
+    `match` says what is compared: "logits", as the published students were trained, or "softmax", as in
+    Algorithm 1 of the paper. `label_weight` is the share of the cross-entropy.
     """
 
     match: str = option("logits", choices=("logits", "softmax"))

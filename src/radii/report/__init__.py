@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 
 from radii.experiment import files
-from radii.report import curves, page, tables
+from radii.report import curves, formats, page
 from radii.report.entries import read
 from radii.report.facts import epoch_time
 
@@ -22,8 +22,8 @@ def report(inputs: Sequence[Path | str], out: Path | str, trust: Collection[str]
     svgs = {name: curves.image(figure, "svg") for name, figure in figures.items()}
     written: dict[str, str | bytes] = {
         "report.md": page.markdown(entries, [f"{name}.svg" for name in svgs]),
-        "report.csv": tables.csv_text(entries),
-        "report.tex": tables.latex(tables.accuracies(entries)),
+        "report.csv": formats.csv_text(entries),
+        "report.tex": formats.latex(entries),
         "curves.png": curves.image(figures["curves"], "png"),
         **{f"{name}.svg": svg for name, svg in svgs.items()},
         "report.html": page.html(entries, svgs),

@@ -5,7 +5,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from radii.report.entries import Entry
-from radii.report.summary import radii_of, thinned
+from radii.report.summary import steps_of, thinned
+from radii.report.text import plain
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,14 +27,15 @@ MOST_MARKS = 9
 
 def curves(entries: Sequence[Entry]) -> "Figure":
     """Certified accuracy over the radius, a curve an input, the largest ACR first in the legend."""
-    marks = thinned(radii_of([entry.summary for entry in entries]), MOST_MARKS)
+    marks = thinned(steps_of([entry.summary for entry in entries]), MOST_MARKS)
     end = 1.03 * max(marks[-1], *(entry.summary.largest for entry in entries))
     figure, axes = _axes(7.2, 4.5)
     radii = [end * number / POINTS for number in range(POINTS + 1)]
     order = sorted(range(len(entries)), key=lambda number: -entries[number].summary.acr)
     for number in order:
         dash = DASHES[number // len(PALETTE) % len(DASHES)]
-        _curve(axes, entries[number], radii, PALETTE[number % len(PALETTE)], dash, band=len(entries) <= MOST_BANDS)
+        draw = _curve if entries[number].summary.asked is None else _points
+        draw(axes, entries[number], radii, PALETTE[number % len(PALETTE)], dash, band=len(entries) <= MOST_BANDS)
     axes.set(xlim=(0, end), ylim=(0, 100), xlabel="Radius (l2, pixels in [0, 1])")
     axes.set_xticks(marks, [f"{mark:.2f}" for mark in marks])
     axes.set_title("Certified accuracy, % of all images", loc="left", fontsize=11, color=MUTED, pad=12)
@@ -52,6 +54,17 @@ def _curve(axes: "Axes", entry: Entry, radii: Sequence[float], colour: str, dash
         ends = [entry.summary.interval(radius) for radius in radii[:shown]]
         lower, upper = ([100 * end[side] for end in ends] for side in (0, 1))
         axes.fill_between(radii[:shown], lower, upper, step="pre", color=colour, alpha=0.12, linewidth=0)
+
+
+def _points(axes: "Axes", entry: Entry, _: Sequence[float], colour: str, dash: Any, *, band: bool) -> None:
+    """A point at each radius that was asked, and between two of them no more than the larger one proves."""
+    radii = entry.summary.asked or ()
+    percent = [100 * entry.summary.at(radius).value for radius in radii]
+    axes.plot(radii, percent, drawstyle="steps-pre", color=colour, linestyle=dash, linewidth=1.2, alpha=0.5)
+    axes.plot(radii, percent, "o", markersize=6, color=colour, label=_plain(entry.name), clip_on=False, zorder=3)
+    if band:
+        lower, upper = zip(*(entry.summary.interval(radius) for radius in radii), strict=True)
+        axes.vlines(radii, [100 * end for end in lower], [100 * end for end in upper], color=colour, alpha=0.35)
 
 
 def _legend(figure: "Figure", axes: "Axes") -> None:
@@ -82,7 +95,7 @@ def bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figure":
 
 def _plain(name: str) -> str:
     """A name that matplotlib takes for no formula and for no hidden entry of a legend."""
-    return name.replace("$", r"\$").lstrip("_") or name
+    return plain(name).replace("$", r"\$").lstrip("_") or name
 
 
 def image(figure: "Figure", kind: str) -> bytes:

@@ -8,6 +8,7 @@ from pathlib import Path
 from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
 from radii.experiment.run import Run
+from radii.report import weights
 from radii.report.summary import Summary
 
 
@@ -21,10 +22,24 @@ class Entry:
     run: Run | None = None
     mark: str = ""
     """Which of the certificate files of its run it is, where there are several."""
+    weights: str = ""
+    """Whose the certificates are, in the words of radii.report.weights; of a single file nothing."""
 
     @property
     def name(self) -> str:
+        """The name in tables and figures; certificates that are not the run's own say so wherever they are shown."""
+        said = [words for words in (self.mark, "" if self.own else self.weights) if words]
+        return f"{self.source} ({', '.join(said)})" if said else self.source
+
+    @property
+    def short_name(self) -> str:
+        """The name in a sentence beside them."""
         return f"{self.source} ({self.mark})" if self.mark else self.source
+
+    @property
+    def own(self) -> bool:
+        """Whether nothing speaks against the certificates being of the run's present model."""
+        return self.weights not in (weights.GONE, weights.UNRECORDED)
 
     @property
     def certificates(self) -> Certificates:
@@ -66,11 +81,17 @@ def _entries(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
     found = [certificates.read(file) for file in sorted(run.certificates.glob("*.tsv"))]
     if not found:
         raise ValueError(f"{path} holds no certificates: `radii certify {path}` makes them")
+    present = weights.digest_of(run)
+    marked = zip(found, _marks(found), strict=True)
+    return [Entry(name, Summary(each), run, mark, weights.weights_of(each, run, present)) for each, mark in marked]
+
+
+def _marks(found: Sequence[Certificates]) -> list[str]:
+    """What tells the certificate files of one run apart: nothing where there is one."""
     if len(found) == 1:
-        return [Entry(name, Summary(found[0]), run)]
+        return [""]
     certifiers = [each.certifier or each.name for each in found]
-    marks = certifiers if len(set(certifiers)) == len(found) else [each.name for each in found]
-    return [Entry(name, Summary(each), run, mark) for mark, each in zip(marks, found, strict=True)]
+    return certifiers if len(set(certifiers)) == len(found) else [each.name for each in found]
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

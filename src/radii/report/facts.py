@@ -7,11 +7,9 @@ from typing import Any, NamedTuple
 
 from radii.experiment.certificates import Certificates
 from radii.experiment.run import Run
+from radii.report import protocol
 from radii.report.entries import Entry
-from radii.report.summary import CONFIDENCE
-
-UNKNOWN = "–"  # noqa: RUF001
-
+from radii.report.summary import CONFIDENCE, UNKNOWN
 
 COMPONENTS = ("Dataset", "Model", "Objective", "Classes")
 TIMES = ("Epochs", "Time per epoch", "Training time")
@@ -33,28 +31,40 @@ def facts(entry: Entry) -> dict[str, str]:
     return {
         "Images": choice(made),
         "Certifier": certifier(made),
+        "Label": "known, and tested directly" if protocol.label_known(made) else UNKNOWN,
+        "Engine": str(made.header.get("engine", UNKNOWN)),
         "Seed": str(made.header.get("seed", UNKNOWN)),
-        "Samples per image": UNKNOWN if samples is None else f"{samples / summary.images:,.0f}",
+        "Weights": entry.weights or UNKNOWN,
+        "Samples per image": UNKNOWN if samples is None else f"{math.ceil(samples / summary.images):,}",
         "Samples in all": UNKNOWN if samples is None else f"{samples:,}",
         "Time per image": duration(summary.seconds / summary.images),
         "Certification time": duration(summary.seconds),
-        **_training(entry.run),
+        **_training(entry.run if entry.own else None),
     }
 
 
 def choice(made: Certificates) -> str:
     """Which images were certified, in words."""
-    count, header = len(made.rows), made.header
-    if not {"every", "images"} <= header.keys():
+    count, header, wanted = len(made.rows), made.header, protocol.chosen(made)
+    if wanted is None:
         return _inferred(sorted(row.index for row in made.rows))
     every, total, most = header["every"], header["images"], header.get("most")
     images = f"{total:,} {header.get('split', 'test')} images"
-    wanted = len(range(0, total, every)[:most])
     if most is not None and most <= wanted:
-        words = f"the first {most:,} of " + (images if every == 1 else f"{_every(every)} of {images}")
+        # Many test sets are sorted, by class or by who wrote a digit.
+        words = f"the first {most:,} of {images if every == 1 else f'{_every(every)} of {images}'} (may be biased)"
     else:
         words = f"all {images}" if every == 1 else f"{_every(every)} of {images} ({wanted:,})"
     return words if count == wanted else f"{words}, {count:,} of them so far"
+
+
+def bias(made: Certificates, class_names: Sequence[str] = ()) -> str:
+    """Words for images that are of less than half of the classes, though there would be one of each; or nothing."""
+    told = {label for row in made.rows for label in (row.label, row.prediction, *row.counts)}
+    classes, seen, count = max(len(class_names), max(told) + 1), len({row.label for row in made.rows}), len(made.rows)
+    if count < classes or 2 * seen >= classes:
+        return ""
+    return f"the {count:,} images are of {seen} of {classes} classes: a biased choice, which says little of the others"
 
 
 def _inferred(indices: Sequence[int]) -> str:
@@ -77,7 +87,7 @@ def certifier(made: Certificates) -> str:
     """The certifier with its parameters."""
     if made.certifier is None:
         return UNKNOWN
-    stated = ", ".join(f"{key} {_plain(value)}" for key, value in made.parameters.items())
+    stated = ", ".join(f"{key} {_plain(value)}" for key, value in made.parameters.items() if value is not None)
     return f"{made.certifier}: {stated}" if stated else made.certifier
 
 
@@ -131,29 +141,3 @@ def duration(seconds: float) -> str:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def notes(entries: Sequence[Entry]) -> list[str]:
-    """What a reader must know before comparing."""
-    found = [f"{entry.name}: {words}." for entry in entries if (words := choice(entry.certificates)).endswith("so far")]
-    if len({frozenset(row.index for row in entry.certificates.rows) for entry in entries}) > 1:
-        found.append("The inputs were certified on different images: their numbers do not compare one to one.")
-    recorded = [entry.certificates for entry in entries if entry.certificates.certifier is not None]
-    if any((made.certifier, made.parameters) != (recorded[0].certifier, recorded[0].parameters) for made in recorded):
-        found.append("The certifiers or their budgets differ: ACR grows with the samples spent, compare it with care.")
-    foreign = [entry for entry in entries if entry.certificates.certifier is None]
-    if foreign:
-        what = "the certifier is not on record, so the intervals leave out its failure probability."
-        found.append(f"{_listed(foreign, entries)}: {what}")
-    if rounded := [entry for entry in foreign if _rounded(entry.certificates)]:
-        what = "the radii were printed with three significant digits, which can round a radius up."
-        found.append(f"{_listed(rounded, entries)}: {what}")
-    return found
-
-
-def _listed(some: Sequence[Entry], entries: Sequence[Entry]) -> str:
-    return "All inputs" if len(some) == len(entries) > 1 else ", ".join(entry.name for entry in some)
-
-
-def _rounded(made: Certificates) -> bool:
-    return all(float(f"{row.radius:.3}") == row.radius for row in made.rows)

@@ -9,11 +9,22 @@ from functools import cached_property
 from typing import NamedTuple
 
 from radii.experiment.certificates import Certificates
+from radii.report import protocol
 from radii.smoothing.certificate import ABSTAIN
 
 STEP = 0.25
 """Between two radii of a table."""
+MOST_RADII = 400
+"""Of a table; radii so large that they would need more are further apart."""
 CONFIDENCE = 0.95
+UNKNOWN = "–"  # noqa: RUF001
+
+
+class Value(NamedTuple):
+    """A number that certificates tell, or a lower bound of it."""
+
+    value: float
+    exact: bool = True
 
 
 class Share(NamedTuple):
@@ -54,12 +65,35 @@ class Summary:
         return len(self.certificates.rows)
 
     def at(self, radius: float) -> Share:
-        """The images that are answered rightly, with a certificate of at least this radius."""
+        """The images that are proven to be answered rightly at this radius, of a radius never asked those at larger."""
         return Share(len(self._proven) - bisect_left(self._proven, radius), self.images)
 
     def interval(self, radius: float) -> tuple[float, float]:
         """The 95 % interval of the certified accuracy over the choice of test images."""
         return self.at(radius).interval(self.certificates.failure or 0.0)
+
+    @cached_property
+    def asked(self) -> tuple[float, ...] | None:
+        """The radii that were decided; none where all were."""
+        return protocol.asked(self.certificates)
+
+    def decided(self, radius: float) -> bool:
+        return self.asked is None or radius in self.asked
+
+    def known(self, radius: float) -> Value | None:
+        """The certified accuracy at a radius; of one never asked what larger ones prove of it, if anything."""
+        value = self.at(radius).value
+        return Value(value, self.decided(radius)) if self.decided(radius) or value else None
+
+    @property
+    def known_acr(self) -> Value | None:
+        """The average certified radius; a lower bound where only some radii were asked."""
+        return Value(self.acr, self.asked is None) if self.asked is None or self.acr else None
+
+    @property
+    def known_abstentions(self) -> Share | None:
+        """None where only larger radii, or only the label, were tested: the rest may be wrong answers as well."""
+        return self.abstained if self.decided(0.0) and not protocol.label_known(self.certificates) else None
 
     @property
     def clean(self) -> Share:
@@ -72,12 +106,12 @@ class Summary:
 
     @cached_property
     def acr(self) -> float:
-        """The average certified radius: a wrong answer or an abstention counts as radius 0."""
+        """The average of the proven radii: a wrong answer or an abstention counts as radius 0."""
         return math.fsum(self._proven) / self.images
 
     @cached_property
     def largest(self) -> float:
-        return max(row.radius for row in self.certificates.rows)
+        return max(*(row.radius for row in self.certificates.rows), *(self.asked or (0.0,)))
 
     @property
     def samples(self) -> int | None:
@@ -92,17 +126,41 @@ class Summary:
 
 
 def in_words(summary: Summary) -> str:
-    """What a certificate file says, in a line."""
-    return (
-        f"{summary.images} images, {down(summary.clean.value, 1, 2)}% certified and correct, "
-        f"average certified radius {down(summary.acr, 3)}"
-    )
+    """What a certificate file says, in a line that every terminal can show."""
+    shares = [f"{down(summary.at(radius).value, 1, 2)}%{where}" for radius, where in _asked_in_words(summary)]
+    label = ", the label known" if protocol.label_known(summary.certificates) else ""
+    acr = shown(summary.known_acr, 3).replace(UNKNOWN, "-").replace("≥", "at least")
+    return f"{summary.images} images, {', '.join(shares)} certified and correct{label}, average certified radius {acr}"
 
 
-def radii_of(inputs: Iterable[Summary]) -> list[float]:
-    """The radii of a table: 0, 0.25, ... up to the largest there is, and to 0.75 at least."""
-    largest = max(summary.largest for summary in inputs)
-    return [STEP * number for number in range(max(4, math.floor(largest / STEP) + 1))]
+def _asked_in_words(summary: Summary) -> list[tuple[float, str]]:
+    radii = summary.asked
+    return [(0.0, "")] if radii is None else [(radius, f" at radius {radius_text(radius)}") for radius in radii]
+
+
+def shown(value: Value | None, digits: int, shift: int = 0) -> str:
+    """A value as text that never claims more: a dash if it is unknown, a bound as such."""
+    if value is None:
+        return UNKNOWN
+    return ("" if value.exact else "≥ ") + down(value.value, digits, shift)
+
+
+def radius_text(radius: float) -> str:
+    """A radius with two digits, or with as many as it has."""
+    return f"{radius:.2f}" if round(radius, 2) == radius else repr(radius)
+
+
+def steps_of(inputs: Iterable[Summary]) -> list[float]:
+    """0, 0.25, ... up to the largest radius there is, and to 0.75 at least."""
+    steps = max(4, math.floor(max(summary.largest for summary in inputs) / STEP) + 1)
+    return [STEP * number for number in range(0, steps, math.ceil(steps / MOST_RADII))]
+
+
+def radii_of(inputs: Sequence[Summary], most: int = MOST_RADII) -> list[float]:
+    """The radii of a table: every one that was asked, and about as many steps between as leave it at `most`."""
+    asked = {radius for summary in inputs for radius in summary.asked or ()}
+    steps = [radius for radius in steps_of(inputs) if radius not in asked]
+    return sorted({*asked, *thinned(steps, max(4, most - len(asked)))})
 
 
 def thinned(radii: Sequence[float], most: int) -> list[float]:

@@ -1,13 +1,12 @@
-"""The tables of a report, and the same tables as Markdown, LaTeX and CSV."""
+"""The tables of a report."""
 
-import csv
-import io
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
+from radii.report import protocol
 from radii.report.entries import Entry
-from radii.report.facts import UNKNOWN, facts
-from radii.report.summary import Summary, down, radii_of, thinned, up
+from radii.report.facts import facts
+from radii.report.summary import UNKNOWN, Summary, Value, down, radii_of, radius_text, shown, up
 
 MOST_COLUMNS = 16
 """Radii that a page shows; the CSV has them all."""
@@ -36,39 +35,53 @@ class Table(NamedTuple):
 def accuracies(entries: Sequence[Entry]) -> Table:
     """Certified accuracy in per cent at each radius, ACR and abstentions; rounded down, abstentions up."""
     measured = [entry.summary for entry in entries]
-    radii = thinned(radii_of(measured), MOST_COLUMNS)
+    radii = radii_of(measured, MOST_COLUMNS)
     columns = [
         [Cell(entry.name) for entry in entries],
         [Cell(_sigma(entry.certificates.sigma)) for entry in entries],
-        _column(measured, lambda each: each.acr, lambda each: Cell(down(each.acr, 4))),
+        _column(measured, lambda each: each.known_acr, lambda each: Cell(shown(each.known_acr, 4))),
         *(_column(measured, *_certified(radius)) for radius in radii),
-        [Cell(up(each.abstained.value, 1, 2)) for each in measured],
+        [Cell(_abstentions(each)) for each in measured],
     ]
-    head = ["", "σ", "ACR", *(f"{radius:.2f}" for radius in radii), "abstains"]  # noqa: RUF001
+    head = ["", "σ", "ACR", *map(radius_text, radii), "abstains"]  # noqa: RUF001
     return Table(head, list(zip(*columns, strict=True)))
 
 
-def _certified(radius: float) -> tuple[Callable[[Summary], float], Callable[[Summary], Cell]]:
+def _certified(radius: float) -> tuple[Callable[[Summary], Value | None], Callable[[Summary], Cell]]:
     def cell(each: Summary) -> Cell:
-        share, (lower, upper) = each.at(radius).value, each.interval(radius)
-        return Cell(down(share, 1, 2), interval=f"{down(lower, 1, 2)}–{up(upper, 1, 2)}", share=share)  # noqa: RUF001
+        text, (lower, upper) = shown(each.known(radius), 1, 2), each.interval(radius)
+        if not each.decided(radius):
+            return Cell(text)
+        interval = f"{down(lower, 1, 2)}–{up(upper, 1, 2)}"  # noqa: RUF001
+        return Cell(text, interval=interval, share=each.at(radius).value)
 
-    return lambda each: each.at(radius).value, cell
+    return lambda each: each.known(radius), cell
+
+
+def _abstentions(each: Summary) -> str:
+    return UNKNOWN if (share := each.known_abstentions) is None else up(share.value, 1, 2)
 
 
 def _column(
-    measured: Sequence[Summary], value: Callable[[Summary], float], cell: Callable[[Summary], Cell]
+    measured: Sequence[Summary], value: Callable[[Summary], Value | None], cell: Callable[[Summary], Cell]
 ) -> list[Cell]:
-    best = max(map(value, measured))
-    marked = len(measured) > 1 and best > 0
-    return [cell(each)._replace(best=marked and value(each) == best) for each in measured]
+    top = best(measured, value)
+    return [cell(each)._replace(best=top is not None and value(each) == top) for each in measured]
+
+
+def best(measured: Sequence[Summary], value: Callable[[Summary], Value | None]) -> Value | None:
+    """The largest of values that compare; a bound is not one, nor is nothing at all."""
+    known = [found for each in measured if (found := value(each)) and found.exact]
+    if len(known) < len(measured) or not protocol.comparable([each.certificates for each in measured]):
+        return None
+    return max(known) if max(known).value > 0 else None
 
 
 def intervals(table: Table) -> Table:
     """The 95 % intervals of a table's columns that have any."""
-    kept = [0, *(number for number, cell in enumerate(table.rows[0]) if cell.interval)]
-    rows = [[Cell(row[0].text), *(Cell(row[number].interval) for number in kept[1:])] for row in table.rows]
-    return Table([table.head[number] for number in kept], rows)
+    columns = [0, *(n for n in range(len(table.head)) if any(row[n].interval for row in table.rows))]
+    rows = [[row[0], *(Cell(row[n].interval or UNKNOWN) for n in columns[1:])] for row in table.rows]
+    return Table([table.head[n] for n in columns], rows)
 
 
 def facts_table(entries: Sequence[Entry]) -> Table:
@@ -81,50 +94,5 @@ def facts_table(entries: Sequence[Entry]) -> Table:
     return Table(lines[0], [[Cell(text) for text in line] for line in lines[1:]])
 
 
-def markdown(table: Table) -> str:
-    """The table as Markdown, the best of a column in bold."""
-
-    def line(texts: Sequence[str]) -> str:
-        return "| " + " | ".join(text.replace("|", "\\|") for text in texts) + " |"
-
-    rows = [line([f"**{cell.text}**" if cell.best else cell.text for cell in row]) for row in table.rows]
-    rule = "|" + "|".join([" --- ", *(" ---: " for _ in table.head[1:])]) + "|"
-    return "\n".join([line(table.head), rule, *rows]) + "\n"
-
-
-def latex(table: Table) -> str:
-    r"""The table as a LaTeX tabular for \usepackage{booktabs}, the best of a column in bold."""
-
-    def line(texts: Sequence[str]) -> str:
-        return " & ".join(texts) + r" \\"
-
-    rows = [
-        line([rf"\textbf{{{_escaped(cell.text)}}}" if cell.best else _escaped(cell.text) for cell in row])
-        for row in table.rows
-    ]
-    head = [rf"\begin{{tabular}}{{l{'r' * (len(table.head) - 1)}}}", r"\toprule", line([*map(_escaped, table.head)])]
-    return "\n".join([*head, r"\midrule", *rows, r"\bottomrule", r"\end{tabular}"]) + "\n"
-
-
-def csv_text(entries: Sequence[Entry]) -> str:
-    """One row per input, shares and radii as fractions with six digits, rounded down."""
-    radii = radii_of([entry.summary for entry in entries])
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(["name", "sigma", "images", "acr", "clean", "abstained", *(f"r{radius:.2f}" for radius in radii)])
-    for entry in entries:
-        each, sigma = entry.summary, entry.certificates.sigma
-        shares = [down(each.at(radius).value, 6) for radius in radii]
-        clean, abstained = down(each.clean.value, 6), up(each.abstained.value, 6)
-        writer.writerow([entry.name, sigma, each.images, down(each.acr, 6), clean, abstained, *shares])
-    return text.getvalue()
-
-
 def _sigma(sigma: float | None) -> str:
-    return UNKNOWN if sigma is None else f"{sigma:.2f}" if round(sigma, 2) == sigma else repr(sigma)
-
-
-def _escaped(text: str) -> str:
-    special = {"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "σ": r"$\sigma$"}  # noqa: RUF001
-    special |= {character: "\\" + character for character in "&%$#_{}"} | {"–": "--", "±": r"$\pm$"}  # noqa: RUF001
-    return "".join(special.get(character, character) for character in text)
+    return UNKNOWN if sigma is None else radius_text(sigma)

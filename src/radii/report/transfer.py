@@ -6,8 +6,8 @@ from pathlib import Path
 
 from radii.experiment.run import Run
 from radii.report.entries import Entry
-from radii.report.facts import UNKNOWN, duration, epoch_time, per_epoch
-from radii.report.summary import down
+from radii.report.facts import duration, epoch_time, per_epoch
+from radii.report.summary import UNKNOWN, down, shown
 from radii.report.tables import Cell, Table
 
 HEAD = ("", "Taught by", "ACR", "Time per epoch", "Training time", "Teacher’s method here", "Speed-up")  # noqa: RUF001
@@ -15,9 +15,15 @@ HEAD = ("", "Taught by", "ACR", "Time per epoch", "Training time", "Teacher’s 
 
 def transfers(entries: Sequence[Entry]) -> Table | None:
     """A row for every student among the runs; none where there is no student."""
-    known = {entry.run.path.resolve(): entry for entry in entries if entry.run}
-    students = [entry for entry in known.values() if entry.run and price_file(entry.run).is_file()]
+    # Of the certificate files of one run the last one stays: first those of its own, those that know an ACR before all.
+    known = {entry.run.path.resolve(): entry for entry in sorted(entries, key=_worth) if entry.run}
+    listed = list(dict.fromkeys(entry.run.path.resolve() for entry in entries if entry.run))
+    students = [known[path] for path in listed if price_file(Run(path)).is_file()]
     return Table(HEAD, [_row(entry, entry.run, known) for entry in students if entry.run]) if students else None
+
+
+def _worth(entry: Entry) -> tuple[bool, bool]:
+    return entry.own, entry.summary.asked is None
 
 
 def price_file(run: Run) -> Path:
@@ -33,13 +39,17 @@ def _row(entry: Entry, run: Run, known: dict[Path, Entry]) -> list[Cell]:
     texts = [
         entry.name,
         _teacher(run, known),
-        down(entry.summary.acr, 4),
+        _acr(entry),
         per_epoch(mine) if mine else UNKNOWN,
         time if whole is None else f"{time}, with the teachers’ {duration(whole)}",  # noqa: RUF001
         f"{price['method']}, {duration(method)} per epoch ({price['steps_timed']} steps timed)",
-        f"{method / mine.seconds:.1f} ×" if mine else UNKNOWN,  # noqa: RUF001
+        f"{down(method / mine.seconds, 1)} ×" if mine else UNKNOWN,  # noqa: RUF001
     ]
     return [Cell(text) for text in texts]
+
+
+def _acr(entry: Entry) -> str:
+    return shown(entry.summary.known_acr if entry.own else None, 4)
 
 
 def _teacher(run: Run, known: dict[Path, Entry]) -> str:
@@ -47,7 +57,11 @@ def _teacher(run: Run, known: dict[Path, Entry]) -> str:
     if path is None:
         return UNKNOWN
     teacher = known.get(path.resolve())
-    return path.name if teacher is None else f"{path.name}, ACR {down(teacher.summary.acr, 4)}"
+    if teacher is None:
+        return path.name
+    taught, certified = run.origin()["teacher"].get("hash"), teacher.certificates.header.get("weights")
+    # A teacher that was trained again is not the one that taught.
+    return f"{path.name}, ACR {_acr(teacher) if taught == certified else UNKNOWN}"
 
 
 def _with_teachers(run: Run) -> float | None:

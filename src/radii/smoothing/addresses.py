@@ -1,4 +1,4 @@
-"""Random streams that are found by an address rather than kept as a running state.
+"""Random streams that are derived from an address instead of a running state.
 
 An address is a word for its purpose and whole numbers. What seeds a stream is four words of 32 bits for certification,
 (seed, image, stage, block), five for the noise of training, (2, seed, epoch, step, 0), and for every other purpose, or
@@ -29,7 +29,7 @@ def generator(device: torch.device | str, purpose: Purpose, *address: int) -> to
     if rng.device.type != "cpu":
         return rng.manual_seed(int(seeds.generate_state(1, np.uint64)[0]))
     # manual_seed keeps 32 bits on the CPU, so streams would repeat after some ten thousand addresses;
-    # the whole state of the Mersenne twister is written instead.
+    # the whole state of the Mersenne Twister is written instead.
     state = rng.manual_seed(0).get_state()
     words = state.numpy().view(np.uint64)
     words[_STATE] = seeds.generate_state(_STATE.stop - _STATE.start, np.uint32)
@@ -52,12 +52,12 @@ def entropy(purpose: Purpose, *address: int) -> tuple[int, ...]:
 
 
 _STATE = slice(3, 627)
-"""Where torch keeps the 624 words of the twister in a generator's state; a test checks it."""
+"""Where torch keeps the 624 words of the Mersenne Twister in a generator's state; a test checks it."""
 
 
 @dataclass(frozen=True)
 class NoiseAddress:
-    """Where the noise of one image comes from: (seed, image, stage), with a stream for every block."""
+    """The address of the noise of one image: (seed, image, stage), with a stream for every block."""
 
     seed: int
     image: int = 0
@@ -70,7 +70,7 @@ class NoiseAddress:
         return replace(self, stage=stage, first_block=0)
 
     def from_block(self, block: int) -> "NoiseAddress":
-        """The address of the rest of a stage: what is drawn there continues its first `block` blocks."""
+        """The address of a stage without its first `block` blocks: its draws continue those."""
         return replace(self, first_block=block)
 
     def generator(self, block: int, device: torch.device | str) -> torch.Generator:

@@ -1,4 +1,4 @@
-"""Gradient ascent on images with the model held still."""
+"""Gradient ascent on images: adversarial attacks in l2."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -34,7 +34,7 @@ def ascent(
     project: Projection,
     direction: Callable[[Tensor], Tensor] = unit,
 ) -> Iterator[Tensor]:
-    """The successive points of normalised gradient ascent from `start`, `start` not among them.
+    """The successive points of normalised gradient ascent from `start`, without `start` itself.
 
     `gain` maps points to one number whose gradient is taken; every image moves by `step_size` along its own
     direction and is then projected.
@@ -56,9 +56,9 @@ def decoupled_ascent(
     radius: float,
     direction: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """The nearest fooling point that decoupled direction and norm (Rony et al. 2019) finds, else the image.
+    """The nearest adversarial example by decoupled direction and norm (Rony et al. 2019), or else the image.
 
-    `look` maps points to the number whose gradient is taken and to whether the model is fooled by each. The
+    `look` maps points to the number whose gradient is taken and to whether each is misclassified. The
     norm of the offset shrinks after a success and grows after a failure; all points tried are 8-bit images
     but the first.
     """
@@ -72,10 +72,10 @@ def decoupled_ascent(
         fooled = fooled.view_as(norm)
         nearer = fooled & (norms(offset) < best_norm)
         best, best_norm = torch.where(nearer, offset, best), torch.where(nearer, norms(offset), best_norm)
-        # Where the last gradient leads is never tried.
+        # The point that the last gradient leads to would never be evaluated.
         if number < steps - 1:
             (gradient,) = torch.autograd.grad(gain, leaf)
-            # A descent on the negative: where the gradient is zero, the noise drawn instead is stepped against.
+            # Descent on the negative gain: where the gradient is zero, the step goes against the noise drawn instead.
             offset = offset - _cosine(number + 1, steps) * direction(-gradient)
             norm = torch.minimum(torch.where(fooled, 0.95 * norm, 1.05 * norm), farthest)
             offset = offset * (norm / norms(offset).clamp(min=1e-12))

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 CAPS = np.array([0.5, 0.75, 0.99])
-"""Largest share of the capital that a bet may lose; capital is spread evenly over bettors of each kind (c)."""
+"""Largest share of the capital that a bet may lose (c); the capital is divided evenly among one bettor for each."""
 BISECTIONS = 45
 
 
@@ -28,7 +28,7 @@ def betting_lower(values: NDArray[np.float64], failure: float) -> float:
 
 
 def _bets(values: NDArray[np.float64], failure: float) -> NDArray[np.float64]:
-    """The stake of every draw (lambda), from the draws before it alone."""
+    """The stake of every draw (lambda), which depends only on the draws before it."""
     drawn = np.arange(2, len(values) + 2)
     means = (0.5 + np.cumsum(values)) / drawn
     variances = (0.25 + np.cumsum((values - means) ** 2)) / drawn

@@ -37,7 +37,7 @@ def bernstein_lower(mean: float, variance: float, samples: int, failure: float) 
 
 
 def fewest_to_certify(failure: float) -> int:
-    """The fewest samples that can prove a probability of one half or more, all of them hits."""
+    """The fewest samples that can prove a probability of one half or more, if all are hits."""
     samples = max(1, math.floor(math.log(failure) / math.log(0.5)))
     while binomial_lower(samples, samples, failure) < 0.5:
         samples += 1
@@ -45,7 +45,7 @@ def fewest_to_certify(failure: float) -> int:
 
 
 def fewest_to_predict(failure: float) -> int:
-    """The fewest samples that can tell a top class from the runner-up, all of them hits."""
+    """The fewest samples that can separate the top class from the runner-up, if all are hits."""
     samples = 1
     while coin_p_value(samples, samples) > failure:
         samples += 1

@@ -1,4 +1,4 @@
-"""What a certifier answers."""
+"""The result of a certifier."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -8,15 +8,15 @@ ABSTAIN = -1
 
 @dataclass(frozen=True)
 class Certificate:
-    """The smoothed classifier answers `prediction` for every image nearer than `radius`."""
+    """The smoothed classifier predicts `prediction` for every image nearer than `radius`."""
 
     prediction: int
     """ABSTAIN (-1) when nothing is proven."""
     radius: float
     """l2, pixels in [0, 1]; 0.0 when abstaining; never rounded up."""
     samples: int
-    """Forward passes spent."""
+    """Forward passes used."""
     counts: tuple[int, ...] = field(default=(), compare=False, repr=False)
-    """Votes per class that the radius rests on."""
+    """Votes per class that the radius was computed from."""
     certifier: Any = field(default=None, compare=False)
     """The certifier with all its parameters, its failure probability among them."""

@@ -4,17 +4,17 @@ import torch
 from torch import Tensor, nn
 
 _PIECE = 256
-"""Inputs of which a layer's maps stay in a processor's cache until the next layer reads them."""
+"""Inputs per piece, so that a layer's feature maps stay in the CPU's cache until the next layer reads them."""
 
 
 def logits_of(model: nn.Module, copies: Tensor) -> Tensor:
-    """Logits of all copies from one forward: [copy, batch, class]."""
+    """Logits of all copies from one forward pass: [copy, batch, class]."""
     logits = _forward(model, copies.flatten(0, 1))
     return logits.reshape(*copies.shape[:2], logits.shape[-1])
 
 
 def _forward(model: nn.Module, inputs: Tensor) -> Tensor:
-    """One forward; on a CPU, many inputs of a batch-independent model go piece by piece."""
+    """One forward pass; on a CPU, many inputs of a batch-independent model are processed piece by piece."""
     if inputs.device.type == "cpu" and len(inputs) >= 4 * _PIECE and is_batch_independent(model):
         return torch.cat([model(piece) for piece in inputs.split(_PIECE)])
     logits: Tensor = model(inputs)
@@ -22,9 +22,9 @@ def _forward(model: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def is_batch_independent(model: nn.Module) -> bool:
-    """Whether leaving an image out of a forward surely changes neither the other outputs nor the model's state.
+    """Whether an image in a forward pass cannot affect the outputs of the others or the model's state.
 
-    A layer of unknown code may keep batch statistics of its own, so it counts as dependent.
+    A user-defined layer may use batch statistics, so it counts as dependent.
     """
     return all(
         type(module).__module__.startswith(("torch.nn.modules.", "radii.")) and not _uses_batch_statistics(module)

@@ -1,4 +1,4 @@
-"""The mode of a model, changed for a while and restored."""
+"""Context managers that change the mode of a model and restore it."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,4 +1,4 @@
-"""Standardisation as a model's first layer: noise is added before it, so sigma and radii are in pixel units."""
+"""Normalisation as a model's first layer: noise is added before it, so sigma and radii are in pixel units."""
 
 from typing import NamedTuple
 
@@ -14,14 +14,14 @@ class Normalisation(NamedTuple):
 
 
 NONE = Normalisation()
-# The deviations are not CIFAR-10's own; every published checkpoint carries them, so they stay.
+# These are not CIFAR-10's standard deviations, but every published checkpoint was trained with them.
 CIFAR10 = Normalisation((0.4914, 0.4822, 0.4465), (0.2023, 0.1994, 0.2010))
 CIFAR100 = Normalisation((0.5071, 0.4867, 0.4408), (0.2675, 0.2565, 0.2761))
 IMAGENET = Normalisation((0.485, 0.456, 0.406), (0.229, 0.224, 0.225))
 
 
 class Normalise(nn.Module):
-    """Subtracts the mean and divides by the deviation of each channel; it adds nothing to a state dict."""
+    """Subtracts the mean and divides by the standard deviation of each channel; adds nothing to a state dict."""
 
     mean: Tensor
     std: Tensor

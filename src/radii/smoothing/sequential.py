@@ -1,7 +1,7 @@
-"""Exact group-sequential tests of a probability (Jennison & Turnbull 2000), for one threshold or for rising ones.
+"""Exact group-sequential tests of a probability (Jennison & Turnbull 2000), for one threshold or for several.
 
 Hits are counted at a few looks, and a test accepts at the first look where they reach its boundary. The boundaries are
-laid by exact recursion, so that a probability at the threshold crosses any of them with probability at most `failure`;
+computed by exact recursion: a probability at the threshold crosses any of them with probability at most `failure`, and
 a smaller one crosses less often. Giving up early can only remove crossings: it costs power, never the guarantee.
 """
 
@@ -15,29 +15,29 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bdtrik, betaincinv
 
-# Tuned on published certification logs by benchmarks/pricing.py; any other values are as valid, not as cheap.
+# Tuned on published certification logs by benchmarks/sample_cost.py; other values are as valid, but cost more samples.
 FIRST_LOOK = 64
 BLOCK = 128
-"""Later looks are whole forward blocks apart."""
+"""Later looks are a multiple of this number of samples apart."""
 GROWTH = 0.25
 LAST_SHARE = 0.7
-"""Of the failure probability, kept for the last look: it is then nearly as strong as a test of fixed size."""
+"""The share of the failure probability kept for the last look: it then has nearly the power of a test of fixed size."""
 TARGET_POWER = 0.99
-"""Sampling goes on for the sake of probabilities that the last look accepts at least this often."""
+"""The futility boundaries keep testing probabilities that the last look accepts at least this often."""
 
 
 class Design(NamedTuple):
-    """The boundaries of one test, a number for every look."""
+    """The boundaries of one test, one number per look."""
 
     accept: tuple[int, ...]
-    """The fewest hits that prove the probability above the threshold; more than there are samples where none do."""
+    """The fewest hits that prove the probability above the threshold; above the number of samples where none do."""
     give_up: tuple[int, ...]
-    """The most hits at which to stop without an answer; -1 for never."""
+    """The most hits at which to stop and abstain; -1 for never."""
 
 
 @dataclass(frozen=True, eq=False)
 class SequentialTests:
-    """Tests of rising thresholds on the same hits: one is proven when it and all below it have been crossed.
+    """Tests of increasing thresholds on the same hits: one is proven when it and all below it have been crossed.
 
     A false claim needs a crossing of the lowest threshold that the probability does not exceed, so all of them together
     fail no more often than one.
@@ -64,7 +64,7 @@ class SequentialTests:
 def sequential_tests(
     thresholds: tuple[float, ...], failure: float, most_samples: int, futility: float
 ) -> SequentialTests:
-    """The tests of rising thresholds with at most `most_samples`; `futility` is the price of giving up early."""
+    """Tests of increasing thresholds with at most `most_samples`; `futility` is the power lost per look."""
     looks = looks_until(most_samples)
     designs = [design(threshold, failure, looks, futility) for threshold in thresholds]
     accept, give_up = (np.array(rows).T for rows in zip(*designs, strict=True))
@@ -98,7 +98,7 @@ def spending(failure: float, looks: Sequence[int]) -> list[float]:
 
 
 def boundaries(threshold: float, looks: Sequence[int], spending: Sequence[float]) -> tuple[int, ...]:
-    """The fewest hits to accept at each look; what a look cannot spend, for hits are whole, goes to the next."""
+    """The fewest hits to accept at each look; what a look cannot spend, because hits are integers, goes to the next."""
     walk = _Walk(threshold, negligible=1e-15 * sum(spending))
     accept, unspent = [], 0.0
     for look, share in zip(looks, spending, strict=True):
@@ -119,7 +119,7 @@ def crossing_probability(probability: float, looks: Sequence[int], accept: Seque
 
 
 class _Walk:
-    """The exact distribution of the hits of those tests that still run, on a window that all but `negligible` is in."""
+    """The exact distribution of the hits of tests still running, on a window with all but `negligible` of it."""
 
     def __init__(self, probability: float, negligible: float) -> None:
         self.probability = probability
@@ -133,13 +133,13 @@ class _Walk:
             return self
         first, increments = binomial_window(samples - self.samples, self.probability, self.negligible)
         running = np.convolve(self.running, increments)
-        # Without this the window would widen like a sum of deviations, where the deviation of the sum would do.
+        # Without this the window would grow like the sum of the deviations, not like the deviation of the sum.
         lost = int(np.count_nonzero(np.cumsum(running) < self.negligible))
         self.samples, self.lowest, self.running = samples, self.lowest + first + lost, running[lost:]
         return self
 
     def stop_from(self, hits: int) -> float:
-        """End the tests with at least so many hits; how probable that was."""
+        """Stop the tests with at least this many hits; returns the probability of stopping."""
         kept = max(0, hits - self.lowest)
         stopped = float(self.running[kept:].sum())
         self.running = self.running[:kept]

@@ -1,4 +1,4 @@
-"""Noises, one file each: what is added to an image, and what the votes under it prove."""
+"""Noise distributions, one file each: how an image is perturbed, and the radius that votes under the noise certify."""
 
 from typing import Any
 

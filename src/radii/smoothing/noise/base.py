@@ -9,28 +9,21 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from radii import plugins
-from radii.fields import check
+from radii.plugins import Component
 
 Probability = TypeVar("Probability", float, NDArray[np.float64])
 
 
 @dataclass(frozen=True)
-class Noise(ABC):
-    """What is added to an image, and the radius that the votes under it prove.
+class Noise(Component, ABC):
+    """How an image is perturbed, and the radius that votes under the noise certify.
 
     Fields are its parameters. Nothing else in the package turns a probability into a radius.
     """
 
+    kind: ClassVar[str] = "noise"
     norm: ClassVar[str]
     """The norm of the radius, such as "l2"."""
-
-    def __post_init__(self) -> None:
-        check(self, f"noise {self.name!r}")
-
-    @property
-    def name(self) -> str:
-        return plugins.name_of(type(self))
 
     @abstractmethod
     def perturb(self, pixels: Tensor, out: Tensor, rng: torch.Generator) -> Tensor:
@@ -40,7 +33,7 @@ class Noise(ABC):
     def radius(self, probability: Probability, runner_up: Probability | None = None) -> Probability:
         """The radius that a top class of at least this probability proves; below zero it proves nothing.
 
-        `runner_up` bounds the probability of every other class from above; all that the top class leaves by default.
+        `runner_up` bounds the probability of every other class from above; by default it is 1 - probability.
         """
 
     @abstractmethod

@@ -1,6 +1,6 @@
-"""What sequential certification spends on the probabilities behind published logs: samples are simulated, no network.
+"""The samples that sequential certification needs on the probabilities of published logs, simulated without a network.
 
-A logged radius gives the probability of the top class. The logs do not tell the label's probability where the
+A logged radius gives the probability of the top class. The logs do not give the label's probability where the
 prediction was wrong or missing, so it is drawn: a uniform share of what the top class leaves, or uniform in UNDECIDED.
 """
 
@@ -40,7 +40,7 @@ def published_logs() -> list[Path]:
     return paths
 
 
-def price(paths: list[Path], seed: int = 0, repeats: int = 5) -> dict[str, Any]:
+def measure_logs(paths: list[Path], seed: int = 0, repeats: int = 5) -> dict[str, Any]:
     """Mean samples and certified accuracy, the label known, against a fixed number of samples on the same images."""
     rng = np.random.default_rng(seed)
     labels = {path.stem.removeprefix("cifar10-sigma0.50-"): label_probabilities(path, rng) for path in paths}
@@ -64,7 +64,7 @@ def label_probabilities(log: Path, rng: np.random.Generator) -> Numbers:
 
 
 def simulate(tests: SequentialTests, probabilities: Numbers, rng: np.random.Generator) -> tuple[Counts, Counts]:
-    """For each probability, how many thresholds one run of the tests proves and the samples that it spends."""
+    """For each probability, how many thresholds one run of the tests proves, and the samples that it uses."""
     hits, proven, samples = np.zeros((3, len(probabilities)), dtype=np.int64)
     crossed = np.zeros((len(probabilities), tests.accept.shape[1]), dtype=np.bool_)
     running = np.arange(len(probabilities))
@@ -86,7 +86,7 @@ def fixed_accuracy(probabilities: Numbers, radius: float, failure: float) -> flo
 def _compare(
     labels: dict[str, Numbers], radii: tuple[float, ...], rng: np.random.Generator, repeats: int
 ) -> dict[str, Any]:
-    """Against the fixed number of samples, means over logs; accuracy changes in points, one for each radius."""
+    """Compared with the fixed number of samples, means over logs; accuracy changes in points, one for each radius."""
     certifier = Sequential(radii=radii, most_samples=SAMPLES)
     spent, changes = {}, []
     for name, probabilities in labels.items():

@@ -1,0 +1,84 @@
+"""How certificates were made: what such a file can know, and whether two of them compare."""
+
+import json
+from collections.abc import Callable, Hashable, Mapping, Sequence
+from typing import Any
+
+from radii.experiment.certificates import Certificates
+
+FEWEST_IMAGES = 100
+"""Below it one image is more than a per cent, and the best is a matter of luck."""
+BUDGETS = "The certifiers or their budgets differ"
+IMAGES = "The inputs were certified on different images"
+RECORDS = "Only some inputs have their certifier on record"
+
+
+def asked(made: Certificates) -> tuple[float, ...] | None:
+    """The radii that were decided, where a certifier decides only some; none where the radius itself was sought."""
+    if made.certifier == "prediction":
+        return (0.0,)
+    radii, radius = made.parameters.get("radii"), made.parameters.get("radius")
+    stated: Sequence[Any] = radii if isinstance(radii, list | tuple) else [radius]
+    return tuple(sorted({float(each) for each in stated if _is_number(each)})) or None
+
+
+def label_known(made: Certificates) -> bool:
+    """Whether the label itself was tested, so that every answer is the label or an abstention."""
+    return bool(made.header.get("label_known", made.certifier == "sequential"))
+
+
+def chosen(made: Certificates) -> int | None:
+    """The number of images that were to be certified, where that is on record."""
+    every, total, most = (made.header.get(key) for key in ("every", "images", "most"))
+    if not isinstance(every, int) or not isinstance(total, int) or every < 1:
+        return None
+    return len(range(0, total, every)[: most if isinstance(most, int) else None])
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+def _settings(made: Certificates) -> Hashable:
+    stated = {key: value for key, value in made.parameters.items() if key != "failure" and value is not None}
+    return made.certifier, json.dumps(stated, sort_keys=True)
+
+
+def _noise(made: Certificates) -> Hashable:
+    noise = made.header.get("noise")
+    # Before noises had names there was only this one.
+    return str(noise.get("name")) if isinstance(noise, Mapping) else "gaussian"
+
+
+ASPECTS: Mapping[str, Callable[[Certificates], Hashable]] = {
+    "The inputs are of different datasets": lambda made: str(made.header.get("dataset")),
+    BUDGETS: _settings,
+    "The failure probabilities differ": lambda made: made.failure,
+    "The noises differ": _noise,
+    "The label was known for some inputs only": label_known,
+}
+"""What must be equal before figures compare, beside the images, and the words for where it is not."""
+
+
+def differences(made: Sequence[Certificates]) -> list[str]:
+    """In what the inputs were not certified alike, in words; what some have not on record is not compared."""
+    recorded = [each for each in made if each.certifier is not None]
+    found = [words for words, value in ASPECTS.items() if len(set(map(value, recorded))) > 1]
+    if _on_different_images(made):
+        found.append(IMAGES)
+    if 0 < len(recorded) < len(made):
+        found.append(RECORDS)
+    return found
+
+
+def _on_different_images(made: Sequence[Certificates]) -> bool:
+    if len({frozenset((row.index, row.label) for row in each.rows) for each in made}) > 1:
+        return True
+    digests: dict[int, str] = {}
+    pictures = [(row.index, getattr(row, "digest", None)) for each in made for row in each.rows]
+    return any(digests.setdefault(index, digest) != digest for index, digest in pictures if digest)
+
+
+def comparable(made: Sequence[Certificates]) -> bool:
+    """Whether one of them can be called the best: several that were certified alike, on enough of the same images."""
+    return len(made) > 1 and min(len(each.rows) for each in made) >= FEWEST_IMAGES and not differences(made)

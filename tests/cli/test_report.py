@@ -1,0 +1,49 @@
+"""The verb `report`, and the line at the end of `certify`."""
+
+from pathlib import Path
+
+import pytest
+
+from radii import cli
+from radii.cli import verbs
+from radii.experiment import certificates
+from radii.experiment.certificates import CertificateFile, Row
+from radii.report.summary import Summary
+
+
+def log(path: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t0.48\t1\t14.5\n")
+    return path
+
+
+def call(*arguments: str) -> None:
+    cli.app(arguments, exit_on_error=False, print_error=False, result_action="return_value")
+
+
+@pytest.mark.parametrize("name", ["[/x]", "[1]", "[bold]", "{a}", ":smile:", "a\x1b[31mb", "-a"])
+def test_any_path_can_be_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log(Path(name) / "a.tsv")
+    call("report", f"--out={name}/out", "--", f"{name}/a.tsv")
+    assert (tmp_path / name / "out" / "report.html").is_file()
+    printed = capsys.readouterr().out
+    assert "\x1b" not in printed
+    assert printed.strip() == f"{name}/out/report.html".replace("\x1b", r"\x1b")
+
+
+def test_the_linf_radius_of_asked_radii_is_a_bound(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Spec:
+        shape = (1, 2, 2)
+
+    monkeypatch.setattr("radii.loops.weights.model_spec", lambda _: Spec())
+    for radius, words in ((0.5, "at least 0.25000:"), (0.0, "radius -:")):
+        path = tmp_path / f"{radius}.tsv"
+        header = {"procedure": "sequential", "parameters": {"radii": [0.5]}}
+        CertificateFile(path, header).append(Row(0, 1, 1 if radius else -1, radius, 1.0))
+        verbs.print_linf(tmp_path, Summary(certificates.read(path)))
+        assert words in capsys.readouterr().out

@@ -1,0 +1,38 @@
+"""Curves end where nobody asked."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from radii.experiment.certificates import Certificates, Row
+from radii.report.curves import curves
+from radii.report.entries import Entry
+from radii.report.summary import Summary
+
+
+def entry(certifier: str, parameters: dict[str, Any], radii: Sequence[float]) -> Entry:
+    rows = [Row(index, 1, 1, radius, 1.0) for index, radius in enumerate(radii)]
+    return Entry(certifier, Summary(Certificates("a", rows, {"procedure": certifier, "parameters": parameters})))
+
+
+def drawn(entry: Entry) -> set[tuple[float, float]]:
+    """Every point of every line."""
+    (axes,) = curves([entry]).axes
+    points: list[Any] = [line.get_xydata() for line in axes.lines]
+    return {(float(x), float(y)) for line in points for x, y in line}
+
+
+@pytest.mark.parametrize("radii", [(0.25, 0.5), (0.3,)])
+def test_only_radii_that_were_asked_are_drawn(radii: tuple[float, ...]) -> None:
+    found = drawn(entry("sequential", {"radii": radii}, [radii[0], radii[-1], radii[-1], 0.0]))
+    assert {x for x, _ in found} == set(radii)
+    assert (radii[-1], 50.0 if len(radii) > 1 else 75.0) in found
+
+
+def test_a_prediction_is_a_point_at_radius_zero() -> None:
+    assert drawn(entry("prediction", {"samples": 100}, [0.0, 0.0])) == {(0.0, 100.0)}
+
+
+def test_a_certifier_of_radii_is_a_curve() -> None:
+    assert len(drawn(entry("fixed", {}, [0.1, 0.5]))) > 100
