@@ -29,11 +29,11 @@ CASES = [(name, fields) for name in certifiers.names() for fields in FIELDS[name
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=str)
 @pytest.mark.parametrize("label", [None, 0])
 def test_a_radius_is_among_what_its_counts_prove(
-    name: str, fields: dict[str, Any], label: int | None, dice: Callable[..., Voter]
+    name: str, fields: dict[str, Any], label: int | None, random_voter: Callable[..., Voter]
 ) -> None:
     certifier = certifiers.create(name, **fields)
     for seed, chance in enumerate(np.linspace(0.3, 0.99, 40)):
-        voter = dice(chance, (1 - chance) * 0.7, (1 - chance) * 0.3, seed=seed)
+        voter = random_voter(chance, (1 - chance) * 0.7, (1 - chance) * 0.3, seed=seed)
         found = certifier.certify(voter, None, NoiseAddress(0), label)
         counts = np.array(found.counts or (0, 0, 0))
         possible = certifier.possible_radii(counts, found.samples, max(found.prediction, 0), voter.noise)
@@ -45,8 +45,10 @@ def test_a_radius_is_among_what_its_counts_prove(
 
 
 @pytest.mark.parametrize(("name", "fields"), [case for case in CASES if case[0] != "soft"], ids=str)
-def test_a_class_without_votes_has_no_radius(name: str, fields: dict[str, Any], dice: Callable[..., Voter]) -> None:
-    certifier, voter = certifiers.create(name, **fields), dice(0.9, 0.1, 0.0, seed=1)
+def test_a_class_without_votes_has_no_radius(
+    name: str, fields: dict[str, Any], random_voter: Callable[..., Voter]
+) -> None:
+    certifier, voter = certifiers.create(name, **fields), random_voter(0.9, 0.1, 0.0, seed=1)
     found = certifier.certify(voter, None, NoiseAddress(0), 0)
     assert certifier.possible_radii(np.array(found.counts), found.samples, 2, voter.noise) == ()
 
@@ -56,10 +58,10 @@ def test_a_class_without_votes_has_no_radius(name: str, fields: dict[str, Any], 
 )
 @pytest.mark.parametrize("change", [(1, 0), (0, 1), (1, 1), (-1, -1)])
 def test_numbers_that_do_not_add_up_are_refused(
-    name: str, fields: dict[str, Any], change: tuple[int, int], dice: Callable[..., Voter]
+    name: str, fields: dict[str, Any], change: tuple[int, int], random_voter: Callable[..., Voter]
 ) -> None:
     """A vote more or less, in the counts or in the samples stated, or in both where their number is fixed."""
-    certifier, voter = certifiers.create(name, **fields), dice(0.9, 0.1, 0.0, seed=1)
+    certifier, voter = certifiers.create(name, **fields), random_voter(0.9, 0.1, 0.0, seed=1)
     found = certifier.certify(voter, None, NoiseAddress(0), 0)
     counts = np.array(found.counts) + np.array([change[0], 0, 0])
     with pytest.raises(ValueError, match="votes"):
