@@ -104,7 +104,7 @@ def _cifar(rounds: int) -> dict[str, Any]:
 def _random_images() -> Images:
     from radii.datasets.base import InMemory
 
-    rng = generator("cpu", 0)
+    rng = generator("cpu", "measure", 0)
     pixels = torch.randint(0, 256, (2048, 3, 32, 32), generator=rng, dtype=torch.uint8)
     return InMemory(pixels, torch.randint(0, 10, (2048,), generator=rng), augmented=True)
 
@@ -131,9 +131,9 @@ def step_of(
 
     def step() -> None:
         number = next(counter)
-        indices: Tensor = torch.randint(0, len(images), (batch,), generator=generator("cpu", 1, number))
-        pixels = images.batch(indices, generator("cpu", 2, number))
-        rng = generator("cpu", 3, number)
+        indices: Tensor = torch.randint(0, len(images), (batch,), generator=generator("cpu", "measure", 1, number))
+        pixels = images.batch(indices, generator("cpu", "measure", 2, number))
+        rng = generator("cpu", "measure", 3, number)
         gradient_step(
             objective, model.train(), optimizer, Batch(pixels, images.labels[indices], indices), Step(100, rng)
         )

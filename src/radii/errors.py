@@ -9,5 +9,9 @@ class ParameterError(ValueError):
         self.parameter = parameter
 
 
+class RunWarning(UserWarning):
+    """What a user of a run should know although it stops nothing."""
+
+
 class MissingResourceError(ParameterError, LookupError):
     """A required object was not passed."""

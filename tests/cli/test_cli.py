@@ -2,17 +2,20 @@
 
 import contextlib
 import io
+import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytest
 from PIL import Image
 
 from radii import cli
+from radii.certifiers import Certifier
+from radii.certifiers import create as created
 
 RECIPE = """
 dataset = "digits"
@@ -81,6 +84,46 @@ def test_train_certify_report_predict(home: Path) -> None:
     assert predicted.out.strip() in {"abstains", *map(str, range(10))}
 
 
+@pytest.mark.slow
+def test_verify_has_an_exit_code_and_one_line(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "runs" / "g", tmp_path / "g", ignore=shutil.ignore_patterns("certificates"))
+    fields = ["--set", "estimation=200", "--engine", "torch", "--workers", "1"]
+    assert radii("verify", "g", cwd=tmp_path).code == 2
+    assert radii("certify", "g", "--max", "3", *fields, cwd=tmp_path).code == 0
+    (file,) = (tmp_path / "g" / "certificates").glob("*.tsv")
+    equal = radii("verify", "g", "--all", cwd=tmp_path)
+    assert (equal.code, equal.out) == (0, "g: equal: 3 certificates in 1 file, 3 replayed, all votes equal\n")
+    name = str(file.relative_to(tmp_path))
+    assert radii("verify", name, "--rows", "1", cwd=tmp_path).out.endswith("1 replayed, all votes equal\n")
+    assert radii("verify", name, "--run", str(home / "runs" / "g"), "--rows", "1", cwd=tmp_path).code == 0
+    file.write_text(file.read_text().replace("\t300\t", "\t301\t", 1))
+    differs = radii("verify", "g", cwd=tmp_path)
+    assert (differs.code, differs.out.count("\n"), differs.error) == (1, 1, "")
+    assert "g: differs: " in differs.out
+
+
+@pytest.mark.slow
+def test_predict_says_when_asked_for_another_engine_and_keeps_to_the_certified_kind(home: Path, tmp_path: Path) -> None:
+    pytest.importorskip("openvino")
+    shutil.copytree(home / "runs" / "g", tmp_path / "g", ignore=shutil.ignore_patterns("certificates"))
+    fields = ["--max", "1", "--set", "estimation=200", "--engine", "torch", "--workers", "1"]
+    assert radii("certify", "g", "--with", "soft", *fields, cwd=tmp_path).code == 0
+    photo = str(home / "photo.png")
+    asked: list[str] = []
+
+    def create(name: str, **fields: Any) -> Certifier:
+        asked.append(name)
+        return created(name, **fields)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("radii.certifiers.create", create)
+        plain = radii("predict", "g", photo, cwd=tmp_path)
+        other = radii("predict", "g", photo, "--engine", "openvino", "--with", "prediction", cwd=tmp_path)
+    assert (plain.code, plain.error, other.code) == (0, "", 0)
+    assert asked == ["soft", "prediction"]
+    assert other.error == "radii: the certificates of g are about the engine 'torch': they do not hold for 'openvino'\n"
+
+
 def test_list_shows_every_registry(home: Path) -> None:
     listed = radii("list", cwd=home).out
     for word in (
@@ -141,6 +184,8 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["predict", "runs/g", "absent.png"], "cannot read absent.png"),
     (["predict", "runs/g", "small.toml"], "cannot read small.toml as a picture"),
     (["predict", "runs/g", "large.png"], "large.png is 9 x 10 pixels, the model takes 8 x 8"),
+    (["verify", "nowhere"], "there is neither a run nor a certificate file nowhere"),
+    (["verify", "runs/g", "--rows", "-1"], "rows = -1, expected"),
     (["report"], "nothing to report"),
     (["report", "nowhere"], "nowhere"),
     (["transfer", "--model", "digits_cnn"], "either --teacher RUN, or --bootstrap RECIPE"),

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from radii import datasets
 from radii.datasets import DataError
+from radii.datasets.base import InMemory
 
 LABELS = np.array([0, 2, 1, 2])
 
@@ -102,3 +103,22 @@ def test_a_missing_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.delenv("RADII_DATA", raising=False)
     with pytest.raises(DataError, match=r"arrays needs an \.npz file"):
         datasets.create("arrays")
+
+
+def test_a_digest_names_pixels_and_labels() -> None:
+    images, labels = torch.arange(3 * 64, dtype=torch.uint8).view(3, 1, 8, 8), torch.tensor([0, 1, 2])
+    split = InMemory(images, labels)
+    assert split.digest == InMemory(images.clone(), labels.clone()).digest
+    other_pixel = images.clone()
+    other_pixel[1, 0, 0, 0] += 1
+    changed = InMemory(other_pixel, labels), InMemory(images, torch.tensor([0, 2, 1])), InMemory(images[:2], labels[:2])
+    assert len({split.digest, *(each.digest for each in changed)}) == 4
+    assert [split.image_digest(index) == changed[0].image_digest(index) for index in range(3)] == [True, False, True]
+    assert [split.image_digest(index) == changed[1].image_digest(index) for index in range(3)] == [True, False, False]
+
+
+def test_an_image_has_the_same_digest_as_bytes_and_as_floats() -> None:
+    images, labels = torch.arange(64, dtype=torch.uint8).view(1, 1, 8, 8), torch.tensor([3])
+    as_bytes, as_floats = InMemory(images, labels), InMemory(images.float() / 255, labels)
+    assert as_bytes.image_digest(0) == as_floats.image_digest(0)
+    assert len(as_bytes.image_digest(0)) == 16

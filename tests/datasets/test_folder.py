@@ -111,3 +111,15 @@ def test_the_first_draw_flips() -> None:
     kept, flipped = (np.asarray(random_crop(photograph, [flip, *crop])) for flip in (0.5, 0.49))
     assert np.array_equal(kept, np.asarray(photograph))
     assert np.array_equal(flipped, np.asarray(photograph)[:, ::-1])
+
+
+def test_a_digest_names_the_files_wherever_they_lie(tmp_path: Path) -> None:
+    write_photographs(tmp_path / "here", "val/ant", "val/dog")
+    (tmp_path / "there").mkdir()
+    digest = datasets.create("folder", tmp_path / "here").split("test").digest
+    (tmp_path / "here").rename(tmp_path / "there" / "moved")
+    moved = tmp_path / "there" / "moved"
+    assert datasets.create("folder", moved).split("test").digest == digest
+    assert datasets.create("folder", moved, size=200).split("test").digest != digest
+    (moved / "val" / "dog" / "a.png").rename(moved / "val" / "ant" / "c.png")
+    assert datasets.create("folder", moved).split("test").digest != digest

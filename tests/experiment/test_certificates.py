@@ -1,6 +1,7 @@
 """Certificate files: whole lines, one header, and anybody's files in Cohen's columns."""
 
 import json
+import random
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,7 @@ from radii.experiment.certificates import COLUMNS, CertificateFile, Row, header_
 
 HEADER: dict[str, Any] = {"procedure": "fixed", "parameters": {"failure": 0.001}, "seed": 0, "sigma": 0.25, "every": 20}
 ROWS = [
-    Row(0, 7, 7, 0.1 + 0.2, 1.25, 100_100, {7: 99_990, 1: 10}),
+    Row(0, 7, 7, 0.1 + 0.2, 1.25, 100_100, {7: 99_990, 1: 10}, "00ff00ff00ff00ff"),
     Row(20, 2, -1, 0.0, 0.5, 100_100, {2: 50_000, 3: 50_000}),
     Row(40, 1, 3, 0.9528641408474767, 1e-05),
 ]
@@ -32,14 +33,17 @@ def test_rows_come_back_exactly(tmp_path: Path) -> None:
     assert [row.index for row in file.rows()] == [0, 20, 40]
     assert [row.correct for row in file.rows()] == [True, False, False]
     found = read(file.path)
-    assert (found.name, found.rows, found.header) == ("fixed", ROWS, HEADER)
+    assert (found.name, found.rows, found.header) == ("fixed", ROWS, {**HEADER, "format": 2})
     assert (found.sigma, found.failure, found.certifier) == (0.25, 0.001, "fixed")
 
 
 def test_lines_are_cohens_columns_first_in_full_precision(tmp_path: Path) -> None:
     lines = filled(tmp_path / "fixed.tsv").path.read_text().splitlines()
-    assert lines[0].split("\t") == ["idx", "label", "predict", "radius", "correct", "time", "samples", "counts"]
-    assert lines[1].split("\t") == ["0", "7", "7", "0.30000000000000004", "1", "1.25", "100100", "1:10 7:99990"]
+    cohen = ["idx", "label", "predict", "radius", "correct", "time"]
+    assert lines[0].split("\t") == [*cohen, "samples", "counts", "digest", "checksum"]
+    *cells, checksum = lines[1].split("\t")
+    assert cells == ["0", "7", "7", "0.30000000000000004", "1", "1.25", "100100", "1:10 7:99990", "00ff00ff00ff00ff"]
+    assert len(checksum) == 16
 
 
 def test_numpy_numbers_are_written_plainly(tmp_path: Path) -> None:
@@ -49,7 +53,7 @@ def test_numpy_numbers_are_written_plainly(tmp_path: Path) -> None:
     assert file.rows() == [Row(1, 1, 1, 0.5, 1.0, 1, {1: 1})]
 
 
-@pytest.mark.parametrize("cut", range(1, 40))
+@pytest.mark.parametrize("cut", range(1, 60))
 def test_a_half_written_line_is_cut_and_never_doubled(tmp_path: Path, cut: int) -> None:
     file = filled(tmp_path / "fixed.tsv")
     whole = file.path.read_bytes()
@@ -105,7 +109,7 @@ def test_a_foreign_file_is_never_continued(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"has no a\.json beside it"):
         CertificateFile(tmp_path / "a.tsv", HEADER)
     assert (tmp_path / "a.tsv").read_text() == COHEN
-    header_file(tmp_path / "a.tsv").write_text(json.dumps(HEADER))
+    header_file(tmp_path / "a.tsv").write_text(json.dumps({**HEADER, "format": 2}))
     with pytest.raises(ValueError, match="has not the columns"):
         CertificateFile(tmp_path / "a.tsv", HEADER)
 
@@ -187,3 +191,93 @@ def test_published_corruption_logs_are_read(logs: Path) -> None:
     found = [read(path) for path in sorted((logs / "cifar10c-sigma0.25-cat-rs").glob("*.tsv"))]
     assert len(found) == 15
     assert {(len(each.rows), each.sigma) for each in found} == {(500, 0.25)}
+
+
+OLD = "idx\tlabel\tpredict\tradius\tcorrect\ttime\tsamples\tcounts\n0\t7\t7\t0.5\t1\t1.25\t110\t7:100\n"
+
+
+def test_files_of_version_0_1_are_read(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text(OLD)
+    header_file(tmp_path / "a.tsv").write_text(json.dumps(HEADER))
+    found = read(tmp_path / "a.tsv")
+    assert found.rows == [Row(0, 7, 7, 0.5, 1.25, 110, {7: 100})]
+    assert found.header == HEADER
+
+
+@pytest.mark.slow
+def test_every_mutation_is_refused(tmp_path: Path) -> None:
+    """A byte of a file of ours is changed; what is read is refused or, at the very end, a line that is not whole."""
+    path = filled(tmp_path / "fixed.tsv").path
+    whole, rng = path.read_bytes(), random.Random(0)
+    passed = []
+    for _ in range(1_200):
+        at, byte = rng.randrange(len(whole) - 1), rng.randrange(256)
+        if whole[at] == byte:
+            continue
+        path.write_bytes(whole[:at] + bytes([byte]) + whole[at + 1 :])
+        try:
+            if list(read(path).rows) != ROWS:
+                passed.append((at, byte))
+        except ValueError as error:
+            assert "fixed.tsv" in str(error)
+    assert passed == []
+
+
+def lines_of(path: Path) -> list[str]:
+    return path.read_text().splitlines(keepends=True)
+
+
+@pytest.mark.parametrize("order", [[0, 2, 3], [0, 1, 3], [0, 2, 1, 3], [0, 3]])
+def test_a_removed_or_exchanged_line_is_told(tmp_path: Path, order: list[int]) -> None:
+    path = filled(tmp_path / "fixed.tsv").path
+    lines = lines_of(path)
+    path.write_text("".join(lines[number] for number in order))
+    with pytest.raises(ValueError, match=r"line \d does not have the checksum"):
+        read(path)
+    with pytest.raises(ValueError, match=r"line \d does not have the checksum"):
+        CertificateFile(path, HEADER)
+
+
+@pytest.mark.parametrize("line", [1, 2, 3])
+def test_an_edited_line_is_told_and_never_cut(tmp_path: Path, line: int) -> None:
+    path = filled(tmp_path / "fixed.tsv").path
+    lines = lines_of(path)
+    lines[line] = lines[line].replace("\t0", "\t1", 1) if line != 2 else lines[line].replace("3:50000", "3:50001")
+    path.write_text("".join(lines))
+    for opened in (read, lambda path: CertificateFile(path, HEADER)):
+        with pytest.raises(ValueError, match="checksum|correct"):
+            opened(path)
+    assert path.read_text() == "".join(lines)
+
+
+def test_an_edited_header_is_told(tmp_path: Path) -> None:
+    path = filled(tmp_path / "fixed.tsv").path
+    header_file(path).write_text(header_file(path).read_text().replace("0.001", "0.0001"))
+    with pytest.raises(ValueError, match="line 2 does not have the checksum"):
+        read(path)
+
+
+def test_columns_cannot_be_dropped(tmp_path: Path) -> None:
+    path = filled(tmp_path / "fixed.tsv").path
+    path.write_text("".join("\t".join(line.split("\t")[:8]) + "\n" for line in lines_of(path)))
+    with pytest.raises(ValueError, match="has not the columns"):
+        read(path)
+
+
+def test_without_its_header_the_lines_are_still_chained(tmp_path: Path) -> None:
+    path = filled(tmp_path / "fixed.tsv").path
+    header_file(path).unlink()
+    assert read(path).rows == ROWS
+    path.write_text("".join(lines_of(path)[:2] + lines_of(path)[3:]))
+    with pytest.raises(ValueError, match="line 3 does not have the checksum"):
+        read(path)
+
+
+def test_an_environment_is_noted_where_it_changes(tmp_path: Path) -> None:
+    here, there = {"instruction_set": "AVX2"}, {"instruction_set": "AVX512"}
+    path = tmp_path / "fixed.tsv"
+    for environment, row in zip((here, here, there), ROWS, strict=True):
+        CertificateFile(path, HEADER, there)  # one that made no row leaves no trace
+        CertificateFile(path, HEADER, environment).append(row)
+    assert read(path).header["environments"] == [{**here, "first_row": 0}, {**there, "first_row": 2}]
+    assert read(path).rows == ROWS

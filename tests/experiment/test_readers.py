@@ -11,7 +11,7 @@ import pytest
 from radii.experiment import certificates, readers, recipe
 from radii.experiment.lineage import teachers
 from radii.experiment.run import Run, RunError
-from radii.report import entries, tables
+from radii.report import entries, formats
 from radii.report.facts import facts
 
 DEEP = "[" * 100_000
@@ -129,7 +129,7 @@ def test_the_largest_radius_makes_a_table_of_some_thousand_columns_at_most(tmp_p
     path = tmp_path / "log.tsv"
     path.write_text(f"{COLUMNS}0\t1\t1\t{readers.MOST_RADIUS}\t1\t{readers.MOST_SECONDS}\n")
     (entry,) = entries.read([path])
-    assert len(tables.csv_text([entry]).splitlines()[0].split(",")) < 5000
+    assert len(formats.csv_text([entry]).splitlines()[0].split(",")) < 5000
     assert facts(entry)
 
 

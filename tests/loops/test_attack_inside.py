@@ -29,7 +29,7 @@ def smoothed(tmp_path_factory: pytest.TempPathFactory) -> SmoothedClassifier:
 def attacked(smoothed: SmoothedClassifier, image: Tensor, label: int, radius: float, steps: int) -> Tensor:
     """The result of SmoothAdv's attack, projected to the l2 ball and to pixels in [0, 1]."""
     images, labels = image[None], torch.tensor([label])
-    noise = noise_like(images, 64, smoothed.sigma, generator("cpu", 7))
+    noise = noise_like(images, 64, smoothed.sigma, generator("cpu", "measure", 7))
     ball = l2_ball(images, radius)
     with frozen(smoothed.base):
         *_, found = ascent(

@@ -1,15 +1,27 @@
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
 
-from radii import certifiers
+from radii import certifiers, datasets
+from radii.certifiers.fixed import Fixed
 from radii.experiment import certificates
 from radii.experiment.certificates import Row
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run, RunError
-from radii.loops.certify import CertificationConfig, certify_run
+from radii.loops import certify
+from radii.loops.certify import CertificationConfig, CertificationSession, certify_image, certify_run
+from radii.loops.components import dataset_of
+from radii.loops.load import open_run
+from radii.loops.soft_labels import soft_labels
 from radii.loops.train import train
+from radii.smoothing.noise import Gaussian
 
 FIXED = certifiers.create("fixed", selection=20, estimation=200)
 
@@ -81,10 +93,164 @@ def test_a_stopped_certification_continues_and_repairs_its_last_line(run: Run) -
     assert seen == [row.index for row in whole]
 
 
-def test_another_seed_is_refused(run: Run) -> None:
+@pytest.mark.parametrize(
+    "other",
+    [
+        {},
+        {"max_images": 3},
+        {"every": 90},
+        {"certifier": certifiers.create("fixed", selection=20, estimation=201)},
+        {"certifier": certifiers.create("fixed", selection=21, estimation=200)},
+        {"certifier": certifiers.create("prediction")},
+        {"noise": Gaussian(0.3)},
+        {"batch_size": 64},
+        pytest.param({"engine": "openvino"}, marks=pytest.mark.slow),
+    ],
+    ids=str,
+)
+def test_another_seed_is_refused_where_images_overlap(run: Run, other: dict[str, object]) -> None:
+    if other.get("engine") == "openvino":
+        pytest.importorskip("openvino")
     certify_run(plan(run), workers=1)
     with pytest.raises(RunError, match=r"under seed 0, not 1: a seed is named before looking"):
-        certify_run(plan(run, seed=1), workers=1)
+        certify_run(plan(run, **{"seed": 1, **other}), workers=1)
+
+
+def test_another_seed_is_taken_for_other_images_other_weights_and_where_there_is_no_row(run: Run) -> None:
+    begun = certify_run(plan(run, max_images=1), workers=1)
+    lines = begun.read_text().splitlines(keepends=True)
+    begun.write_text(lines[0])
+    kept = certify_run(plan(run, seed=1, max_images=1), workers=1)
+    assert [row.index for row in content(kept)] == [0]
+    begun.write_text("".join(lines))
+    with pytest.raises(RunError, match="under seed"):
+        certify_run(plan(run, seed=2, max_images=1), workers=1)
+    retrain(run)
+    assert len(content(certify_run(plan(run, seed=2, max_images=1), workers=1))) == 1
+
+
+def retrain(run: Run) -> None:
+    """Other weights in the same run, as if it had been trained again."""
+    state = {name: tensor + 0.01 for name, tensor in load_file(run.weights_file).items()}
+    with safe_open(run.weights_file, "pt") as file:
+        metadata = file.metadata()
+    save_file(state, run.weights_file, metadata)
+
+
+def test_rows_and_header_name_the_data(run: Run) -> None:
+    path = certify_run(plan(run), workers=1)
+    images = dataset_of(run, None).split("test")
+    assert certificates.read(path).header["data"] == images.digest
+    assert [row.digest for row in certificates.read(path).rows] == [images.image_digest(i) for i in range(0, 450, 45)]
+
+
+@pytest.fixture
+def arrays(tmp_path: Path) -> tuple[Run, Path]:
+    """A run on images of the user's own, and the file that they lie in."""
+    digits = datasets.create("digits")
+    content: dict[str, Any] = {}
+    for split in ("train", "test"):
+        images = digits.split(split)
+        content[f"{split}_images"] = images.batch(torch.arange(60))[:, 0].numpy()
+        content[f"{split}_labels"] = images.labels[:60].numpy()
+    data = tmp_path / "digits.npz"
+    np.savez(data, **content)
+    training = Training(epochs=1, images_per_step=32, learning_rate=0.05)
+    recipe = Recipe(dataset="arrays", model="digits_cnn", sigma=0.25, training=training)
+    return train(recipe, tmp_path / "own", data=data), data
+
+
+def swap(data: Path, *names: str) -> None:
+    """Exchange the first two images or labels of a file."""
+    content = dict(np.load(data))
+    for name in names:
+        content[name] = np.concatenate([content[name][1::-1], content[name][2:]])
+    np.savez(data, **content)
+
+
+@pytest.mark.parametrize("swapped", [["test_images"], ["test_labels"], ["test_images", "test_labels"]], ids=str)
+def test_continuing_on_other_data_is_refused(arrays: tuple[Run, Path], swapped: list[str]) -> None:
+    run, data = arrays
+    path = certify_run(plan(run, every=1, max_images=3), workers=1)
+    before = path.read_bytes()
+    swap(data, *swapped)
+    with pytest.raises(RunError, match=r"was made of other data: its image 0 is another one here"):
+        certify_run(plan(run, every=1, max_images=3), workers=1)
+    assert path.read_bytes() == before
+
+
+def test_the_order_of_images_is_no_way_to_another_seed(arrays: tuple[Run, Path]) -> None:
+    run, data = arrays
+    certify_run(plan(run, every=1, max_images=2), workers=1)
+    swap(data, "test_images", "test_labels")
+    with pytest.raises(RunError, match=r"holds 1 of these images under seed 0, not 1"):
+        certify_run(plan(run, every=1, max_images=1, seed=1), workers=1)
+
+
+@pytest.mark.parametrize("swapped", ["train_images", "train_labels"])
+def test_training_on_other_data_is_refused(arrays: tuple[Run, Path], swapped: str) -> None:
+    run, data = arrays
+    run.weights_file.unlink()
+    swap(data, swapped)
+    training = Training(epochs=1, images_per_step=32, learning_rate=0.05)
+    recipe = Recipe(dataset="arrays", model="digits_cnn", sigma=0.25, training=training)
+    with pytest.raises(RunError, match="was begun with other data: pixels or labels of its training split differ"):
+        train(recipe, run.path, data=data)
+
+
+def test_soft_labels_of_other_data_are_refused(arrays: tuple[Run, Path], tmp_path: Path) -> None:
+    run, data = arrays
+    path = soft_labels(run, samples=4, engine="torch")
+    swap(data, "train_labels")
+    with pytest.raises(RunError, match="has soft labels of"):
+        soft_labels(run, samples=4, engine="torch")
+    training = Training(epochs=1, images_per_step=32, learning_rate=0.05)
+    objective = {"name": "catrs", "copies": 2, "steps": 1}
+    recipe = Recipe(dataset="arrays", model="digits_cnn", sigma=0.25, objective=objective, training=training)
+    with pytest.raises(ValueError, match="soft labels of other images"):
+        train(recipe, tmp_path / "catrs", data=data, soft_labels=path)
+
+
+@pytest.mark.parametrize("name", ["weights", "data", "code", "artefact"])
+def test_a_process_that_finds_something_else_refuses(run: Run, name: str) -> None:
+    config = CertificationSession(plan(run)).config
+    assert {key for key, _ in config.identity} == {"weights", "data", "code", "artefact"}
+    meant = tuple((key, '"other"' if key == name else value) for key, value in config.identity)
+    with pytest.raises(RunError, match=f"the {name} of .* changed since the certification began"):
+        certify_image(replace(config, identity=meant), 0)
+
+
+def test_weights_that_change_while_they_are_loaded_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def swapped(*arguments: Any) -> Any:
+        retrain(run)
+        return open_run(*arguments)
+
+    monkeypatch.setattr(certify, "open_run", swapped)
+    with pytest.raises(RunError, match="the weights of .* changed since the certification began"):
+        CertificationSession(plan(run))
+
+
+def test_the_header_names_the_users_code_and_nothing_that_only_rounds(run: Run) -> None:
+    header = CertificationSession(plan(run)).header
+    assert header["code"] == {}
+    own = CertificationSession(plan(run, certifier=Own())).header
+    assert list(own["code"]) == [f"{__name__}:Own"]
+    assert not {"torch", "instruction_set", "environments"} & header.keys()
+    (noted,) = certificates.read(certify_run(plan(run), workers=1)).header["environments"]
+    assert (noted["first_row"], noted["instruction_set"]) == (0, torch.backends.cpu.get_cpu_capability())
+
+
+class Own(Fixed):
+    """A certifier of the user's own."""
+
+
+def test_a_file_is_continued_on_another_machine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = certify_run(plan(run), workers=1)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
+    monkeypatch.setattr(certify, "environment_of", lambda _: {"instruction_set": "another"})
+    assert certify_run(plan(run), workers=1) == path
+    assert [each["first_row"] for each in certificates.read(path).header["environments"]] == [0, 4]
+    assert len(content(path)) == 10
 
 
 def test_auto_keeps_the_engine_that_a_file_was_begun_with(run: Run) -> None:

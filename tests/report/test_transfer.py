@@ -63,7 +63,10 @@ def test_without_a_student_there_is_no_such_table(student: Run) -> None:
 def test_a_teacher_that_was_trained_again_is_not_the_one_that_taught(student: Run) -> None:
     teacher = student.source("teacher")
     assert teacher is not None
-    files.write_json(teacher / "certificates" / "fixed.json", {**HEADER, "weights": "b"})
+    for path in Run(teacher).certificates.iterdir():
+        path.unlink()
+    other = {**HEADER, "weights": "b"}
+    CertificateFile(teacher / "certificates" / "fixed.tsv", other).append(Row(0, 3, 3, 0.5, 1.0, 100))
     table = transfers(read([student.path]))
     assert table is not None
     assert table.rows[0][1].text == "teacher, ACR –"  # noqa: RUF001

@@ -1,13 +1,14 @@
 """Random streams of addresses: standard normal, distinct and reproducible."""
 
 import itertools
+from typing import get_args
 
 import numpy as np
 import pytest
 import torch
 from scipy import stats
 
-from radii.smoothing.addresses import NoiseAddress, generator
+from radii.smoothing.addresses import NoiseAddress, Purpose, entropy, generator
 
 
 def draw(address: NoiseAddress, block: int = 0, count: int = 4) -> tuple[float, ...]:
@@ -60,5 +61,39 @@ def test_mersenne_twister_words_are_at_the_expected_place(seed: int) -> None:
 
 
 def test_all_mersenne_twister_words_come_from_the_address() -> None:
-    words = generator("cpu", 1, 2).get_state().numpy().view(np.uint64)[3:627]
-    assert (words == np.random.SeedSequence((1, 2)).generate_state(624, np.uint32)).all()
+    words = generator("cpu", "certify", 1, 2, 3, 4).get_state().numpy().view(np.uint64)[3:627]
+    assert (words == np.random.SeedSequence((1, 2, 3, 4)).generate_state(624, np.uint32)).all()
+
+
+def test_certificates_and_training_noise_keep_their_streams() -> None:
+    assert entropy("certify", 0, 20, 1, 7) == (0, 20, 1, 7)
+    assert entropy("train", 3, 4, 5) == (2, 3, 4, 5, 0)
+
+
+NUMBERS = (0, 1, 2, 3, 2**32, 2**32 + 2, 2**100)
+
+
+def test_no_purpose_shares_a_stream_with_another() -> None:
+    """Four, five and eight words of 32 bits: a seed sequence pads shorter ones with zeros and joins longer numbers."""
+    addresses = [address for count in range(5) for address in itertools.product(NUMBERS, repeat=count)]
+    seeds = [entropy(purpose, *address) for purpose in get_args(Purpose) for address in addresses]
+    assert {len(words) for words in seeds} == {4, 5, 8}
+    assert all(0 <= word < 2**32 for words in seeds for word in words)
+    assert len(set(seeds)) == len(seeds)
+
+
+@pytest.mark.parametrize(
+    ("purpose", "address", "other"),
+    [
+        ("shuffle", (4, 2), NoiseAddress(0, 4, 2)),
+        ("augment", (0, 1, 2), NoiseAddress(1, 0, 1).from_block(2)),
+        ("evaluate", (0, 1), NoiseAddress(3, 0, 1)),
+        ("probe", (), NoiseAddress(0)),
+        ("calibrate", (), NoiseAddress(1)),
+        ("train", (5, 6, 7), NoiseAddress(2 + 5 * 2**32, 6, 7)),
+        ("soft_labels", (0, 0, 1, 0), NoiseAddress(0, 0, 1)),
+    ],
+)
+def test_streams_that_once_were_one_are_two(purpose: Purpose, address: tuple[int, ...], other: NoiseAddress) -> None:
+    first = torch.randn(4, generator=generator("cpu", purpose, *address))
+    assert tuple(first.tolist()) != draw(other)

@@ -65,7 +65,7 @@ def test_noisy_pixels_are_decided_by_the_sum_alone(level: int) -> None:
 
 
 def rng(number: int) -> torch.Generator:
-    return generator("cpu", number)
+    return generator("cpu", "measure", number)
 
 
 def whole(noisy: Tensor) -> Tensor:

@@ -23,7 +23,7 @@ def noise(request: pytest.FixtureRequest) -> Noise:
 
 def draw(noise: Noise, seed: int, copies: int = 400) -> torch.Tensor:
     image = (5 * torch.arange(48) / 255).reshape(4, 4, 3)
-    return noise.perturb(image, torch.empty(copies, 4, 4, 3), generator("cpu", seed))
+    return noise.perturb(image, torch.empty(copies, 4, 4, 3), generator("cpu", "measure", seed))
 
 
 def test_draws_depend_only_on_the_generator(noise: Noise) -> None:
@@ -34,7 +34,7 @@ def test_draws_depend_only_on_the_generator(noise: Noise) -> None:
 def test_draws_are_centred_on_the_image_and_fill_the_block(noise: Noise) -> None:
     out = torch.empty(400, 4, 4, 3)
     image = torch.full((4, 4, 3), 0.4)
-    assert noise.perturb(image, out, generator("cpu", 0)) is out
+    assert noise.perturb(image, out, generator("cpu", "measure", 0)) is out
     spread = float(out.std())
     assert spread > 0
     assert abs(float(out.mean()) - 0.4) < 5 * spread / out.numel() ** 0.5

@@ -60,6 +60,20 @@ class Certifier(Component, ABC):
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         """Certify one image; `noise` is the address of its draws, `label` its true class where it is known."""
 
+    def possible_radii(
+        self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
+    ) -> tuple[float, ...] | None:
+        """The radii that these counts may have proven for a class; empty where nothing, none where counts do not say.
+
+        Counts or samples that this certifier cannot have written are a ValueError.
+        """
+        return None
+
+    def expect_spent(self, samples: int, drawn: int, before: int) -> None:
+        """Raise a ValueError unless the samples are those that were counted and those drawn before."""
+        if samples != drawn + before:
+            raise ValueError(f"{drawn} votes and {before} samples before them are not the {samples} samples stated")
+
     def proven(self, prediction: int, radius: float, samples: int, counts: Iterable[int]) -> Certificate:
         """The certificate of this certifier; a radius below zero proves nothing."""
         if prediction == ABSTAIN or not radius >= 0:

@@ -55,6 +55,18 @@ class Fixed(Certifier):
         spent = self.selection + self.estimation - left
         return self.proven(top if worst >= radius else ABSTAIN, radius, spent, counts)
 
+    def possible_radii(
+        self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
+    ) -> tuple[float, ...] | None:
+        drawn = int(counts.sum())
+        self.expect_spent(samples, drawn, self.selection)
+        if drawn > self.estimation or (self.radius is None and drawn != self.estimation):
+            raise ValueError(f"the votes are {drawn}, expected {self.estimation}")
+        left = self.estimation - drawn
+        worst = self._radius(_with(counts, _runner_up(counts, prediction), left), prediction, noise)
+        radius = worst if self.radius is None else self.radius
+        return (float(radius),) if worst >= max(radius, 0.0) else ()
+
     @property
     def _share(self) -> float:
         """The failure probability of one bound."""

@@ -5,6 +5,7 @@ from functools import cache
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 from scipy.special import betaincinv
 
 from radii.certifiers.base import Certifier, Voter
@@ -49,6 +50,16 @@ class Planned(Certifier):
         counts = classifier.votes(image, samples, noise.at(1))
         radius = classifier.noise.radius(binomial_lower(int(counts[top]), samples, self.failure))
         return self.proven(top, radius, self.pilot + samples, counts)
+
+    def possible_radii(
+        self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
+    ) -> tuple[float, ...] | None:
+        drawn = int(counts.sum())
+        self.expect_spent(samples, drawn, self.pilot)
+        if drawn not in (0, *looks_until(self.most_samples)):
+            raise ValueError(f"the votes are {drawn}, which no plan of at most {self.most_samples} asks for")
+        radius = noise.radius(binomial_lower(int(counts[prediction]), drawn, self.failure)) if drawn else -1.0
+        return (float(radius),) if radius >= 0 else ()
 
 
 @cache

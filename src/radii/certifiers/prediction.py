@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from radii.certifiers.base import Certifier, Voter
 from radii.fields import option
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import coin_p_value, fewest_to_predict
 from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.noise import Noise
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,6 +25,18 @@ class Prediction(Certifier):
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         counts = classifier.votes(image, self.samples, noise.at(0))
+        return self.proven(self._decided(counts), 0.0, self.samples, counts)
+
+    def possible_radii(
+        self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
+    ) -> tuple[float, ...] | None:
+        self.expect_spent(samples, drawn := int(counts.sum()), 0)
+        if drawn != self.samples:
+            raise ValueError(f"the votes are {drawn}, expected {self.samples}")
+        return (0.0,) if self._decided(counts) == prediction else ()
+
+    def _decided(self, counts: NDArray[np.int64]) -> int:
+        """The class that the votes tell from the runner-up, or ABSTAIN."""
         runner_up, top = np.argsort(counts, kind="stable")[-2:]
         decided = coin_p_value(int(counts[top]), int(counts[top] + counts[runner_up])) <= self.failure
-        return self.proven(int(top) if decided else ABSTAIN, 0.0, self.samples, counts)
+        return int(top) if decided else ABSTAIN

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from radii.certifiers.base import Certifier, Voter
 from radii.fields import option
@@ -59,6 +60,20 @@ class Sequential(Certifier):
                 break
         certified = (label, self.radii[proven - 1]) if proven else (ABSTAIN, 0.0)
         return self.proven(*certified, spent + drawn, counts)
+
+    def possible_radii(
+        self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
+    ) -> tuple[float, ...] | None:
+        """Those whose tests the last look crossed, and those that an earlier look with no more hits may have."""
+        tests, drawn = self.tests(noise), int(counts.sum())
+        self.expect_spent(samples, drawn, 0 if samples == drawn else self.pilot)
+        if drawn not in tests.looks:
+            raise ValueError(f"the votes are {drawn}, where no look of at most {self.most_samples} is")
+        last = tests.looks.index(drawn)
+        hits = np.minimum(int(counts[prediction]), np.array(tests.looks[: last + 1]))[:, None]
+        crossed = hits >= tests.accept[: last + 1]
+        surely, maybe = (int(np.logical_and.accumulate(each).sum()) for each in (crossed[-1], crossed.any(0)))
+        return self.radii[max(surely - 1, 0) : maybe]
 
     def tests(self, noise: Noise) -> SequentialTests:
         """The tests of all radii; a radius that no number of hits can prove is a ValueError."""

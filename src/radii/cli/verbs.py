@@ -9,6 +9,7 @@ from cyclopts import Parameter
 from radii import plugins
 from radii.cli.app import app, console
 from radii.cli.arguments import Data, Settings, Trust, parse_fields, parse_numbers
+from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.experiment import certificates
 from radii.experiment import recipe as recipes
@@ -256,7 +257,7 @@ def certify(
         data=data,
         trust=frozenset(trust or ()),
     )
-    with CertificationBar(console) as bar:
+    with warnings_in_words(), CertificationBar(console) as bar:
         path = certify_run(config, workers=workers, on_image=bar)
     summary = Summary(certificates.read(path))
     line = f"{path}: {in_words(summary)}; next: radii report {run}"
@@ -278,23 +279,36 @@ def print_linf(run: Path, summary: Summary) -> None:
 
 
 @app.command
-def predict(run: Path, image: Path, /, *, engine: str = "auto", set: Settings = None, trust: Trust = None) -> None:
-    """Predict the class of an image, or "abstains" when the vote is too close.
+def predict(
+    run: Path,
+    image: Path,
+    /,
+    *,
+    with_: Annotated[str | None, Parameter(name="--with")] = None,
+    engine: str = "auto",
+    set: Settings = None,
+    trust: Trust = None,
+) -> None:
+    """Predict the class of an image with the classifier that was certified, or "abstains" when the vote is too close.
 
     Args:
         run: A trained run directory.
         image: An image file of the model's size.
-        engine: What runs the forward passes: the one that the model was certified with.
+        with_: prediction (votes) or soft (mean probabilities); by default the kind that was certified.
+        engine: What runs the forward passes; auto takes the one that the model was certified with.
     """
     from radii.api import predict as predict_image
     from radii.datasets import read_picture
+    from radii.loops.deployment import certified_prediction
     from radii.loops.load import load
     from radii.loops.weights import model_spec
 
     trained = Run(run, trust or ())
     spec = model_spec(trained)
     picture = read_picture(image, spec.shape)
-    answer = predict_image(load(trained, engine=engine), picture, **parse_fields(set))
+    procedure, fields = certified_prediction(trained, with_)
+    with warnings_in_words():
+        answer = predict_image(load(trained, engine=engine), picture, procedure, **{**fields, **parse_fields(set)})
     console.print("abstains" if answer.prediction < 0 else spec.class_names[answer.prediction], markup=False)
 
 

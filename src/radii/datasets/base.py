@@ -1,8 +1,10 @@
 """The contract of a dataset, and images held in memory."""
 
+import hashlib
 import os
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -41,6 +43,15 @@ class Images(ABC):
         A training split is augmented where `rng` is given; the same `rng` gives the same pixels.
         """
 
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of what is cheap to know of the split: here the labels; pixels too where they are in memory."""
+        return _digest(self.labels)
+
+    def image_digest(self, index: int) -> str:
+        """What names one image with its label, however it is stored."""
+        return image_digest(self.batch(torch.tensor([index]))[0], int(self.labels[index]))
+
 
 @dataclass(frozen=True, eq=False)
 class InMemory(Images):
@@ -54,6 +65,24 @@ class InMemory(Images):
         chosen = self.images.index_select(0, indices)
         # Before the conversion: bytes are a quarter of the traffic.
         return as_floats(crop_and_flip(chosen, rng) if self.augmented and rng is not None else chosen)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of all pixels, as they are held, and labels."""
+        return _digest(self.images, self.labels)
+
+
+def image_digest(pixels: Tensor, label: int) -> str:
+    """16 hex digits of the SHA-256 of an image's float32 pixels [channel, height, width] and its label."""
+    return _digest(pixels.to("cpu", torch.float32), torch.tensor(label))[:16]
+
+
+def _digest(*tensors: Tensor) -> str:
+    found = hashlib.sha256()
+    for tensor in tensors:
+        found.update(f"{tensor.dtype} {list(tensor.shape)} ".encode())
+        found.update(tensor.contiguous().numpy().data)
+    return found.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -11,11 +11,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from radii.plugins import Component
-from radii.smoothing.addresses import generator
+from radii.smoothing.addresses import Purpose, generator
 from radii.smoothing.noise import Noise
 
-PROBE, CALIBRATION = range(2)
-"""What an address of an engine's own randomness is for."""
+PROBE: Purpose = "probe"
+CALIBRATION: Purpose = "calibrate"
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class EngineSpec:
         """A block of black images, which every noise takes, under noise."""
         return self.noisy(torch.zeros((self.batch_size, *self.shape)), PROBE).to(self.device)
 
-    def noisy(self, images: Tensor, purpose: int) -> Tensor:
+    def noisy(self, images: Tensor, purpose: Purpose) -> Tensor:
         """Images under noise of their own, laid out channels last."""
         noisy = self.noise.perturb(images, torch.empty_like(images), generator("cpu", purpose))
         return noisy.contiguous(memory_format=torch.channels_last)

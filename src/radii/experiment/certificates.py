@@ -1,6 +1,5 @@
 """Certificate files: one line for each image in Cohen's columns, and a header beside it that says how it was made."""
 
-import hashlib
 import json
 import os
 import re
@@ -9,31 +8,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from radii import trust
 from radii.experiment import files, readers
-from radii.experiment.run import Run, RunError
-from radii.smoothing.certificate import ABSTAIN
+from radii.experiment.certificate_format import (
+    COLUMNS,
+    ENVIRONMENTS,
+    FORMAT,
+    Row,
+    first_checksum,
+    identity,
+    parse,
+    parse_line,
+    sealed,
+    to_line,
+)
 
-COHEN = ("idx", "label", "predict", "radius", "correct", "time")
-COLUMNS = (*COHEN, "samples", "counts")
-
-
-@dataclass(frozen=True)
-class Row:
-    """The certificate of one image, and the label it is judged by."""
-
-    index: int
-    label: int
-    prediction: int
-    radius: float
-    seconds: float
-    samples: int | None = None
-    counts: Mapping[int, int] = field(default_factory=dict)
-    """Votes of the classes that got any."""
-
-    @property
-    def correct(self) -> bool:
-        return self.prediction == self.label and self.prediction != ABSTAIN
+__all__ = ["COLUMNS", "CertificateFile", "Certificates", "Row", "header_file", "read", "read_header", "rows_of"]
 
 
 @dataclass(frozen=True)
@@ -64,21 +53,30 @@ class Certificates:
 
 
 class CertificateFile:
-    """A certificate file that is being made: opening one makes it, or continues it where it stopped."""
+    """A certificate file that is being made: opening one makes it, or continues it where it stopped.
 
-    def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
+    `environment` is what decides rounding alone, such as versions: where it is another than before, the header gets
+    a line that says from which row on.
+    """
+
+    def __init__(self, path: Path, header: Mapping[str, Any], environment: Mapping[str, Any] | None = None) -> None:
         self.path = path
-        self.header: dict[str, Any] = json.loads(json.dumps(header))
+        self.header: dict[str, Any] = json.loads(json.dumps({**header, "format": FORMAT}))
         self._claim()
         self._repair()
+        rows, self._checksum = self._parse()
+        if environment is not None:
+            self._record(dict(environment), len(rows))
 
     def rows(self) -> list[Row]:
         """The certificates so far."""
-        return _rows(self.path, readers.text(self.path, readers.MOST_CERTIFICATES, errors="replace"))
+        return self._parse()[0]
 
     def append(self, row: Row) -> None:
         """Add a certificate, the whole line in one write, so that a kill leaves whole lines."""
-        line = (_line(row) + "\n").encode()
+        content = to_line(row)
+        checksum = sealed(content, self._checksum)
+        line = f"{content}\t{checksum}\n".encode()
         descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
         try:
             if os.write(descriptor, line) != len(line):
@@ -87,17 +85,33 @@ class CertificateFile:
                 )
         finally:
             os.close(descriptor)
+        self._checksum = checksum
+
+    def _parse(self) -> tuple[list[Row], str]:
+        start = first_checksum(self.header)
+        rows, last = parse(self.path, readers.text(self.path, readers.MOST_CERTIFICATES, errors="replace"), start)
+        return rows, last or start
 
     def _claim(self) -> None:
         beside = header_file(self.path)
         if beside.is_file():
-            if difference := _difference(_header(beside), self.header):
+            if difference := _difference(identity(read_header(beside)), self.header):
                 raise ValueError(f"{self.path} was made with {difference}: name another file, or move this one away")
         elif self.path.is_file():
             raise ValueError(f"{self.path} has no {beside.name} beside it that says how it was made: move it away")
         else:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             files.write_json(beside, self.header)
+
+    def _record(self, environment: dict[str, Any], rows: int) -> None:
+        """Note the environment of the rows to come, unless it is that of the rows before."""
+        beside = header_file(self.path)
+        before = read_header(beside).get(ENVIRONMENTS, [])
+        noted = [each for each in before if each["first_row"] < rows]
+        if not noted or {**noted[-1], "first_row": 0} != {**environment, "first_row": 0}:
+            noted.append({**environment, "first_row": rows})
+        if noted != before:
+            files.write_json(beside, {**self.header, ENVIRONMENTS: noted})
 
     def _repair(self) -> None:
         """Cut a line that a kill or a full disk left half written."""
@@ -115,67 +129,36 @@ class CertificateFile:
             os.truncate(self.path, len(whole))
 
 
-def header(
-    run: Run, *, certifier: str, parameters: Mapping[str, Any], noise: Mapping[str, Any], **facts: Any
-) -> dict[str, Any]:
-    """All that decides the certificates of a run; `facts` are seed, images, every, most, engine and the like."""
-    recipe = run.recipe
-    return {
-        "procedure": certifier,
-        "parameters": json.loads(json.dumps(parameters)),
-        "noise": dict(noise),
-        "weights": files.digest(run.weights()),
-        "dataset": recipe.dataset["name"],
-        "split": "test",
-        "sigma": recipe.sigma,
-        **facts,
-    }
-
-
-def engine_of(run: Run, wanted: Mapping[str, Any]) -> str | None:
-    """The engine that the same certificates were begun with, if they were; code of others is not taken up."""
-    engines = [str(other["engine"]) for _, other in _alike(run, wanted, but="engine")]
-    trust.require(engines[:1], run.trusted, run.path)
-    return engines[0] if engines else None
-
-
-def open_file(run: Run, wanted: Mapping[str, Any]) -> CertificateFile:
-    """The certificate file of a run for this header, made or continued; another seed for the same is refused."""
-    for path, other in _alike(run, wanted, but="seed"):
-        # Seeds tried until an image certifies would void the guarantee.
-        if other["seed"] != wanted["seed"]:
-            raise RunError(
-                f"{path} holds these under seed {other['seed']}, not {wanted['seed']}: "
-                "a seed is named before looking; continue with that one"
-            )
-    digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:8]
-    name = wanted["procedure"].replace(":", "-")
-    return CertificateFile(run.certificates / f"{name}-{digest}.tsv", wanted)
-
-
-def _alike(run: Run, wanted: Mapping[str, Any], but: str) -> list[tuple[Path, dict[str, Any]]]:
-    """The certificate files of a run that were made like this one, whatever their value of one field."""
-    found = [(path.with_suffix(".tsv"), _header(path)) for path in run.certificates.glob("*.json")]
-    return [(path, other) for path, other in sorted(found) if {**other, but: None} == {**wanted, but: None}]
-
-
 def read(path: Path) -> Certificates:
-    """Read a certificate file in Cohen's columns, whoever made it."""
+    """Read a certificate file in Cohen's columns, whoever made it; one of ours only as it was written."""
     name = path.name.removesuffix(".tsv")
     try:
         text = readers.text(path, readers.MOST_CERTIFICATES, "utf-8-sig", "replace")
     except OSError as error:
         raise ValueError(f"cannot read the certificate file {path}: {error.strerror}") from error
     if header_file(path).is_file():
-        header = _header(header_file(path))
-        text = text[: text.rfind("\n") + 1]
+        header = read_header(header_file(path))
+        rows = rows_of(path, header)
     else:
         sigma = _sigma_in(path)
         header = {} if sigma is None else {"sigma": sigma}
-    rows = _rows(path, text)
+        rows = parse(path, text)[0]
     if not rows:
         raise ValueError(f"{path} holds no certificates; `radii certify` makes and continues such files")
     return Certificates(name, rows, header)
+
+
+def rows_of(path: Path, header: Mapping[str, Any]) -> list[Row]:
+    """The rows of a certificate file of ours; a last line that is half written does not count."""
+    if not path.is_file():
+        return []
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    text = text[: text.rfind("\n") + 1]
+    if not text:
+        return []
+    if header.get("format", 1) >= FORMAT and tuple(text.split("\n", 1)[0].split("\t")) != COLUMNS:
+        raise ValueError(f"{path} has not the columns {' '.join(COLUMNS)}: restore the file, or certify again")
+    return parse(path, text, first_checksum(header))[0]
 
 
 def header_file(path: Path) -> Path:
@@ -183,7 +166,8 @@ def header_file(path: Path) -> Path:
     return path.with_name(path.name.removesuffix(".tsv") + ".json")
 
 
-def _header(path: Path) -> dict[str, Any]:
+def read_header(path: Path) -> dict[str, Any]:
+    """What the JSON beside a certificate file holds."""
     return readers.header(path)
 
 
@@ -197,66 +181,9 @@ def _difference(theirs: Mapping[str, Any], wanted: Mapping[str, Any], table: str
     return ""
 
 
-def _line(row: Row) -> str:
-    counts = " ".join(f"{label}:{count}" for label, count in sorted(row.counts.items()) if count)
-    samples = "" if row.samples is None else str(row.samples)
-    # repr of a plain float: full precision, so no radius is ever rounded up.
-    radius, seconds = repr(float(row.radius)), repr(float(row.seconds))
-    return "\t".join(
-        map(str, (row.index, row.label, row.prediction, radius, int(row.correct), seconds, samples, counts))
-    )
-
-
-def _rows(path: Path, text: str) -> list[Row]:
-    first, *lines = text.splitlines() or [""]
-    columns = [name.strip() for name in first.split("\t")]
-    if missing := [name for name in COHEN if name not in columns]:
-        raise ValueError(f"{path} has no column {missing[0]!r}, expected the tab-separated columns {' '.join(COHEN)}")
-    rows, seen = [], set[int]()
-    for number, line in enumerate(lines, start=2):
-        if not line.strip():
-            continue
-        row = _row(f"{path}, line {number}", columns, line)
-        if row.index in seen:
-            raise ValueError(f"{path}, line {number}: image {row.index} is there twice: remove one of the two lines")
-        seen.add(row.index)
-        rows.append(row)
-    return rows
-
-
-def _row(where: str, columns: Sequence[str], line: str) -> Row:
-    cells = line.split("\t")
-    if len(cells) != len(columns):
-        raise ValueError(f"{where} has {len(cells)} cells, expected {len(columns)}: {readers.short(' '.join(columns))}")
-    found = dict(zip(columns, cells, strict=True))
-    try:
-        row = Row(
-            readers.whole(found["idx"]),
-            readers.whole(found["label"]),
-            readers.whole(found["predict"]),
-            float(found["radius"]),
-            readers.seconds(found["time"]),
-            readers.whole(found["samples"]) if found.get("samples", "").strip() else None,
-            {
-                readers.whole(a): readers.whole(b)
-                for a, _, b in (p.partition(":") for p in found.get("counts", "").split())
-            },
-        )
-        correct = bool(readers.whole(found["correct"]))
-    except ValueError as error:
-        told, wanted = readers.short(error), readers.short(" ".join(columns))
-        raise ValueError(f"{where} is not a certificate ({told}), expected {wanted}") from error
-    if not 0 <= row.radius <= readers.MOST_RADIUS:
-        most = readers.MOST_RADIUS
-        raise ValueError(f"{where} has radius {row.radius}, expected a finite number >= 0, {most:g} at most")
-    if correct != row.correct:
-        raise ValueError(f"{where} says correct {int(correct)} of label {row.label} and prediction {row.prediction}")
-    return row
-
-
 def _readable(path: Path, line: str) -> bool:
     try:
-        _row(str(path), COLUMNS, line.rstrip("\n"))
+        parse_line(str(path), COLUMNS, line.rstrip("\n"))
     except ValueError:
         return False
     return True

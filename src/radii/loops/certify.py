@@ -1,8 +1,9 @@
 """Certification: a pure function of (configuration, index), mapped over the images of a run's test split."""
 
+import json
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -15,16 +16,21 @@ import torch
 
 from radii.certifiers import Certifier
 from radii.datasets import Images
+from radii.datasets.base import image_digest
 from radii.engines import AUTO
-from radii.experiment import certificates, files
+from radii.experiment import files, run_certificates
 from radii.experiment.certificates import Row
 from radii.experiment.run import Run, RunError
+from radii.experiment.run_certificates import Wanted
 from radii.loops.components import dataset_of
 from radii.loops.device import default_device
+from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
 
+Identity = tuple[tuple[str, str], ...]
+"""Names and digests of what a certificate is about."""
 OnImage = Callable[[int, Row | None], None]
 
 
@@ -44,8 +50,8 @@ class CertificationConfig:
     data: Path | None = None
     trust: frozenset[str] = frozenset()
     """Modules whose code the run may use."""
-    weights: str | None = None
-    """The digest of the weights that are meant; those that are found where it is not stated."""
+    identity: Identity = ()
+    """The digests of what is meant: weights, data, code, artefact; what is found where it is not stated."""
 
     def __post_init__(self) -> None:
         counts = {"every": self.every, "max_images": self.max_images, "batch_size": self.batch_size}
@@ -74,7 +80,8 @@ def certify_run(
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     session = CertificationSession(config)
     chosen = range(0, len(session.images), config.every)[: config.max_images]
-    file = certificates.open_file(session.run, session.header)
+    wanted = Wanted(session.header, chosen, session.image_digest)
+    file = run_certificates.open_file(session.run, wanted, environment_of(session.config.engine))
     done = {row.index: row for row in file.rows()}
     on_image(len(chosen), None)
     for row in done.values():
@@ -89,6 +96,11 @@ def certify_run(
 def certify_image(config: CertificationConfig, index: int) -> Row:
     """The certificate of one test image: the same in any process. `config` is that of an open session."""
     return _open_once(config).certify(index)
+
+
+def certify_images(session: "CertificationSession", indices: Sequence[int], workers: int) -> Iterator[Row]:
+    """The certificates of these test images in their order, on as many processes."""
+    return _certificates(session, indices, workers, None)
 
 
 def _certificates(
@@ -124,18 +136,21 @@ class CertificationSession:
     def __init__(self, config: CertificationConfig) -> None:
         self.run = Run(config.run, config.trust)
         weights = files.digest(self.run.weights())
-        if config.weights not in (None, weights):
-            raise RunError(f"the weights of {self.run.path} have changed since the certification began: start it again")
+        _expect_same(self.run, config.identity, _pinned({"weights": weights}))
         self.images: Images = dataset_of(self.run, config.data).split("test")
         noise = config.noise or noise_of(self.run.recipe)
-        self.header = _header(self.run, config, noise, len(self.images))
-        engine = config.engine
-        if engine == AUTO:
-            engine = certificates.engine_of(self.run, self.header) or AUTO
         with _one_thread():
-            engine, self.classifier = open_run(self.run, engine, noise, config.data, config.batch_size)
-        self.header["engine"] = engine
-        self.config = replace(config, engine=engine, noise=noise, weights=weights)
+            engine, self.classifier = open_run(self.run, config.engine, noise, config.data, config.batch_size)
+        config = replace(config, engine=engine, noise=noise)
+        self.header = _header(self.run, config, noise, self.images)
+        found = _pinned({name: self.header[name] for name in PINNED})
+        # The classifier was made from the file after its digest was taken: it has to be the same one still.
+        _expect_same(self.run, (*config.identity, *_pinned({"weights": weights})), found)
+        self.config = replace(config, identity=found)
+
+    def image_digest(self, index: int) -> str:
+        """The digest of a test image; empty where there is none of that number."""
+        return self.images.image_digest(index) if index < len(self.images) else ""
 
     def certify(self, index: int) -> Row:
         """The certificate of one test image."""
@@ -149,21 +164,43 @@ class CertificationSession:
         found = self.config.certifier.certify(self.classifier, image, address, label)
         counts = {number: count for number, count in enumerate(found.counts) if count}
         seconds = time.perf_counter() - began
-        return Row(index, label, found.prediction, found.radius, seconds, found.samples, counts)
+        digest = image_digest(image, label)
+        return Row(index, label, found.prediction, found.radius, seconds, found.samples, counts, digest)
 
 
 _open_once = lru_cache(maxsize=1)(CertificationSession)
 """A process that certifies many images loads them and the weights, which the configuration pins down, once."""
 
 
-def _header(run: Run, config: CertificationConfig, noise: Noise, images: int) -> dict[str, Any]:
-    return certificates.header(
+PINNED = ("weights", "data", "code", "artefact")
+"""The digests of a header that every process that certifies has to find the same."""
+
+
+def _pinned(header: Mapping[str, Any]) -> Identity:
+    return tuple((name, json.dumps(value, sort_keys=True)) for name, value in header.items())
+
+
+def _expect_same(run: Run, meant: Identity, found: Identity) -> None:
+    """Refuse what is not what the certification began with, in this process or the one that started it."""
+    for name, value in found:
+        if dict(meant).get(name, value) != value:
+            raise RunError(f"the {name} of {run.path} changed since the certification began: start it again")
+
+
+def _header(run: Run, config: CertificationConfig, noise: Noise, images: Images) -> dict[str, Any]:
+    recipe, certifier, weights = run.recipe, config.certifier, files.digest(run.weights())
+    names = (recipe.model["name"], recipe.dataset["name"], certifier.name, noise.name, config.engine)
+    return run_certificates.header(
         run,
-        certifier=config.certifier.name,
-        parameters=asdict(config.certifier),
+        certifier=certifier.name,
+        parameters=asdict(certifier),
         noise=noise.describe(),
+        weights=weights,
+        data=images.digest,
+        code=code_digests(names),
+        artefact=artefact_digest(run, config.engine, weights),
         seed=config.seed,
-        images=images,
+        images=len(images),
         every=config.every,
         most=config.max_images,
         batch_size=config.batch_size,

@@ -1,5 +1,6 @@
 """The components of a recipe, made and checked before training starts."""
 
+import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -125,7 +126,16 @@ def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
         raise ValueError(f"{path} holds soft labels of shape {table.shape}, the training split needs {wanted}")
     if table.dtype != np.float32 or not bool((table >= 0).all() and (table <= 1).all()):
         raise ValueError(f"{path} holds {table.dtype}, expected shares as `radii soft-labels` writes them")
+    _expect_data_of_soft_labels(dataset, path)
     return torch.from_numpy(table), _source(path, path)
+
+
+def _expect_data_of_soft_labels(dataset: Dataset, path: Path) -> None:
+    """Refuse soft labels of other images, where what they were made of lies beside them."""
+    header = path.with_suffix(".json")
+    made_of = json.loads(header.read_text()).get("data") if header.is_file() else None
+    if made_of not in (None, dataset.split("train").digest):
+        raise ValueError(f"{path} holds soft labels of other images than the training split's: make them again")
 
 
 def _start_from(model: nn.Module, spec: ModelSpec, path: Path) -> dict[str, str]:

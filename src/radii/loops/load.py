@@ -9,9 +9,12 @@ from torch import Tensor
 
 from radii import engines
 from radii.engines import AUTO, EngineSpec
+from radii.experiment import files
 from radii.experiment.recipe import Recipe, Spec, fields_of, named_table
 from radii.experiment.run import Run
 from radii.loops.components import dataset_of
+from radii.loops.deployment import chosen_engine, record_engine, warn_of_another
+from radii.loops.identity import artefact_path
 from radii.loops.weights import model_spec, trained_model
 from radii.smoothing import noise as noises
 from radii.smoothing.classifier import SmoothedClassifier
@@ -31,10 +34,14 @@ def load(
 ) -> SmoothedClassifier:
     """The smoothed classifier of a finished run; `data` is needed only by an engine that calibrates.
 
+    `auto` is the engine named by the certificates of the present weights, or the one that was chosen before; a warning
+    is issued if another one is requested.
     `trust` names the modules whose code the run may import: without it a run directory is only data.
     """
     run = run if isinstance(run, Run) else Run(run, trust)
-    return open_run(run, engine, noise_of(run.recipe, noise), data, batch_size)[1]
+    name, classifier = open_run(run, engine, noise_of(run.recipe, noise), data, batch_size)
+    warn_of_another(run, name)
+    return classifier
 
 
 def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
@@ -52,13 +59,15 @@ def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
 def open_run(run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int) -> tuple[str, SmoothedClassifier]:
     """The name of the engine chosen for a finished run, and the smoothed classifier that uses it."""
     spec = model_spec(run)
+    wanted = chosen_engine(run, engine)
+    artefact = artefact_path(run, wanted, files.digest(run.weights()))
 
     def pictures() -> Tensor:
         images = dataset_of(run, data).split("train")
         return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))
 
-    prepared = EngineSpec(
-        engines.folded(trained_model(run)), spec.shape, noise, batch_size, run.path / "int8", pictures
-    )
-    name, fast = engines.prepare(prepared, engine)
+    prepared = EngineSpec(engines.folded(trained_model(run)), spec.shape, noise, batch_size, artefact, pictures)
+    name, fast = engines.prepare(prepared, wanted)
+    if engine == AUTO:
+        record_engine(run, name)
     return name, SmoothedClassifier(fast, noise=noise, classes=spec.classes, batch_size=batch_size)

@@ -14,9 +14,6 @@ from radii.loops.components import dataset_of
 from radii.loops.load import noise_of, open_run
 from radii.smoothing.addresses import NoiseAddress
 
-STAGE = 1 << 16
-"""A stage of its own, apart from every certification stage."""
-
 
 def soft_labels(
     run: Run,
@@ -33,12 +30,13 @@ def soft_labels(
     images = dataset_of(run, data).split("train")
     name, classifier = open_run(run, engine, noise_of(run.recipe), data, min(samples, 128))
     header = {"samples": samples, "seed": seed, "engine": name, "weights": files.digest(run.weights())}
+    header |= {"data": images.digest}
     counts = run.path / "soft-labels.counts"
     done = _continue(run, counts, header, classifier.classes)
     with counts.open("ab") as file:
         for index in range(done, len(images)):
             image = images.batch(torch.tensor([index]))[0]
-            votes = classifier.votes(image, samples, NoiseAddress(seed, index, STAGE))
+            votes = classifier.votes(image, samples, NoiseAddress(seed, index, purpose="soft_labels"))
             file.write(votes.astype("<i4").tobytes())
             file.flush()
             on_image(index + 1, len(images))

@@ -17,6 +17,7 @@ from radii.experiment.run import Run
 from radii.loops.components import Components, assemble, stored
 from radii.loops.device import default_device
 from radii.loops.environment import environment
+from radii.loops.identity import claim_data
 from radii.loops.schedule import learning_rate, make_optimizer
 from radii.loops.state import TrainState
 from radii.loops.weights import save_weights
@@ -26,9 +27,6 @@ from radii.smoothing.modes import evaluating
 
 SECONDS_BETWEEN_CHECKPOINTS = 300.0
 """Within an epoch; the end of an epoch always writes one."""
-
-# What an address of randomness is for: the first number of every training address.
-SHUFFLE, AUGMENT, NOISE, TEST = range(4)
 
 
 class NotFiniteError(ValueError):
@@ -64,6 +62,7 @@ def train(
     components = assemble(recipe, data, teacher, soft_labels)
     splits = components.dataset.split("train"), components.dataset.split("test")
     run.claim(stored(components.recipe, run), components.origin)
+    claim_data(run, splits[0])
     if run.finished:
         return run
     files.write_json(run.environment_file, environment())
@@ -98,7 +97,7 @@ def _train_epoch(
     state.model.train()
     for batch in prefetch(_batches(images, training, seed, state.epoch, state.step)):
         state.optimizer.param_groups[0]["lr"] = learning_rate(training, state.epoch, state.step / steps)
-        step = Step(state.epoch, generator(device, NOISE, seed, state.epoch, state.step, 0))
+        step = Step(state.epoch, generator(device, "train", seed, state.epoch, state.step))
         on_device = Batch(*(tensor.to(device) for tensor in batch))
         where = f"step {state.step}"
         terms, loss = gradient_step(components.objective, state.model, state.optimizer, on_device, step, where)
@@ -136,9 +135,9 @@ def gradient_step(
 
 def _batches(images: Images, training: Training, seed: int, epoch: int, first: int) -> Iterator[Batch]:
     """The batches of an epoch from step `first` on; their content depends on (seed, epoch, step) alone."""
-    order = torch.randperm(len(images), generator=generator("cpu", SHUFFLE, seed, epoch))
+    order = torch.randperm(len(images), generator=generator("cpu", "shuffle", seed, epoch))
     for step, indices in list(enumerate(order.split(training.images_per_step)))[first:]:
-        pixels = images.batch(indices, generator("cpu", AUGMENT, seed, epoch, step))
+        pixels = images.batch(indices, generator("cpu", "augment", seed, epoch, step))
         yield Batch(pixels, images.labels[indices], indices)
 
 
@@ -166,7 +165,7 @@ def _row(state: TrainState, training: Training, images: int, accuracy: float) ->
 def noisy_accuracy(model: nn.Module, test: Images, recipe: Recipe, epoch: int, device: torch.device) -> float:
     """The share of test images that the base classifier gets right under one draw of noise each."""
     hits = 0
-    rng = generator(device, TEST, recipe.seed, epoch)
+    rng = generator(device, "evaluate", recipe.seed, epoch)
     with evaluating(model), torch.inference_mode():
         for indices in torch.arange(len(test)).split(500):
             pixels = test.batch(indices).to(device)

@@ -97,7 +97,7 @@ def _seconds_per_epoch(components: Components) -> float:
         indices = torch.arange(number * per_step, (number + 1) * per_step) % len(images)
         pixels = images.batch(indices).to(device)
         batch = Batch(pixels, images.labels[indices].to(device), indices.to(device))
-        step = Step(components.training.epochs, generator(device, number))
+        step = Step(components.training.epochs, generator(device, "time", number))
         began = time.perf_counter()
         gradient_step(components.objective, model, optimizer, batch, step)
         seconds.append(time.perf_counter() - began)

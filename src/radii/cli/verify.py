@@ -1,0 +1,57 @@
+"""The verb that checks certificates again."""
+
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from radii.cli.app import app, console
+from radii.cli.arguments import Data, Trust
+from radii.cli.notices import warnings_in_words
+from radii.cli.progress import CountingBar
+from radii.experiment.run import Run
+
+
+@app.command
+def verify(
+    certificates: Path,
+    /,
+    *,
+    run: Path | None = None,
+    rows: int = 10,
+    all: Annotated[bool, Parameter(negative="")] = False,
+    engine: str | None = None,
+    workers: int = 1,
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Check certificates again: digests, checksums, seeds and radii of all, votes of some; exit code 0, 1 or 2.
+
+    0 says that all is as the certificates say, 1 that something is not, 2 that something could not be checked.
+
+    Args:
+        certificates: A run directory, or a certificate file of one.
+        run: The run that the file is about, where it does not lie in it.
+        rows: So many rows of each file, chosen at random, are replayed.
+        all: Replay every row.
+        engine: How forward passes are made, where not by the engine that the certificates name.
+        workers: Processes of one thread each.
+    """
+    from radii.loops.verify import verify_run
+
+    if not certificates.exists():
+        raise ValueError(f"there is neither a run nor a certificate file {certificates}: name one that there is")
+    file = None if certificates.is_dir() else certificates
+    place = run or (certificates if file is None else file.resolve().parent.parent)
+    with warnings_in_words(), CountingBar(console) as bar:
+        result = verify_run(
+            Run(place, trust or ()),
+            file,
+            rows=None if all else rows,
+            engine=engine,
+            data=data,
+            workers=workers,
+            on_row=bar,
+        )
+    console.print(f"{certificates}: {result.in_words()}", soft_wrap=True, markup=False)
+    raise SystemExit(result.exit_code)

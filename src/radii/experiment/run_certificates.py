@@ -1,0 +1,96 @@
+"""The certificate files of a run: which may be continued, and on which images, under which seed."""
+
+import hashlib
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from radii.experiment.certificate_format import Row, identity
+from radii.experiment.certificates import CertificateFile, read_header, rows_of
+from radii.experiment.run import Run, RunError
+
+
+def header(
+    run: Run, *, certifier: str, parameters: Mapping[str, Any], noise: Mapping[str, Any], **facts: Any
+) -> dict[str, Any]:
+    """All that decides the certificates of a run; `facts` are digests, seed, images, engine and the like."""
+    recipe = run.recipe
+    stated = {
+        "procedure": certifier,
+        "parameters": dict(parameters),
+        "noise": dict(noise),
+        "dataset": recipe.dataset["name"],
+        "split": "test",
+        "sigma": recipe.sigma,
+        **facts,
+    }
+    plain: dict[str, Any] = json.loads(json.dumps(stated))
+    return plain
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """The certificates that are to be made."""
+
+    header: Mapping[str, Any]
+    images: Sequence[int]
+    """The test images to certify."""
+    digest_of: Callable[[int], str]
+    """The digest of a test image; empty where there is none of that number."""
+
+
+def open_file(run: Run, wanted: Wanted, environment: Mapping[str, Any] | None = None) -> CertificateFile:
+    """The certificate file of a run for this header, made or continued.
+
+    A second seed for images that these weights were certified on is refused, whatever else differs, and so is
+    continuing on other images than the rows are about.
+    """
+    for path, other in of_weights(run, wanted.header["weights"]):
+        rows = rows_of(path, other)
+        if other.get("seed") != wanted.header["seed"]:
+            _refuse_overlap(path, other, rows, wanted)
+        if _but_for_data(other) == _but_for_data(wanted.header):
+            _refuse_other_data(path, other, rows, wanted)
+    digest = hashlib.sha256(json.dumps(wanted.header, sort_keys=True).encode()).hexdigest()[:8]
+    name = wanted.header["procedure"].replace(":", "-")
+    return CertificateFile(run.certificates / f"{name}-{digest}.tsv", wanted.header, environment)
+
+
+def of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]]:
+    """The certificate files of a run that are about these weights, with their headers."""
+    found = [(path.with_suffix(".tsv"), read_header(path)) for path in sorted(run.certificates.glob("*.json"))]
+    return [(path, other) for path, other in found if other.get("weights") == weights]
+
+
+def _refuse_overlap(path: Path, other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> None:
+    """Refuse images that have certificates under another seed: trying seeds until one certifies voids the guarantee."""
+    if count := overlap(other, rows, wanted):
+        raise RunError(
+            f"{path} holds {count} of these images under seed {other.get('seed')}, not {wanted.header['seed']}: "
+            "a seed is named before looking; continue with that one"
+        )
+
+
+def overlap(other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> int:
+    """How many of the wanted images have a row: by number in the same data, by content in other data."""
+    if not rows:
+        return 0
+    if other.get("data") in (None, wanted.header.get("data")):
+        return len({row.index for row in rows} & set(wanted.images))
+    return len({row.digest for row in rows} & {wanted.digest_of(index) for index in wanted.images})
+
+
+def _but_for_data(header: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in identity(header).items() if key not in ("data", "images", "format")}
+
+
+def _refuse_other_data(path: Path, other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> None:
+    """Refuse to continue where the rows are about other images."""
+    advice = "continue with the data that it was begun with, or move it away"
+    for row in rows:
+        if row.digest and row.digest != wanted.digest_of(row.index):
+            raise RunError(f"{path} was made of other data: its image {row.index} is another one here; {advice}")
+    if rows and other.get("data") != wanted.header.get("data"):
+        raise RunError(f"{path} was made of other data: its images are the same, others of the split are not; {advice}")

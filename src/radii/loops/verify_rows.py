@@ -1,0 +1,178 @@
+"""The checks of one certificate file: what it is about, and what its rows say."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radii import certifiers, trust
+from radii.certifiers import Certifier
+from radii.datasets import DataError, Images
+from radii.experiment import files
+from radii.experiment.certificates import Certificates, Row
+from radii.experiment.run import Run
+from radii.loops.components import dataset_of
+from radii.loops.identity import artefact_digest, code_digests
+from radii.loops.weights import model_spec
+from radii.smoothing import noise as noises
+from radii.smoothing.certificate import ABSTAIN
+from radii.smoothing.noise import Noise
+
+TOLERANCE = 1e-9
+"""Between a radius and the one its counts give: other versions of a library may differ in the last digits."""
+
+
+@dataclass
+class Checked:
+    """What is being checked, and what was found so far."""
+
+    run: Run
+    data: Path | None
+    engine: str | None
+    """Another one than the certificates'."""
+    differences: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    missing: int = 0
+    replayed: int = 0
+    moved: int = 0
+    path: Path = Path()
+    made: Certificates = field(default_factory=lambda: Certificates("", ()))
+    images: Images | None = None
+
+    def begin(self, path: Path, made: Certificates) -> None:
+        """Go on to another file."""
+        self.path, self.made = path, made
+        self.missing += len(self.wanted) - len(made.rows) if "images" in made.header else 0
+
+    def differs(self, what: str, row: Row | None = None) -> None:
+        self.differences.append(f"{self.path}{'' if row is None else f', image {row.index}'}: {what}")
+
+    def cannot(self, why: str) -> None:
+        self.unchecked.append(f"{self.path}: {why}")
+
+    @property
+    def header(self) -> dict[str, Any]:
+        return dict(self.made.header)
+
+    @property
+    def wanted(self) -> Sequence[int]:
+        """The images that the file is to hold, as its header says."""
+        header = self.header
+        return range(0, header.get("images", 1 << 62), header.get("every", 1))[: header.get("most")]
+
+    def split(self) -> Images | None:
+        """The test images, where they can be had; it is said once where not."""
+        if self.images is None:
+            try:
+                self.images = dataset_of(self.run, self.data).split("test")
+            except DataError as error:
+                self.cannot(f"the data are not here: {error}")
+        return self.images
+
+
+def check_digests(checked: Checked) -> bool:
+    """Compare weights, code and the engine's artefact; whether rows can be replayed."""
+    header, run = checked.header, checked.run
+    weights = files.digest(run.weights())
+    if header.get("weights") != weights:
+        checked.differs(f"it is about the weights {str(header.get('weights'))[:8]}, the run has {weights[:8]}")
+        return False
+    code = header.get("code", {})
+    changed = [name for name, digest in code_digests(code).items() if digest != code[name]]
+    for name in changed:
+        checked.differs(f"the code of {name} is another")
+    return not changed and _same_artefact(checked, weights)
+
+
+def _same_artefact(checked: Checked, weights: str) -> bool:
+    header = checked.header
+    if checked.engine not in (None, header.get("engine")) or not {"artefact", "engine"} <= header.keys():
+        return True
+    same: bool = artefact_digest(checked.run, header["engine"], weights) == header["artefact"]
+    if not same:
+        checked.differs(f"the artefact of the engine {header['engine']!r} is another, or is not there")
+    return same
+
+
+def check_images(checked: Checked) -> bool:
+    """Compare every row's image and label, and the split, with the data, unless they are not here, which is said."""
+    images = checked.split()
+    if images is None:
+        return False
+    wanted = checked.wanted
+    for row in checked.made.rows:
+        if not 0 <= row.index < len(images):
+            checked.differs(f"there are only {len(images)} images", row)
+        elif row.index not in wanted:
+            checked.differs("the file is not about this image", row)
+        elif row.label != int(images.labels[row.index]):
+            checked.differs(f"its label is {int(images.labels[row.index])}, not {row.label}", row)
+        elif row.digest and row.digest != images.image_digest(row.index):
+            checked.differs("the picture is another", row)
+    if checked.header.get("data", images.digest) != images.digest:
+        checked.differs("the test split is not the one that it was made of")
+    return True
+
+
+def check_radii(checked: Checked) -> None:
+    """Recompute every radius from its counts, as far as they decide it."""
+    try:
+        certifier, noise = certifier_of(checked), noise_of(checked)
+        classes = model_spec(checked.run).classes
+    except (LookupError, ValueError, TypeError) as error:
+        checked.cannot(f"its radii cannot be recomputed: {in_words(error)}")
+        return
+    for row in checked.made.rows:
+        try:
+            if wrong := _wrong_radius(certifier, noise, row, classes):
+                checked.differs(wrong, row)
+        except ValueError as error:
+            checked.differs(str(error), row)
+
+
+def _wrong_radius(certifier: Certifier, noise: Noise, row: Row, classes: int) -> str:
+    counts = _counts(row, classes)
+    # An abstention claims nothing: its counts have to add up, and a replay tells whether it was needed.
+    tested = int(counts.argmax()) if row.prediction == ABSTAIN else row.prediction
+    if not 0 <= tested < classes or row.samples is None:
+        return f"class {tested} of {row.samples} samples is no answer among {classes} classes"
+    possible = certifier.possible_radii(counts, row.samples, tested, noise)
+    if row.prediction == ABSTAIN:
+        return f"an abstention has the radius {row.radius}" if row.radius else ""
+    if possible is None or any(math.isclose(row.radius, each, rel_tol=TOLERANCE) for each in possible):
+        return ""
+    return f"the counts prove {f'radius {possible[-1]}' if possible else 'nothing'}, not radius {row.radius}"
+
+
+def in_words(error: Exception) -> str:
+    """An error as a sentence; a header may lack anything."""
+    return f"its header has no {error}" if type(error) is KeyError else str(error.args[0] if error.args else error)
+
+
+def _counts(row: Row, classes: int) -> NDArray[np.int64]:
+    counts = np.zeros(classes, dtype=np.int64)
+    for label, count in row.counts.items():
+        if not 0 <= label < classes or count < 0:
+            raise ValueError(f"{count} votes for class {label}, expected counts of classes 0 to {classes - 1}")
+        counts[label] = count
+    return counts
+
+
+def certifier_of(checked: Checked) -> Certifier:
+    """The certifier that a header names; code of others is not taken up."""
+    header = checked.header
+    trust.require([header["procedure"]], checked.run.trusted, checked.path)
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in header["parameters"].items()}
+    return certifiers.create(header["procedure"], **fields)
+
+
+def noise_of(checked: Checked) -> Noise:
+    """The noise that a header names; version 0.1 had Gaussian noise alone."""
+    table = dict(checked.header.get("noise") or {"name": "gaussian", "sigma": checked.header["sigma"]})
+    name = table.pop("name")
+    trust.require([name], checked.run.trusted, checked.path)
+    return noises.create(name, **table)

@@ -1,0 +1,415 @@
+"""Certificates checked again: every way in which a file, its data or its weights can be other than it says."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from radii import certifiers, datasets
+from radii.certifiers import Certifier
+from radii.experiment import certificates, files
+from radii.experiment.certificate_format import COLUMNS, first_checksum, sealed
+from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run
+from radii.loops import replay
+from radii.loops.certify import CertificationConfig, certify_run
+from radii.loops.train import train
+from radii.loops.verify import VerificationResult, verify_run
+from radii.smoothing.noise import Gaussian
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "fixed": {"selection": 20, "estimation": 200},
+    "planned": {"pilot": 20, "most_samples": 400},
+    "prediction": {"samples": 200},
+    "sequential": {"radii": (0.0, 0.1, 0.25), "most_samples": 500},
+    "soft": {"selection": 20, "estimation": 200, "sharpness": 20.0},
+}
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on images of the user's own, certified, in a folder with its data."""
+    folder = tmp_path_factory.mktemp("made")
+    digits = datasets.create("digits")
+    content: dict[str, Any] = {}
+    for split, count in (("train", 600), ("test", 40)):
+        images = digits.split("train" if split == "train" else "test")
+        content[f"{split}_images"] = images.batch(torch.arange(count))[:, 0].numpy()
+        content[f"{split}_labels"] = images.labels[:count].numpy()
+    np.savez(folder / "digits.npz", **content)
+    training = Training(epochs=6, images_per_step=64, learning_rate=0.05)
+    recipe = Recipe(dataset="arrays", model="digits_cnn", sigma=0.25, training=training)
+    run = train(recipe, folder / "run", data=folder / "digits.npz")
+    certify(run, "fixed")
+    return folder
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Run:
+    shutil.copytree(made, tmp_path / "made")
+    return Run(tmp_path / "made" / "run")
+
+
+def certify(run: Run, procedure: str, **fields: Any) -> Path:
+    certifier = certifiers.create(procedure, **FIELDS[procedure])
+    config = {"run": run.path, "certifier": certifier, "engine": "torch", "max_images": 6, **fields}
+    return certify_run(CertificationConfig(**config), workers=1)
+
+
+def the_file(run: Run) -> Path:
+    (path,) = run.certificates.glob("*.tsv")
+    return path
+
+
+def verified(run: Run, **fields: Any) -> VerificationResult:
+    return verify_run(run, **{"rows": None, **fields})
+
+
+def reseal(path: Path, edit: Callable[[list[str]], None], line: int = 1, header: dict[str, Any] | None = None) -> None:
+    """Edit a line or the header as somebody would who knows how checksums are made."""
+    beside = certificates.header_file(path)
+    known = {**json.loads(beside.read_text()), **(header or {})}
+    beside.write_text(json.dumps(known))
+    rows = [text.split("\t")[:-1] for text in path.read_text().splitlines()[1:]]
+    edit(rows[line - 1])
+    before, lines = first_checksum(known), ["\t".join(COLUMNS)]
+    for cells in rows:
+        before = sealed("\t".join(cells), before)
+        lines.append("\t".join([*cells, before]))
+    path.write_text("\n".join(lines) + "\n")
+
+
+def test_an_untouched_run_is_equal(run: Run) -> None:
+    result = verified(run)
+    assert (result.exit_code, result.differences, result.unchecked) == (0, (), ())
+    assert (result.files, result.rows, result.replayed, result.moved) == (1, 6, 6, 0)
+    assert result.in_words() == "equal: 6 certificates in 1 file, 6 replayed, all votes equal"
+
+
+def test_some_rows_are_replayed_at_random(run: Run) -> None:
+    seen: list[tuple[int, int]] = []
+    result = verified(run, rows=2, on_row=lambda done, total: seen.append((done, total)))
+    assert (result.replayed, result.rows, seen) == (2, 6, [(1, 2), (2, 2)])
+    assert verified(run, rows=0).replayed == 0
+
+
+@pytest.mark.parametrize("procedure", [name for name in certifiers.names() if name != "fixed"])
+def test_every_certifier_can_be_verified(run: Run, procedure: str) -> None:
+    certify(run, procedure)
+    result = verified(run)
+    assert (result.exit_code, result.files, result.replayed) == (0, 2, 12), result.in_words()
+
+
+def test_every_certifier_has_a_test() -> None:
+    assert set(FIELDS) == set(certifiers.names())
+
+
+def radius_up(cells: list[str]) -> None:
+    cells[3] = repr(float(cells[3]) + 0.01)
+
+
+def a_vote_moved(cells: list[str]) -> None:
+    counts = {int(label): int(count) for label, count in (pair.split(":") for pair in cells[7].split())}
+    top = int(cells[2])
+    counts[top] -= 1
+    counts[(top + 1) % 10] = counts.get((top + 1) % 10, 0) + 1
+    cells[7] = " ".join(f"{label}:{count}" for label, count in sorted(counts.items()))
+
+
+def a_vote_more(cells: list[str]) -> None:
+    cells[7] = " ".join(sorted({"9:1", *cells[7].split()}))
+
+
+def another_label(cells: list[str]) -> None:
+    cells[1] = str((int(cells[1]) + 1) % 10)
+    cells[4] = str(int(cells[1] == cells[2]))
+
+
+def another_class(cells: list[str]) -> None:
+    cells[2] = str((int(cells[2]) + 1) % 10)
+    cells[4] = str(int(cells[1] == cells[2]))
+
+
+def no_class(cells: list[str]) -> None:
+    cells[2] = "77"
+    cells[4] = "0"
+
+
+def an_abstention(cells: list[str]) -> None:
+    cells[2], cells[3], cells[4] = "-1", "0.0", "0"
+
+
+def another_digest(cells: list[str]) -> None:
+    cells[8] = "0" * 16
+
+
+def another_image(cells: list[str]) -> None:
+    cells[0] = "4000"
+
+
+def samples_fewer(cells: list[str]) -> None:
+    cells[6] = "219"
+
+
+EDITS = [
+    (radius_up, "the counts prove radius .*, not radius"),
+    (a_vote_moved, "the counts prove|a replay gives"),
+    (a_vote_more, "votes"),
+    (another_label, "its label is"),
+    (another_class, "the counts prove|a replay gives"),
+    (no_class, "no answer among 10 classes|a replay gives"),
+    (an_abstention, "a replay gives"),
+    (another_digest, "the picture is another"),
+    (another_image, "there are only 40 images"),
+    (samples_fewer, "are not the 219 samples|a replay gives"),
+]
+
+
+@pytest.mark.parametrize(("edit", "said"), EDITS, ids=[edit.__name__ for edit, _ in EDITS])
+def test_an_edit_is_found_by_checksum_and_without(run: Run, edit: Callable[[list[str]], None], said: str) -> None:
+    path = the_file(run)
+    before = path.read_text()
+    reseal(path, edit, line=certified_line(path))
+    found = verified(run)
+    assert found.exit_code == 1
+    assert any(re.search(said, each) for each in found.differences), found.differences
+    resealed = path.read_text().splitlines()
+    old = before.splitlines()
+    edited = ["\t".join([*new.split("\t")[:-1], was.split("\t")[-1]]) for new, was in zip(resealed, old, strict=True)]
+    path.write_text("\n".join([old[0], *edited[1:]]) + "\n")
+    told = verified(run)
+    assert (told.exit_code, len(told.differences), told.replayed) == (1, 1, 0)
+    assert "checksum" in told.in_words() or "correct" in told.in_words()
+
+
+def certified_line(path: Path) -> int:
+    rows = certificates.read(path).rows
+    return 1 + next(number for number, row in enumerate(rows) if row.correct and row.radius > 0)
+
+
+@pytest.mark.parametrize("procedure", ["planned", "prediction", "sequential"])
+def test_an_edited_radius_is_found_without_a_replay(run: Run, procedure: str) -> None:
+    the_file(run).unlink()
+    path = certify(run, procedure)
+    reseal(path, radius_up, line=1 + next(n for n, row in enumerate(certificates.read(path).rows) if row.correct))
+    result = verified(run, rows=0)
+    assert result.exit_code == 1
+    assert "the counts prove" in result.in_words()
+
+
+def test_an_edited_soft_radius_is_found_by_a_replay(run: Run) -> None:
+    the_file(run).unlink()
+    path = certify(run, "soft")
+    reseal(path, radius_up, line=certified_line(path))
+    assert "a replay gives class" in verified(run).in_words()
+
+
+def test_a_removed_row_is_found(run: Run) -> None:
+    path = the_file(run)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:2] + lines[3:]))
+    assert "line 3 does not have the checksum" in verified(run).in_words()
+
+
+def test_a_swapped_picture_is_found(run: Run) -> None:
+    data = run.path.parent / "digits.npz"
+    content = dict(np.load(data))
+    content["test_images"] = np.concatenate([content["test_images"][1::-1], content["test_images"][2:]])
+    np.savez(data, **content)
+    result = verified(run, rows=0)
+    assert result.exit_code == 1
+    assert [each.partition(", image ")[2] for each in result.differences if "the picture" in each] == [
+        "0: the picture is another",
+        "1: the picture is another",
+    ]
+
+
+def test_a_label_changed_in_the_data_is_found(run: Run) -> None:
+    data = run.path.parent / "digits.npz"
+    content = dict(np.load(data))
+    content["test_labels"] = (content["test_labels"] + 1) % 10
+    np.savez(data, **content)
+    assert "its label is" in verified(run, rows=0).in_words()
+
+
+def test_other_weights_are_found(run: Run) -> None:
+    state = {name: tensor + 0.01 for name, tensor in load_file(run.weights_file).items()}
+    with safe_open(run.weights_file, "pt") as file:
+        metadata = file.metadata()
+    save_file(state, run.weights_file, metadata)
+    result = verified(run)
+    assert (result.exit_code, result.replayed) == (1, 0)
+    assert "it is about the weights" in result.in_words()
+
+
+def test_other_weights_under_the_old_name_are_found_by_a_replay(run: Run) -> None:
+    test_other_weights_are_found(run)
+    reseal(the_file(run), lambda _: None, header={"weights": files.digest(run.weights())})
+    assert "a replay gives" in verified(run).in_words()
+
+
+def test_rows_under_two_seeds_are_found(run: Run, tmp_path: Path) -> None:
+    aside = tmp_path / "aside"
+    run.certificates.rename(aside)
+    certify(run, "fixed", seed=1)
+    for path in aside.iterdir():
+        path.rename(run.certificates / path.name)
+    result = verified(run)
+    assert result.exit_code == 1
+    assert "hold 6 images under two seeds" in result.in_words()
+    one = sorted(run.certificates.glob("*.tsv"))[0]
+    assert "hold 6 images under two seeds" in verified(run, file=one).in_words()
+
+
+def test_another_seed_in_the_header_is_found_by_a_replay(run: Run) -> None:
+    reseal(the_file(run), lambda _: None, header={"seed": 5})
+    assert "a replay gives" in verified(run).in_words()
+
+
+def test_a_file_that_lies_elsewhere_is_checked_with_its_run(run: Run, tmp_path: Path) -> None:
+    path = the_file(run)
+    for each in (path, certificates.header_file(path)):
+        each.rename(tmp_path / each.name)
+    assert verify_run(run, tmp_path / path.name, rows=1).exit_code == 0
+
+
+def test_code_that_changed_is_found(run: Run) -> None:
+    reseal(the_file(run), lambda _: None, header={"code": {"torch:nn": "0" * 64}})
+    assert "the code of torch:nn is another" in verified(run).in_words()
+
+
+def test_an_artefact_that_is_gone_is_found(run: Run) -> None:
+    reseal(the_file(run), lambda _: None, header={"artefact": "0" * 64})
+    assert "the artefact of the engine 'torch' is another, or is not there" in verified(run).in_words()
+
+
+def test_data_that_are_not_here_cannot_be_checked(run: Run) -> None:
+    (run.path.parent / "digits.npz").unlink()
+    result = verified(run)
+    assert result.exit_code == 2
+    assert "the data are not here" in result.in_words()
+
+
+def test_a_run_without_certificates_is_a_sentence(run: Run) -> None:
+    shutil.rmtree(run.certificates)
+    with pytest.raises(ValueError, match="holds no certificates to verify"):
+        verified(run)
+
+
+def test_a_file_of_version_0_1_is_replayed(run: Run) -> None:
+    path = the_file(run)
+    header = json.loads(certificates.header_file(path).read_text())
+    old = {key: value for key, value in header.items() if key not in ("data", "code", "artefact", "format", "noise")}
+    del old["environments"]
+    certificates.header_file(path).write_text(json.dumps(old))
+    path.write_text("".join("\t".join(line.split("\t")[:8]) + "\n" for line in path.read_text().splitlines()))
+    result = verified(run)
+    assert (result.exit_code, result.replayed) == (0, 6), result.in_words()
+
+
+def elsewhere(run: Run) -> None:
+    """The environment of the certificates as that of another machine; checksums do not cover it."""
+    elsewhere_of(the_file(run))
+
+
+def elsewhere_of(path: Path) -> None:
+    beside = certificates.header_file(path)
+    header = json.loads(beside.read_text())
+    header["environments"][0]["instruction_set"] = "another"
+    beside.write_text(json.dumps(header))
+
+
+def test_on_another_machine_rounding_may_explain_votes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    reseal(the_file(run), both(a_vote_moved, recompute), line=certified_line(the_file(run)))
+    assert "1 votes differ" in verified(run).in_words()
+    elsewhere(run)
+    monkeypatch.setattr(replay, "ROUNDING", 0.0)
+    assert "1 votes differ, rounding explains at most 0" in verified(run).in_words()
+    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    result = verified(run)
+    assert (result.exit_code, result.moved) == (0, 1)
+    assert result.in_words().endswith("1 votes differ, which rounding explains")
+
+
+def both(*edits: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
+    def edit(cells: list[str]) -> None:
+        for each in edits:
+            each(cells)
+
+    return edit
+
+
+def recompute(cells: list[str]) -> None:
+    """The radius that edited counts give."""
+    certifier: Certifier = certifiers.create("fixed", **FIELDS["fixed"])
+    counts = np.zeros(10, dtype=np.int64)
+    for label, count in (pair.split(":") for pair in cells[7].split()):
+        counts[int(label)] = int(count)
+    (radius,) = certifier.possible_radii(counts, 220, int(cells[2]), Gaussian(0.25)) or (0.0,)
+    cells[3] = repr(radius)
+
+
+@pytest.mark.slow
+def test_another_engine_agrees_up_to_rounding(run: Run) -> None:
+    pytest.importorskip("openvino")
+    result = verified(run, engine="openvino")
+    assert (result.exit_code, result.replayed) == (0, 6), result.in_words()
+
+
+def test_no_edit_of_a_soft_radius_passes_as_rounding(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    the_file(run).unlink()
+    certificates.header_file(next(run.certificates.glob("*.json")).with_suffix(".tsv")).unlink()
+    path = certify(run, "soft")
+    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    elsewhere(run)
+    reseal(path, lambda cells: cells.__setitem__(3, repr(float(cells[3]) * 1.0001)), line=certified_line(path))
+    assert verified(run).exit_code == 0
+    reseal(path, radius_up, line=certified_line(path))
+    assert "a replay gives class" in verified(run).in_words()
+
+
+def test_counts_of_another_length_are_never_called_equal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Sampling that ends elsewhere can be a matter of rounding, or made up: it is told, and not as equal."""
+    the_file(run).unlink()
+    path = certify(run, "sequential")
+
+    def more(cells: list[str]) -> None:
+        cells[2], cells[3], cells[6], cells[7] = cells[1], "0.25", "448", f"{cells[1]}:448"
+        cells[4] = "1"
+
+    reseal(path, more)
+    elsewhere_of(path)
+    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    result = verified(run, file=path)
+    assert (result.exit_code, result.differences) == (2, ()), result.in_words()
+    assert "as rounding may decide" in result.in_words()
+    monkeypatch.setattr(replay, "ROUNDING", 0.0)
+    assert verified(run, file=path).exit_code == 1
+
+
+def test_rows_that_were_cut_off_are_counted(run: Run) -> None:
+    path = the_file(run)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
+    result = verified(run)
+    assert (result.exit_code, result.missing) == (0, 2)
+    assert result.in_words().endswith("4 replayed, all votes equal, 2 images still missing")
+
+
+@pytest.mark.parametrize("key", ["procedure", "parameters", "engine", "seed", "batch_size"])
+def test_a_header_that_lacks_something_is_a_sentence(run: Run, key: str) -> None:
+    beside = certificates.header_file(the_file(run))
+    header = json.loads(beside.read_text())
+    del header[key]
+    beside.write_text(json.dumps(header))
+    reseal(the_file(run), lambda _: None)
+    result = verified(run)
+    assert result.exit_code == 2
+    assert f"its header has no '{key}'" in result.in_words()
