@@ -2,12 +2,11 @@
 
 import os
 import time
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ from radii.experiment.run import Run, RunError
 from radii.loops.components import dataset_of
 from radii.loops.device import default_device
 from radii.loops.load import noise_of, open_run
+from radii.loops.pool import map_in_processes
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
 
@@ -74,15 +74,16 @@ def certify_run(
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     session = CertificationSession(config)
     chosen = range(0, len(session.images), config.every)[: config.max_images]
-    file = certificates.open_file(session.run, session.header)
-    done = {row.index: row for row in file.rows()}
-    on_image(len(chosen), None)
-    for row in done.values():
-        on_image(len(chosen), row)
-    missing = [index for index in chosen if index not in done]
-    for row in _certificates(session, missing, workers, executor):
-        file.append(row)
-        on_image(len(chosen), row)
+    with certificates.open_file(session.run, session.header) as file:
+        done = {row.index: row for row in file.rows()}
+        on_image(len(chosen), None)
+        for row in done.values():
+            on_image(len(chosen), row)
+        missing = [index for index in chosen if index not in done]
+        with closing(_certificates(session, missing, workers, executor)) as rows:
+            for row in rows:
+                file.append(row)
+                on_image(len(chosen), row)
     return file.path
 
 
@@ -93,7 +94,7 @@ def certify_image(config: CertificationConfig, index: int) -> Row:
 
 def _certificates(
     session: "CertificationSession", indices: Sequence[int], workers: int, executor: Executor | None
-) -> Iterator[Row]:
+) -> Generator[Row, None, None]:
     """The certificates in the order of the images, whoever makes them."""
     certify = partial(certify_image, session.config)
     if executor is not None:
@@ -101,11 +102,7 @@ def _certificates(
     elif workers == 1 or len(indices) < 2:
         yield from map(session.certify, indices)
     else:
-        pool = ProcessPoolExecutor(workers, get_context("spawn"))
-        try:
-            yield from pool.map(certify, indices)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        yield from map_in_processes(certify, indices, workers)
 
 
 @contextmanager
