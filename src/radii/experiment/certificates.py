@@ -3,9 +3,9 @@
 import hashlib
 import json
 import math
-import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from typing import Any
 from radii import trust
 from radii.experiment import files
 from radii.experiment.run import Run, RunError
+from radii.lock import locked
 from radii.smoothing.certificate import ABSTAIN
 
 COHEN = ("idx", "label", "predict", "radius", "correct", "time")
@@ -79,15 +80,7 @@ class CertificateFile:
 
     def append(self, row: Row) -> None:
         """Add a certificate, the whole line in one write, so that a kill leaves whole lines."""
-        line = (_line(row) + "\n").encode()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        try:
-            if os.write(descriptor, line) != len(line):
-                raise OSError(
-                    f"{self.path}: the disk is full, a line was cut; free some space and run the command again"
-                )
-        finally:
-            os.close(descriptor)
+        files.append(self.path, (_line(row) + "\n").encode())
 
     def _claim(self) -> None:
         beside = header_file(self.path)
@@ -97,7 +90,7 @@ class CertificateFile:
         elif self.path.is_file():
             raise ValueError(f"{self.path} has no {beside.name} beside it that says how it was made: move it away")
         else:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            files.make_folder(self.path.parent)
             files.write_json(beside, self.header)
 
     def _repair(self) -> None:
@@ -113,7 +106,7 @@ class CertificateFile:
         if len(lines) > 1 and not _readable(self.path, lines[-1].decode(errors="replace")):
             whole = whole[: -len(lines[-1])]
         if whole != content:
-            os.truncate(self.path, len(whole))
+            files.truncate(self.path, len(whole))
 
 
 def header(
@@ -140,8 +133,12 @@ def engine_of(run: Run, wanted: Mapping[str, Any]) -> str | None:
     return engines[0] if engines else None
 
 
-def open_file(run: Run, wanted: Mapping[str, Any]) -> CertificateFile:
-    """The certificate file of a run for this header, made or continued; another seed for the same is refused."""
+@contextmanager
+def open_file(run: Run, wanted: Mapping[str, Any]) -> Iterator[CertificateFile]:
+    """The certificate file of a run for this header, made or continued; another seed for the same is refused.
+
+    While it is open, nobody else can open it.
+    """
     for path, other in _alike(run, wanted, but="seed"):
         # Seeds tried until an image certifies would void the guarantee.
         if other["seed"] != wanted["seed"]:
@@ -151,7 +148,11 @@ def open_file(run: Run, wanted: Mapping[str, Any]) -> CertificateFile:
             )
     digest = hashlib.sha256(json.dumps(wanted, sort_keys=True).encode()).hexdigest()[:8]
     name = wanted["procedure"].replace(":", "-")
-    return CertificateFile(run.certificates / f"{name}-{digest}.tsv", wanted)
+    path = run.certificates / f"{name}-{digest}.tsv"
+    files.make_folder(path.parent)
+    with locked(path):
+        files.sweep(path.parent, [path.name, header_file(path).name])
+        yield CertificateFile(path, wanted)
 
 
 def _alike(run: Run, wanted: Mapping[str, Any], but: str) -> list[tuple[Path, dict[str, Any]]]:
