@@ -5,7 +5,7 @@ import io
 import json
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -105,9 +105,14 @@ class Run:
         """Hold the right to train here, which one process has at a time, and clear away what a killed one left."""
         self._refuse_other_things()
         files.make_folder(self.path)
-        with locked(self.path):
-            files.sweep(self.path, WRITTEN)
+        with nullcontext() if self._is_archived() else locked(self.path):
+            if not self._is_archived():
+                files.sweep(self.path, WRITTEN)
             yield
+
+    def _is_archived(self) -> bool:
+        """Whether it is finished and lies where nothing can be written: it is read all the same."""
+        return self.finished and not os.access(self.path, os.W_OK)
 
     def claim(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
         """Make the directory this recipe's, or refuse one that belongs to another."""

@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -65,7 +64,7 @@ def train(
     run = Run(path)
     components = assemble(recipe, data, teacher, soft_labels)
     splits = components.dataset.split("train"), components.dataset.split("test")
-    with nullcontext() if run.finished else run.writing():
+    with run.writing():
         run.claim(stored(components.recipe, run), components.origin)
         if not run.finished:
             _train_to_the_end(run, components, *splits, on_step)
@@ -76,8 +75,8 @@ def _train_to_the_end(run: Run, components: Components, images: Images, test: Im
     files.write_json(run.environment_file, environment())
     with Interrupts() as interrupts:
         _train_epochs(run, components, images, test, on_step, interrupts)
-    save_weights(run, components.model, components.spec)
     files.remove(run.previous_checkpoint_file)
+    save_weights(run, components.model, components.spec)
 
 
 def _train_epochs(
