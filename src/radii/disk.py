@@ -24,9 +24,9 @@ def write(path: Path, content: bytes | str, *, keep: Path | None = None) -> None
     _sync_folder(path.parent)
 
 
-def append(path: Path, content: bytes) -> None:
-    """Add to a file in one write; what a full disk let through of it is taken back."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+def append(path: Path, content: bytes, *, create: bool = False) -> None:
+    """Add to a file, which may be a new one only by `create`, in one write; half of it on a full disk is taken back."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0), 0o666)
     try:
         size = os.fstat(descriptor).st_size
         if os.write(descriptor, content) != len(content):
@@ -59,9 +59,10 @@ def remove(path: Path) -> None:
 
 def sweep(folder: Path, names: Iterable[str]) -> None:
     """Remove what killed processes left of writing these files: for the one process that may write them now."""
-    left = [path for name in names for path in folder.glob(f".{name}.*") if path.suffix[1:].isdecimal()]
-    for path in left:
-        remove(path)
+    asides = tuple(f".{name}." for name in names)
+    for path in list(folder.iterdir()):
+        if path.name.startswith(asides) and path.suffix[1:].isdecimal():
+            remove(path)
 
 
 def _aside(path: Path) -> Path:

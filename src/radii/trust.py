@@ -48,7 +48,8 @@ def record(names: Iterable[str]) -> None:
     if new := digests - _known():
         disk.make_folder(record_file().parent)
         # The first newline ends a line that a kill may have cut short.
-        disk.append(record_file(), "".join(["\n", *(f"{digest}\n" for digest in sorted(new))]).encode())
+        lines = "".join(["\n", *(f"{digest}\n" for digest in sorted(new))])
+        disk.append(record_file(), lines.encode(), create=True)
 
 
 def is_known(module: str) -> bool:

@@ -7,7 +7,7 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from multiprocessing import get_context, parent_process
+from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from typing import Any, Generic, TypeVar
@@ -146,6 +146,7 @@ def _cause(code: int | None) -> str:
 
 def _work(connection: "Connection[Any, Any]") -> None:
     """What a worker does: task by task until its parent has no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
         while True:
@@ -180,7 +181,8 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Processes that are started here never see Ctrl-C: it is for the parent, which then ends them."""
+    """Processes that are started here do not see Ctrl-C: it is for the parent, which then ends them."""
+    resource_tracker.ensure_running()  # multiprocessing starts it on the way otherwise, and lets Ctrl-C through again
     before: Iterable[int] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

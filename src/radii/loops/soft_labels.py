@@ -56,7 +56,7 @@ def _publish(run: Run, shares: NDArray[np.float64]) -> None:
 def _continue(run: Run, counts: Path, header: dict[str, object], classes: int) -> int:
     """How many images are done; a last row that was cut off is dropped."""
     header_file = counts.with_suffix(".json")
-    files.sweep(run.path, [header_file.name, run.soft_labels_file.name])
+    files.sweep(run.path, [header_file.name, counts.name, run.soft_labels_file.name])
     if not header_file.is_file():
         files.remove(counts)  # before the header says whose they are
         files.write_json(header_file, header)
@@ -64,7 +64,8 @@ def _continue(run: Run, counts: Path, header: dict[str, object], classes: int) -
         raise RunError(
             f"{run.path} has soft labels of {theirs}, not of {header}: remove {counts} and {header_file.name}"
         )
-    files.append(counts, b"")
+    if not counts.is_file():
+        files.write(counts, b"")
     row = 4 * classes
     done = counts.stat().st_size // row
     files.truncate(counts, done * row)
