@@ -10,11 +10,15 @@ from tools.imports import LAYERS, SOURCE, imports, layer_of, modules, package_of
 
 LIGHT = (
     "__init__",
+    "disk",
     "errors",
+    "lock",
     "trust",
     "cli/__init__",
     "report",
     "experiment",
+    "loops/interrupts",
+    "loops/pool",
     "plugins",
     "smoothing/bounds",
     "smoothing/sequential",

@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "radii"
 LAYERS = (
-    ("errors", "fields"),
-    ("onnx", "plugins", "trust"),
+    ("disk", "errors", "fields"),
+    ("lock", "onnx", "plugins", "trust"),
     ("smoothing",),
     ("objectives", "certifiers", "models", "datasets", "engines", "experiment"),
     ("loops", "report"),

@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterable, Iterator
 from importlib.machinery import PathFinder
 from pathlib import Path
 
+from radii import disk
 from radii.errors import ParameterError
 
 
@@ -45,10 +46,10 @@ def record(names: Iterable[str]) -> None:
     """Record the digests of the modules that the user named."""
     digests = {digest for name in names if (module := module_of(name)) and (digest := source_digest(module))}
     if new := digests - _known():
-        file = record_file()
-        file.parent.mkdir(parents=True, exist_ok=True)
-        with file.open("a") as lines:
-            lines.write("".join(f"{digest}\n" for digest in sorted(new)))
+        disk.make_folder(record_file().parent)
+        # The first newline ends a line that a kill may have cut short.
+        lines = "".join(["\n", *(f"{digest}\n" for digest in sorted(new))])
+        disk.append(record_file(), lines.encode(), create=True)
 
 
 def is_known(module: str) -> bool:

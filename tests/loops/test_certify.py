@@ -1,4 +1,5 @@
 import json
+import os
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from radii.experiment import certificates
 from radii.experiment.certificates import Row
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run, RunError
+from radii.lock import LockedError
 from radii.loops import certify
 from radii.loops.certify import CertificationConfig, CertificationSession, certify_image, certify_run
 from radii.loops.components import dataset_of
@@ -91,6 +93,21 @@ def test_a_stopped_certification_continues_and_repairs_its_last_line(run: Run) -
     certify_run(plan(run), workers=1, on_image=lambda _, row: seen.append(row.index) if row else None)
     assert content(path) == whole
     assert seen == [row.index for row in whole]
+
+
+def test_two_cannot_write_one_file(run: Run) -> None:
+    seen: list[int] = []
+
+    def second(_: int, row: Row | None) -> None:
+        if row is None:
+            with pytest.raises(LockedError, match=rf"\.tsv is being written by process {os.getpid()}: wait for it"):
+                certify_run(plan(run), workers=1)
+            other = certifiers.create("fixed", selection=20, estimation=100)
+            seen.append(len(content(certify_run(plan(run, certifier=other), workers=1))))
+
+    assert len(content(certify_run(plan(run), workers=1, on_image=second))) == 10
+    assert seen == [10]
+    assert not list(run.certificates.glob(".*"))
 
 
 @pytest.mark.parametrize(

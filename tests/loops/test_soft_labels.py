@@ -1,3 +1,4 @@
+import os
 from dataclasses import replace
 from pathlib import Path
 
@@ -6,6 +7,7 @@ import pytest
 
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run, RunError
+from radii.lock import LockedError
 from radii.loops.soft_labels import soft_labels
 from radii.loops.train import train
 
@@ -50,6 +52,22 @@ def test_soft_labels_of_another_setting_are_not_mixed(run: Run) -> None:
     soft_labels(run, samples=8, engine="torch")
     with pytest.raises(RunError, match="has soft labels of"):
         soft_labels(run, samples=9, engine="torch")
+
+
+@pytest.mark.slow
+def test_two_cannot_write_one_file(run: Run) -> None:
+    told: list[str] = []
+
+    def second(done: int, _: int) -> None:
+        if done == 1:
+            with pytest.raises(LockedError) as caught:
+                soft_labels(run, samples=8, engine="torch")
+            told.append(str(caught.value))
+
+    soft_labels(run, samples=8, engine="torch", on_image=second)
+    assert told == [
+        f"{run.soft_labels_file} is being written by process {os.getpid()}: wait for it, or stop it",
+    ]
 
 
 def test_catrs_without_soft_labels_says_so_before_any_work(tmp_path: Path) -> None:

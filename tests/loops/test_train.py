@@ -1,4 +1,5 @@
 import math
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from safetensors.torch import load_file
 
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run, RunError
+from radii.lock import LockedError
 from radii.loops import train as loop
 from radii.loops.schedule import learning_rate
 from radii.loops.train import NotFiniteError, StepEvent, train
@@ -64,6 +66,58 @@ def test_a_stopped_run_continues_to_the_same_weights(
     assert_same_run(whole, train(SMALL, tmp_path / "stopped"))
 
 
+@pytest.mark.parametrize("stop_after", [1, 5, 6, 9])
+def test_ctrl_c_ends_the_step_and_saves_it(tmp_path: Path, stop_after: int) -> None:
+    whole = train(SMALL, tmp_path / "whole")
+    seen = 0
+
+    def stop(_: StepEvent) -> None:
+        nonlocal seen
+        seen += 1
+        if seen == stop_after:
+            signal.raise_signal(signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        train(SMALL, tmp_path / "stopped", on_step=stop)
+    assert seen == stop_after
+    stopped = Run(tmp_path / "stopped")
+    assert not stopped.finished
+    rest: list[StepEvent] = []
+    train(SMALL, stopped.path, on_step=rest.append)
+    # Six steps and the end of an epoch are seen of each of three epochs, but for the one that was stopped.
+    assert len(rest) == 3 * 7 - seen - 1
+    assert_same_run(whole, stopped)
+
+
+def test_two_cannot_train_in_one_directory(tmp_path: Path) -> None:
+    def second(event: StepEvent) -> None:
+        if event.step == 1:
+            with pytest.raises(LockedError, match=f"run is being written by process {os.getpid()}: wait for it"):
+                train(SMALL, tmp_path / "run")
+
+    assert_same_run(train(SMALL, tmp_path / "run", on_step=second), train(SMALL, tmp_path / "whole"))
+
+
+def test_a_directory_whose_first_file_was_cut_short_is_taken(tmp_path: Path) -> None:
+    run = Run(tmp_path / "run")
+    run.path.mkdir()
+    (run.path / ".recipe.toml.4711").write_text("data")
+    (run.path / ".lock").write_text("4711 here")
+    run.origin_file.write_text('{"teacher": {"path": "../gone", "hash": "0"}}')
+    train(SMALL, run.path)
+    assert run.origin() == {}
+    assert not list(run.path.glob(".*"))
+
+
+def test_a_finished_run_on_a_disk_that_cannot_be_written_is_still_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    train(SMALL, tmp_path / "run")
+    monkeypatch.setattr(os, "access", lambda *_: False)
+    monkeypatch.setattr(os, "open", None)
+    assert train(SMALL, tmp_path / "run").finished
+
+
 @pytest.mark.slow
 def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     recipe = replace(SMALL, training=replace(SCHEDULE, epochs=6))
@@ -80,8 +134,6 @@ def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
 
 
 def _one_thread() -> dict[str, str]:
-    import os
-
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 

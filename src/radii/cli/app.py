@@ -1,7 +1,10 @@
 """The application, its console, and how errors are reported."""
 
+import signal
 import sys
 import tomllib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import NoReturn
 
 from cyclopts import App, CycloptsError
@@ -13,6 +16,7 @@ from radii.trust import UntrustedError
 app = App(
     name="radii",
     help="Image classifiers whose answers carry a proof: certified l2 radii by randomized smoothing.",
+    suppress_keyboard_interrupt=False,
 )
 console = Console(highlight=False, emoji=False)
 
@@ -23,22 +27,45 @@ HINTS = {
     "size": "pass --size",
     "soft_labels": "pass --soft-labels FILE made by `radii soft-labels RUN`",
     "teacher": "pass --teacher RUN",
+    "workers": "say how many with --workers",
 }
 """What the command line adds to an error about a parameter."""
+
+
+class Terminated(KeyboardInterrupt):
+    """SIGTERM came: it ends a command as Ctrl-C does."""
 
 
 def main() -> NoReturn:
     """Run the command line; an error that the user can fix is one sentence and a non-zero exit code."""
     try:
-        app(sys.argv[1:], console=console, error_console=Console(stderr=True), exit_on_error=False, print_error=True)
+        with _terminable():
+            app(
+                sys.argv[1:], console=console, error_console=Console(stderr=True), exit_on_error=False, print_error=True
+            )
     except CycloptsError:
         sys.exit(2)
-    except KeyboardInterrupt:
-        sys.exit("radii: stopped; the same command continues")
+    except KeyboardInterrupt as stopped:
+        print("radii: stopped; the same command continues", file=sys.stderr)
+        sys.exit(128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT))
     except (ValueError, LookupError, OSError, tomllib.TOMLDecodeError) as error:
         print(f"radii: {in_words(error)}", file=sys.stderr)
         sys.exit(2)
     sys.exit(0)
+
+
+@contextmanager
+def _terminable() -> Iterator[None]:
+    """Have SIGTERM unwind what is running, so that it can be saved, instead of ending the process where it is."""
+    before = signal.signal(signal.SIGTERM, _terminate)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
+
+
+def _terminate(*_: object) -> NoReturn:
+    raise Terminated
 
 
 def in_words(error: Exception) -> str:

@@ -1,15 +1,19 @@
 """OpenVINO on a CPU in int8, calibrated on noisy training images: another function, certified as it is."""
 
 import io
-from contextlib import redirect_stdout
+from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import torch
 from torch import nn
 
+from radii import disk
 from radii.engines._openvino import convert, infer, is_installed, without_telemetry
 from radii.engines.base import CALIBRATION, Engine, EngineSpec, FixedBlock
+from radii.lock import locked
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,9 +27,23 @@ class OpenVinoInt8(Engine):
         import openvino
 
         file = spec.artefact.with_suffix(".xml")
-        if not file.is_file():
-            openvino.save_model(_quantised(converted, spec), file, compress_to_fp16=False)
+        with nullcontext() if file.is_file() else locked(file, wait=True):
+            if not file.is_file():
+                _save(_quantised(converted, spec), file)
         return FixedBlock(infer(openvino.Core().read_model(file)), spec.batch_size)
+
+
+def _save(model: Any, file: Path) -> None:
+    """Write the two files of a model, each in one move; the .xml, by which others know that it is there, last."""
+    import openvino
+
+    names = [file.with_suffix(suffix).name for suffix in (".bin", ".xml")]
+    disk.sweep(file.parent, names)
+    with TemporaryDirectory() as folder:
+        aside = Path(folder) / file.name
+        openvino.save_model(model, aside, compress_to_fp16=False)
+        for name in names:
+            disk.write(file.with_name(name), aside.with_name(name).read_bytes())
 
 
 def _quantised(model: Any, spec: EngineSpec) -> Any:

@@ -1,7 +1,6 @@
 """Certificate files: one line for each image in Cohen's columns, and a header beside it that says how it was made."""
 
 import json
-import os
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -76,15 +75,7 @@ class CertificateFile:
         """Add a certificate, the whole line in one write, so that a kill leaves whole lines."""
         content = to_line(row)
         checksum = sealed(content, self._checksum)
-        line = f"{content}\t{checksum}\n".encode()
-        descriptor = os.open(self.path, os.O_WRONLY | os.O_APPEND)
-        try:
-            if os.write(descriptor, line) != len(line):
-                raise OSError(
-                    f"{self.path}: the disk is full, a line was cut; free some space and run the command again"
-                )
-        finally:
-            os.close(descriptor)
+        files.append(self.path, f"{content}\t{checksum}\n".encode())
         self._checksum = checksum
 
     def _parse(self) -> tuple[list[Row], str]:
@@ -100,7 +91,7 @@ class CertificateFile:
         elif self.path.is_file():
             raise ValueError(f"{self.path} has no {beside.name} beside it that says how it was made: move it away")
         else:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
+            files.make_folder(self.path.parent)
             files.write_json(beside, self.header)
 
     def _record(self, environment: dict[str, Any], rows: int) -> None:
@@ -126,7 +117,7 @@ class CertificateFile:
         if len(lines) > 1 and not _readable(self.path, lines[-1].decode(errors="replace")):
             whole = whole[: -len(lines[-1])]
         if whole != content:
-            os.truncate(self.path, len(whole))
+            files.truncate(self.path, len(whole))
 
 
 def read(path: Path) -> Certificates:

@@ -2,20 +2,12 @@
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
+from radii.disk import append, make_folder, remove, sweep, truncate, write
 
-def write(path: Path, content: bytes | str) -> None:
-    """Replace a file in one move: a reader, or a kill, sees the old content or the new, never a half."""
-    data = content.encode() if isinstance(content, str) else content
-    aside = path.with_name(f".{path.name}.{os.getpid()}")
-    with aside.open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    aside.replace(path)
+__all__ = ["append", "digest", "make_folder", "remove", "sweep", "truncate", "write", "write_json"]
 
 
 def write_json(path: Path, value: Any) -> None:

@@ -3,7 +3,8 @@
 import csv
 import io
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,9 +13,22 @@ from radii import trust
 from radii.errors import ParameterError
 from radii.experiment import files, readers, recipe
 from radii.experiment.recipe import Recipe
+from radii.lock import lock_file, locked
 
 LOCATIONS = ("dataset.path", "training.initial")
 """Fields that say where something lies: they do not decide what it is."""
+
+
+WRITTEN = (
+    "recipe.toml",
+    "origin.json",
+    "environment.json",
+    "training.csv",
+    "checkpoint.pt",
+    "model.safetensors",
+    "transfer.json",
+)
+"""The files that whoever holds the run's lock may write."""
 
 
 class RunError(ParameterError):
@@ -35,6 +49,7 @@ class Run:
         self.environment_file = self.path / "environment.json"
         self.history_file = self.path / "training.csv"
         self.checkpoint_file = self.path / "checkpoint.pt"
+        self.previous_checkpoint_file = self.path / "checkpoint-previous.pt"
         self.weights_file = self.path / "model.safetensors"
         self.origin_file = self.path / "origin.json"
         self.soft_labels_file = self.path / "soft-labels.npy"
@@ -79,6 +94,20 @@ class Run:
         """A source named from the run's own place: runs that move together still find each other."""
         return {**facts, "path": os.path.relpath(facts["path"], self.path.resolve())}
 
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Hold the right to train here, which one process has at a time, and clear away what a killed one left."""
+        self._refuse_other_things()
+        files.make_folder(self.path)
+        with nullcontext() if self._is_archived() else locked(self.path):
+            if not self._is_archived():
+                files.sweep(self.path, WRITTEN)
+            yield
+
+    def _is_archived(self) -> bool:
+        """Whether it is finished and lies where nothing can be written: it is read all the same."""
+        return self.finished and not os.access(self.path, os.W_OK)
+
     def claim(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
         """Make the directory this recipe's, or refuse one that belongs to another."""
         trust.record(wanted.names())
@@ -88,20 +117,41 @@ class Run:
             if _hashes(self.origin()) != _hashes(origin):
                 raise RunError(f"{self.path} was begun from another {' or '.join(origin)}", "run")
             return
-        if self.path.exists() and (not self.path.is_dir() or any(self.path.iterdir())):
-            raise RunError(f"{self.path} is there already and is not a run", "run")
-        self.path.mkdir(parents=True, exist_ok=True)
+        self._refuse_other_things()
+        files.make_folder(self.path)
+        self._begin(wanted, origin)
+
+    def _begin(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
+        """Write what makes a directory a run, the recipe last: without it, all else here was left by a kill."""
+        files.remove(self.origin_file)
         if origin:
             files.write_json(self.origin_file, {key: self._beside(facts) for key, facts in origin.items()})
         files.write(self.recipe_file, wanted.to_toml())
 
+    def _refuse_other_things(self) -> None:
+        """Refuse a place that holds something else than a run, or than one whose first files a kill cut short."""
+        if not self.path.exists():
+            return
+        other = not self.path.is_dir() or not all(self._is_beginning(path) for path in self.path.iterdir())
+        if other and not self.recipe_file.is_file():
+            raise RunError(f"{self.path} is there already and is not a run", "run")
+
+    def _is_beginning(self, path: Path) -> bool:
+        """Whether a file is one of those that a run begins with."""
+        if path == self.origin_file:
+            return _is_origin(path)
+        asides = tuple(f".{file.name}." for file in (self.origin_file, self.recipe_file))
+        return path == lock_file(self.path) or (path.name.startswith(asides) and path.suffix[1:].isdecimal())
+
     def write_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write training.csv, one row for each epoch."""
+        """Write training.csv, one row for each epoch; without epochs there is none."""
+        if not rows:
+            return files.remove(self.history_file)
         text = io.StringIO()
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        files.write(self.history_file, text.getvalue())
+        return files.write(self.history_file, text.getvalue())
 
     def history(self) -> list[dict[str, str]]:
         """The rows of training.csv; none before the first epoch ended."""
@@ -113,6 +163,13 @@ class Run:
 
     def environment(self) -> dict[str, Any]:
         return readers.json_object(self.environment_file)
+
+
+def _is_origin(path: Path) -> bool:
+    try:
+        return bool(_hashes(readers.origin(path)))
+    except (ValueError, TypeError, KeyError, AttributeError, OSError):
+        return False
 
 
 def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:

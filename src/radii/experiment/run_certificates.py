@@ -2,14 +2,17 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from radii.experiment import files
 from radii.experiment.certificate_format import Row, identity
-from radii.experiment.certificates import CertificateFile, read_header, rows_of
+from radii.experiment.certificates import CertificateFile, header_file, read_header, rows_of
 from radii.experiment.run import Run, RunError
+from radii.lock import locked
 
 
 def header(
@@ -41,21 +44,31 @@ class Wanted:
     """The digest of a test image; empty where there is none of that number."""
 
 
-def open_file(run: Run, wanted: Wanted, environment: Mapping[str, Any] | None = None) -> CertificateFile:
-    """The certificate file of a run for this header, made or continued.
+@contextmanager
+def open_file(run: Run, wanted: Wanted, environment: Mapping[str, Any] | None = None) -> Iterator[CertificateFile]:
+    """The certificate file of a run for this header, made or continued; while it is open, nobody else can open it.
 
     A second seed for images that these weights were certified on is refused, whatever else differs, and so is
     continuing on other images than the rows are about.
     """
+    _refuse_others(run, wanted)
+    digest = hashlib.sha256(json.dumps(wanted.header, sort_keys=True).encode()).hexdigest()[:8]
+    name = wanted.header["procedure"].replace(":", "-")
+    path = run.certificates / f"{name}-{digest}.tsv"
+    files.make_folder(path.parent)
+    with locked(path):
+        files.sweep(path.parent, [path.name, header_file(path).name])
+        yield CertificateFile(path, wanted.header, environment)
+
+
+def _refuse_others(run: Run, wanted: Wanted) -> None:
+    """Refuse what the certificates of the same weights forbid."""
     for path, other in of_weights(run, wanted.header["weights"]):
         rows = rows_of(path, other)
         if other.get("seed") != wanted.header["seed"]:
             _refuse_overlap(path, other, rows, wanted)
         if _but_for_data(other) == _but_for_data(wanted.header):
             _refuse_other_data(path, other, rows, wanted)
-    digest = hashlib.sha256(json.dumps(wanted.header, sort_keys=True).encode()).hexdigest()[:8]
-    name = wanted.header["procedure"].replace(":", "-")
-    return CertificateFile(run.certificates / f"{name}-{digest}.tsv", wanted.header, environment)
 
 
 def of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]]:

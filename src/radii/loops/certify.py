@@ -3,12 +3,11 @@
 import json
 import os
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import Executor, ProcessPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +25,7 @@ from radii.loops.components import dataset_of
 from radii.loops.device import default_device
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
+from radii.loops.pool import map_in_processes
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
 
@@ -81,15 +81,16 @@ def certify_run(
     session = CertificationSession(config)
     chosen = range(0, len(session.images), config.every)[: config.max_images]
     wanted = Wanted(session.header, chosen, session.image_digest)
-    file = run_certificates.open_file(session.run, wanted, environment_of(session.config.engine))
-    done = {row.index: row for row in file.rows()}
-    on_image(len(chosen), None)
-    for row in done.values():
-        on_image(len(chosen), row)
-    missing = [index for index in chosen if index not in done]
-    for row in _certificates(session, missing, workers, executor):
-        file.append(row)
-        on_image(len(chosen), row)
+    with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine)) as file:
+        done = {row.index: row for row in file.rows()}
+        on_image(len(chosen), None)
+        for row in done.values():
+            on_image(len(chosen), row)
+        missing = [index for index in chosen if index not in done]
+        with closing(_certificates(session, missing, workers, executor)) as rows:
+            for row in rows:
+                file.append(row)
+                on_image(len(chosen), row)
     return file.path
 
 
@@ -105,7 +106,7 @@ def certify_images(session: "CertificationSession", indices: Sequence[int], work
 
 def _certificates(
     session: "CertificationSession", indices: Sequence[int], workers: int, executor: Executor | None
-) -> Iterator[Row]:
+) -> Generator[Row, None, None]:
     """The certificates in the order of the images, whoever makes them."""
     certify = partial(certify_image, session.config)
     if executor is not None:
@@ -113,11 +114,7 @@ def _certificates(
     elif workers == 1 or len(indices) < 2:
         yield from map(session.certify, indices)
     else:
-        pool = ProcessPoolExecutor(workers, get_context("spawn"))
-        try:
-            yield from pool.map(certify, indices)
-        finally:
-            pool.shutdown(cancel_futures=True)
+        yield from map_in_processes(certify, indices, workers)
 
 
 @contextmanager

@@ -37,9 +37,10 @@ def import_checkpoint(checkpoint: Path, recipe: Recipe, path: Path, *, data: Pat
     if dataset.data is not None:
         recipe = replace(recipe, dataset={**recipe.dataset, "path": str(dataset.data)})
     origin = {"checkpoint": {"path": str(checkpoint.resolve()), "hash": files.digest(checkpoint)}}
-    run.claim(stored(recipe, run), origin)
-    files.write_json(run.environment_file, environment())
-    save_weights(run, model, spec)
+    with run.writing():
+        run.claim(stored(recipe, run), origin)
+        files.write_json(run.environment_file, environment())
+        save_weights(run, model, spec)
     return run
 
 

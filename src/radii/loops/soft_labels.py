@@ -6,10 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from radii.engines import AUTO
 from radii.experiment import files, readers
 from radii.experiment.run import Run, RunError
+from radii.lock import locked
 from radii.loops.components import dataset_of
 from radii.loops.load import noise_of, open_run
 from radii.smoothing.addresses import NoiseAddress
@@ -32,33 +34,36 @@ def soft_labels(
     header = {"samples": samples, "seed": seed, "engine": name, "weights": files.digest(run.weights())}
     header |= {"data": images.digest}
     counts = run.path / "soft-labels.counts"
-    done = _continue(run, counts, header, classifier.classes)
-    with counts.open("ab") as file:
-        for index in range(done, len(images)):
+    with locked(run.soft_labels_file):
+        for index in range(_continue(run, counts, header, classifier.classes), len(images)):
             image = images.batch(torch.tensor([index]))[0]
             votes = classifier.votes(image, samples, NoiseAddress(seed, index, purpose="soft_labels"))
-            file.write(votes.astype("<i4").tobytes())
-            file.flush()
+            files.append(counts, votes.astype("<i4").tobytes())
             on_image(index + 1, len(images))
-    table = np.fromfile(counts, "<i4").reshape(len(images), classifier.classes)
-    content = io.BytesIO()
-    np.save(content, (table / samples).astype(np.float32))
-    files.write(run.soft_labels_file, content.getvalue())
+        _publish(run, np.fromfile(counts, "<i4").reshape(len(images), classifier.classes) / samples)
     return run.soft_labels_file
+
+
+def _publish(run: Run, shares: NDArray[np.float64]) -> None:
+    content = io.BytesIO()
+    np.save(content, shares.astype(np.float32))
+    files.write(run.soft_labels_file, content.getvalue())
 
 
 def _continue(run: Run, counts: Path, header: dict[str, object], classes: int) -> int:
     """How many images are done; a last row that was cut off is dropped."""
     header_file = counts.with_suffix(".json")
+    files.sweep(run.path, [header_file.name, counts.name, run.soft_labels_file.name])
     if not header_file.is_file():
+        files.remove(counts)  # before the header says whose they are
         files.write_json(header_file, header)
-        counts.write_bytes(b"")
     if (theirs := readers.json_object(header_file)) != header:
         raise RunError(
             f"{run.path} has soft labels of {theirs}, not of {header}: remove {counts} and {header_file.name}"
         )
+    if not counts.is_file():
+        files.write(counts, b"")
     row = 4 * classes
     done = counts.stat().st_size // row
-    with counts.open("r+b") as file:
-        file.truncate(done * row)
+    files.truncate(counts, done * row)
     return done

@@ -1,6 +1,8 @@
 """The state of a training run between two steps: all that a stopped run needs to continue."""
 
+import hashlib
 import io
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -8,6 +10,9 @@ from torch import nn
 
 from radii.experiment import files
 from radii.experiment.run import Run, RunError
+
+DIGEST_BYTES = hashlib.sha256().digest_size
+"""The end of a checkpoint file, behind what torch wrote."""
 
 
 class TrainState:
@@ -52,21 +57,48 @@ class TrainState:
         self.epoch, self.step, self.seconds, self.totals = self.epoch + 1, 0, 0.0, {}
 
     def save(self, run: Run) -> None:
-        """Write the whole state in one move."""
-        content = io.BytesIO()
-        torch.save(self.state_dict(), content)
-        files.write(run.checkpoint_file, content.getvalue())
+        """Write the whole state in one move, its digest behind it; the state that was saved before is kept."""
+        buffer = io.BytesIO()
+        torch.save(self.state_dict(), buffer)
+        content = buffer.getvalue()
+        files.write(run.checkpoint_file, content + _digest(content), keep=run.previous_checkpoint_file)
 
     def restore(self, run: Run) -> None:
-        """Go to where the run stopped; a run never started is at its beginning."""
-        if not run.checkpoint_file.is_file():
-            return
+        """Go to where the run stopped; a run never started is at its beginning.
+
+        A damaged checkpoint is not used but the one before it. What the run shows of its history is made anew, since
+        the run may have been stopped between the two.
+        """
+        found = [path for path in (run.checkpoint_file, run.previous_checkpoint_file) if path.is_file()]
+        for path in found:
+            if (content := _undamaged(path)) is not None:
+                self._load(path, content)
+                if path != run.checkpoint_file:
+                    files.remove(run.checkpoint_file)  # or the next to be saved would drive out the good one
+                run.write_history(self.history)
+                return
+        if found:
+            names = " and ".join(map(str, found))
+            raise RunError(f"{names} cannot be read, the digest is another: remove it to start this run again")
+
+    def _load(self, path: Path, content: bytes) -> None:
         try:
-            self.load_state_dict(torch.load(run.checkpoint_file, weights_only=True))
+            self.load_state_dict(torch.load(io.BytesIO(content), weights_only=True))
         except Exception as error:
             raise RunError(
-                f"{run.checkpoint_file} cannot be read ({type(error).__name__}): remove it to start this run again"
+                f"{path} cannot be read ({type(error).__name__}): remove it to start this run again"
             ) from error
+
+
+def _digest(content: bytes) -> bytes:
+    return hashlib.sha256(content).digest()
+
+
+def _undamaged(path: Path) -> bytes | None:
+    """What was saved in a checkpoint; nothing where its digest is of something else."""
+    content = path.read_bytes()
+    state, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
+    return state if _digest(state) == digest else None
 
 
 _POSITION = ("epoch", "step", "seconds", "totals", "history")

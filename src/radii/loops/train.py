@@ -18,6 +18,7 @@ from radii.loops.components import Components, assemble, stored
 from radii.loops.device import default_device
 from radii.loops.environment import environment
 from radii.loops.identity import claim_data
+from radii.loops.interrupts import Interrupts
 from radii.loops.schedule import learning_rate, make_optimizer
 from radii.loops.state import TrainState
 from radii.loops.weights import save_weights
@@ -61,36 +62,51 @@ def train(
     run = Run(path)
     components = assemble(recipe, data, teacher, soft_labels)
     splits = components.dataset.split("train"), components.dataset.split("test")
-    run.claim(stored(components.recipe, run), components.origin)
-    claim_data(run, splits[0])
-    if run.finished:
-        return run
-    files.write_json(run.environment_file, environment())
-    _train_epochs(run, components, *splits, on_step)
-    save_weights(run, components.model, components.spec)
+    with run.writing():
+        run.claim(stored(components.recipe, run), components.origin)
+        claim_data(run, splits[0])
+        if not run.finished:
+            _train_to_the_end(run, components, *splits, on_step)
     return run
 
 
-def _train_epochs(run: Run, components: Components, images: Images, test: Images, on_step: OnStep) -> None:
+def _train_to_the_end(run: Run, components: Components, images: Images, test: Images, on_step: OnStep) -> None:
+    files.write_json(run.environment_file, environment())
+    with Interrupts() as interrupts:
+        _train_epochs(run, components, images, test, on_step, interrupts)
+    files.remove(run.previous_checkpoint_file)
+    save_weights(run, components.model, components.spec)
+
+
+def _train_epochs(
+    run: Run, components: Components, images: Images, test: Images, on_step: OnStep, interrupts: Interrupts
+) -> None:
     training, recipe = components.training, components.recipe
     model = components.model.to(default_device())
     state = TrainState(model, make_optimizer(training, model))
     state.restore(run)
     steps = math.ceil(len(images) / training.images_per_step)
     while state.epoch < training.epochs:
-        loss = _train_epoch(run, components, state, images, steps, on_step)
+        loss = _train_epoch(run, components, state, images, steps, on_step, interrupts)
         accuracy = noisy_accuracy(model, test, recipe, state.epoch, default_device())
         row = _row(state, training, len(images), accuracy)
         state.close_epoch(row)
         state.save(run)
         run.write_history(state.history)
+        interrupts.deliver()
         on_step(StepEvent(state.epoch, training.epochs, 0, steps, loss, row))
 
 
 def _train_epoch(
-    run: Run, components: Components, state: TrainState, images: Images, steps: int, on_step: OnStep
+    run: Run,
+    components: Components,
+    state: TrainState,
+    images: Images,
+    steps: int,
+    on_step: OnStep,
+    interrupts: Interrupts,
 ) -> float:
-    """The rest of an epoch, with a checkpoint now and then; returns the last loss."""
+    """The rest of an epoch, with a checkpoint now and then and before a signal ends it; returns the last loss."""
     training, seed, device = components.training, components.recipe.seed, default_device()
     loss = math.nan
     clock = saved = time.perf_counter()
@@ -103,9 +119,10 @@ def _train_epoch(
         terms, loss = gradient_step(components.objective, state.model, state.optimizer, on_device, step, where)
         state.add({name: term.detach().sum().item() for name, term in terms.items()})
         state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
-        if clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
+        if interrupts.pending is not None or clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
             state.save(run)
             saved = clock
+            interrupts.deliver()
         on_step(StepEvent(state.epoch, training.epochs, state.step, steps, loss, None))
     return loss
 

@@ -29,7 +29,7 @@ def report(inputs: Sequence[Path | str], out: Path | str, trust: Collection[str]
         "report.html": page.html(entries, svgs),
     }
     folder = Path(out)
-    folder.mkdir(parents=True, exist_ok=True)
+    files.make_folder(folder)
     for name, content in written.items():
         files.write(folder / name, content)
     return folder / "report.html"

@@ -1,0 +1,91 @@
+"""Every write of the package: whole or not at all, whatever moment a process is killed at."""
+
+import os
+import threading
+from collections.abc import Iterable
+from contextlib import suppress
+from pathlib import Path
+
+
+def write(path: Path, content: bytes | str, *, keep: Path | None = None) -> None:
+    """Replace a file in one move: a reader, or a kill, sees the old content or the new, never a half.
+
+    The old content is moved to `keep` where that is given; one of the two files is there and whole at any moment.
+    """
+    new = _aside(path)
+    try:
+        _write_new(new, content.encode() if isinstance(content, str) else content)
+    except OSError:
+        remove(new)
+        raise
+    if keep is not None and path.is_file():
+        os.replace(path, keep)  # noqa: PTH105  os alone does the writing, so that tests can stop it anywhere
+    os.replace(new, path)  # noqa: PTH105
+    _sync_folder(path.parent)
+
+
+def append(path: Path, content: bytes, *, create: bool = False) -> None:
+    """Add to a file, which may be a new one only by `create`, in one write; half of it on a full disk is taken back."""
+    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0), 0o666)
+    try:
+        size = os.fstat(descriptor).st_size
+        if os.write(descriptor, content) != len(content):
+            os.ftruncate(descriptor, size)
+            raise OSError(f"{path}: the disk is full; free some space and run the command again")
+    finally:
+        os.close(descriptor)
+
+
+def truncate(path: Path, size: int) -> None:
+    """Cut a file to its first `size` bytes."""
+    os.truncate(path, size)
+
+
+def make_folder(path: Path) -> None:
+    """Make a folder, and those around it, where they are not there."""
+    for folder in reversed([path, *path.parents]):
+        if not folder.is_dir():
+            with suppress(FileExistsError):
+                os.mkdir(folder)  # noqa: PTH102
+    if not path.is_dir():
+        raise NotADirectoryError(f"{path} is to be a folder, but a file of that name is there: move it away")
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it is there."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108
+
+
+def sweep(folder: Path, names: Iterable[str]) -> None:
+    """Remove what killed processes left of writing these files: for the one process that may write them now."""
+    asides = tuple(f".{name}." for name in names)
+    for path in list(folder.iterdir()):
+        if path.name.startswith(asides) and path.suffix[1:].isdecimal():
+            remove(path)
+
+
+def _aside(path: Path) -> Path:
+    """Where the new content of a file is written first: no two threads of a machine share it."""
+    return path.with_name(f".{path.name}.{threading.get_native_id()}")
+
+
+def _write_new(path: Path, content: bytes) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    try:
+        rest = memoryview(content)
+        while rest:
+            rest = rest[os.write(descriptor, rest) :]
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _sync_folder(folder: Path) -> None:
+    """Have a move survive a power cut, where the file system can promise that."""
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        with suppress(OSError):
+            os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,190 @@
+"""Worker processes that may die and never outlive their parent. Imports no torch: a worker watches before it loads."""
+
+import os
+import pickle
+import signal
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from multiprocessing import get_context, parent_process, resource_tracker
+from multiprocessing.connection import Connection, wait
+from multiprocessing.context import SpawnProcess
+from typing import Any, Generic, TypeVar
+
+from radii.errors import ParameterError
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+MOST_DEATHS = 3
+"""Workers that one item may cost before the work is given up."""
+
+
+class WorkerError(ParameterError):
+    """Worker processes died again and again at one item."""
+
+
+def map_in_processes(
+    function: Callable[[Item], Result], items: Sequence[Item], workers: int, name: str = "image"
+) -> Iterator[Result]:
+    """The results of a function in the order of the items, from as many processes of their own.
+
+    A worker that dies is replaced and its item done again; at the third death at one item the work is given up. An
+    error of the function is raised in its turn. The workers end with the iterator, or with this process.
+    """
+    pool = _Pool(function, items, name)
+    try:
+        pool.start(min(workers, len(items)))
+        for position in range(len(items)):
+            yield pool.result(position)
+    finally:
+        pool.close()
+
+
+class _Worker:
+    """A process, the connection to it, and the position of the item that it has."""
+
+    def __init__(self) -> None:
+        self.position: int | None = None
+        self.connection, theirs = get_context("spawn").Pipe()
+        self.process: SpawnProcess = get_context("spawn").Process(target=_work, args=(theirs,), daemon=True)
+        with _without_interrupts():
+            self.process.start()
+        theirs.close()
+
+    def give(self, position: int, task: bytes) -> None:
+        self.position = position
+        with suppress(OSError):  # it died: its end of the connection will say so
+            self.connection.send_bytes(task)
+
+    def outcome(self) -> tuple[bool, Any] | None:
+        """Whether the item went well, and the result or the error; nothing where the worker died."""
+        try:
+            outcome: tuple[bool, Any] = pickle.loads(self.connection.recv_bytes())
+        except (EOFError, OSError):
+            return None
+        return outcome
+
+    def end(self) -> None:
+        self.process.kill()
+        self.process.join()
+        self.connection.close()
+
+
+class _Pool(Generic[Item, Result]):
+    def __init__(self, function: Callable[[Item], Result], items: Sequence[Item], name: str) -> None:
+        self.function = function
+        self.items = items
+        self.name = name
+        self.waiting = deque(range(len(items)))
+        self.deaths: dict[int, int] = {}
+        self.outcomes: dict[int, tuple[bool, Any]] = {}
+        self.workers: list[_Worker] = []
+
+    def start(self, workers: int) -> None:
+        for _ in range(workers):
+            worker = _Worker()
+            self.workers.append(worker)
+            self._give(worker)
+
+    def result(self, position: int) -> Result:
+        """The result of an item, or the error that it met with."""
+        while position not in self.outcomes:
+            connections = {worker.connection: worker for worker in self.workers}
+            for ready in wait(list(connections)):
+                self._collect(connections[ready])  # type: ignore[index]
+        good, found = self.outcomes.pop(position)
+        if not good:
+            raise found
+        result: Result = found
+        return result
+
+    def close(self) -> None:
+        for worker in self.workers:
+            worker.end()
+
+    def _give(self, worker: _Worker) -> None:
+        if self.waiting:
+            position = self.waiting.popleft()
+            worker.give(position, pickle.dumps((self.function, self.items[position])))
+        else:
+            worker.position = None
+
+    def _collect(self, worker: _Worker) -> None:
+        """Take what a worker has made and give it the next item, or put another in its place."""
+        outcome = worker.outcome()
+        if outcome is None:
+            self._replace(worker)
+        elif worker.position is not None:
+            self.outcomes[worker.position] = outcome
+            self._give(worker)
+
+    def _replace(self, dead: _Worker) -> None:
+        self.workers.remove(dead)
+        dead.end()
+        if dead.position is not None:
+            self._count(dead.position, dead.process.exitcode)
+            self.waiting.appendleft(dead.position)
+        if self.waiting:
+            self.start(1)
+
+    def _count(self, position: int, code: int | None) -> None:
+        self.deaths[position] = self.deaths.get(position, 0) + 1
+        if self.deaths[position] == MOST_DEATHS:
+            raise WorkerError(
+                f"{MOST_DEATHS} worker processes died at {self.name} {self.items[position]}, the last "
+                f"{_cause(code)}: see whether there is memory enough for as many workers, or use fewer",
+                "workers",
+            )
+
+
+def _cause(code: int | None) -> str:
+    if code is not None and code < 0:
+        return f"of signal {signal.Signals(-code).name}"
+    return f"with exit code {code}"
+
+
+def _work(connection: "Connection[Any, Any]") -> None:
+    """What a worker does: task by task until its parent has no more."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(EOFError, OSError):
+        while True:
+            connection.send_bytes(_outcome(connection.recv_bytes()))
+
+
+def _outcome(task: bytes) -> bytes:
+    try:
+        function, item = pickle.loads(task)
+        return pickle.dumps((True, function(item)))
+    except Exception as error:
+        return _pickled(error)
+
+
+def _pickled(error: Exception) -> bytes:
+    """An error in a form that survives the way to the parent."""
+    try:
+        content = pickle.dumps((False, error))
+        pickle.loads(content)
+    except Exception:
+        content = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
+    return content
+
+
+def _end_with_parent() -> None:
+    """End this process, whatever it is at, as soon as its parent has ended, however that ended."""
+    parent = parent_process()
+    if parent is not None:
+        wait([parent.sentinel])
+        os._exit(1)
+
+
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that are started here do not see Ctrl-C: it is for the parent, which then ends them."""
+    resource_tracker.ensure_running()  # multiprocessing starts it on the way otherwise, and lets Ctrl-C through again
+    before: Iterable[int] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)

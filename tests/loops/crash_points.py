@@ -1,0 +1,195 @@
+"""A command killed at each of its writes in turn, then given again: `python crash_points.py COMMAND FOLDER`.
+
+Prints, as JSON, at how many points it was killed, and those after which the same command did not come to the same end.
+A process is forked for every try, and it ends for real, so that nothing of it can tidy up.
+"""
+
+import csv
+import json
+import os
+import shutil
+import sys
+import traceback
+import types
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+
+from radii import certifiers, disk, lock, trust
+from radii.engines import openvino_int8
+from radii.experiment import certificates
+from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run
+from radii.loops import train as loop
+from radii.loops.certify import CertificationConfig, certify_run
+from radii.loops.import_checkpoint import import_checkpoint
+from radii.loops.soft_labels import soft_labels
+from radii.loops.train import train
+from radii.loops.transfer import transfer
+
+DEEDS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "truncate", "ftruncate")
+"""What the package does to files; `tests/test_disk.py` sees to it that there is nothing else."""
+KILLED = 137
+TRAINING = Training(epochs=2, images_per_step=16, learning_rate=0.05)
+
+
+class Dying:
+    """The module os, of a process that ends at its `last` deed: before it, or in the middle of a write."""
+
+    def __init__(self, last: int | None) -> None:
+        self.last = last
+        self.deeds = 0
+
+    def __getattr__(self, name: str) -> Any:
+        real = getattr(os, name)
+        return partial(self.do, name, real) if name in DEEDS else real
+
+    def do(self, name: str, real: Callable[..., Any], *arguments: Any) -> Any:
+        self.deeds += 1
+        if self.deeds == self.last:
+            if name == "write":
+                real(arguments[0], arguments[1][: len(arguments[1]) // 2])
+            os._exit(KILLED)
+        return real(*arguments)
+
+
+def recipe(folder: Path, objective: str = "gaussian") -> Recipe:
+    data = {"name": "arrays", "path": str(folder / "data.npz")}
+    return Recipe(dataset=data, model="digits_cnn", sigma=0.25, objective=objective, training=TRAINING)
+
+
+def prepare(folder: Path) -> None:
+    """What the commands begin from: a dataset, a trained run, a foreign checkpoint."""
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.integers(0, 256, (count, 8, 8), np.uint8) for name, count in (("train", 32), ("test", 8))}
+    labels = {f"{name}_labels": np.arange(len(images)) % 4 for name, images in arrays.items()}
+    np.savez(folder / "data.npz", **{f"{name}_images": images for name, images in arrays.items()}, **labels)  # type: ignore[arg-type]
+    run = train(recipe(folder), folder / "trained")
+    state = {name.removeprefix("1."): value for name, value in run_tensors(run).items() if name.startswith("1.")}
+    torch.save({"state_dict": state}, folder / "foreign.pth")
+
+
+def run_tensors(run: Run) -> dict[str, torch.Tensor]:
+    from radii.loops.weights import read_tensors
+
+    return read_tensors(run.weights())
+
+
+def do_train(folder: Path) -> None:
+    train(recipe(folder), folder / "deep" / "run")
+
+
+def do_transfer(folder: Path) -> None:
+    list(transfer(Run(folder / "trained"), recipe(folder, "transfer"), ["digits_mlp"], run=folder / "student"))
+
+
+def do_import(folder: Path) -> None:
+    wanted = Recipe(dataset=recipe(folder).dataset, model="digits_cnn", sigma=0.25, objective="imported")
+    import_checkpoint(folder / "foreign.pth", wanted, folder / "imported")
+
+
+def do_certify(folder: Path) -> None:
+    fixed = certifiers.create("fixed", selection=10, estimation=50)
+    certify_run(CertificationConfig(run=folder / "trained", certifier=fixed, engine="torch"), workers=1)
+
+
+def do_soft_labels(folder: Path) -> None:
+    soft_labels(Run(folder / "trained"), samples=8, engine="torch")
+
+
+def do_int8(folder: Path) -> None:
+    """The artefact of the int8 engine, without the quantisation."""
+    if not (file := folder / "int8.xml").is_file():
+        openvino_int8._save(None, file)
+
+
+def do_trust(folder: Path) -> None:
+    os.environ["XDG_STATE_HOME"] = str(folder / "state")
+    trust.record(["json:loads", "csv:reader"])
+
+
+COMMANDS = {name.removeprefix("do_"): act for name, act in list(globals().items()) if name.startswith("do_")}
+
+
+def save_model(_: object, path: Path, **__: object) -> None:
+    for suffix in (".xml", ".bin"):
+        path.with_suffix(suffix).write_bytes(suffix.encode() * 1000)
+
+
+def attempt(act: Callable[[Path], None], folder: Path, last: int | None) -> tuple[int, int]:
+    """Run a command in a process of its own, up to its `last` deed; the exit code, and how many deeds it did."""
+    reading, writing = os.pipe()
+    if (child := os.fork()) == 0:
+        code = 1
+        try:
+            dying = Dying(last)
+            disk.os = lock.os = dying  # type: ignore[assignment, attr-defined]
+            act(folder)
+            os.write(writing, str(dying.deeds).encode())
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        os._exit(code)
+    os.close(writing)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    deeds = int(os.read(reading, 100) or 0)
+    os.close(reading)
+    return code, deeds
+
+
+def end(folder: Path) -> dict[str, Any]:
+    """All that a command has written, without times."""
+    return {str(path.relative_to(folder)): content(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+
+
+def content(path: Path) -> Any:
+    if path.name in ("environment.json", "transfer.json", "checkpoint.pt"):
+        return None
+    if path.name == "training.csv":
+        with path.open(newline="") as file:
+            return [{name: cell for name, cell in row.items() if name != "seconds"} for row in csv.DictReader(file)]
+    if path.suffix == ".tsv":
+        return [(row.index, row.prediction, row.radius, row.counts) for row in certificates.read(path).rows]
+    if path.name == "trusted":
+        return sorted(path.read_text().split())
+    return path.read_bytes()
+
+
+def main(command: str, folder: Path) -> None:
+    torch.set_num_threads(1)
+    loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    sys.modules["openvino"] = types.ModuleType("openvino")
+    sys.modules["openvino"].save_model = save_model  # type: ignore[attr-defined]
+    act, template, place = COMMANDS[command], folder / "template", folder / "place"
+    template.mkdir()
+    prepare(template)
+    fresh(template, place)
+    code, points = attempt(act, place, None)
+    assert code == 0
+    wanted, bad = end(place), []
+    for point in range(1, points + 1):
+        fresh(template, place)
+        killed, _ = attempt(act, place, point)
+        again, _ = attempt(act, place, None)
+        if killed != KILLED or again or not alike(end(place), wanted):
+            bad.append([point, killed, again, sorted(end(place))])
+    print(json.dumps({"points": points, "bad": bad}))
+
+
+def alike(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    if "state/radii/trusted" in found:  # half a digest of the killed process may stand beside the whole ones
+        return set(found["state/radii/trusted"]) >= set(wanted["state/radii/trusted"])
+    return found == wanted
+
+
+def fresh(template: Path, place: Path) -> None:
+    shutil.rmtree(place, ignore_errors=True)
+    shutil.copytree(template, place)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1], Path(sys.argv[2]))

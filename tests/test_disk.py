@@ -1,0 +1,125 @@
+"""Whole files, and no other way to write one."""
+
+import ast
+import errno
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radii import disk
+from tools.imports import SOURCE, modules
+
+WRITERS = {"disk.py", "lock.py"}
+"""The files that may change other files."""
+ELSEWHERE = {
+    ("engines/openvino_int8.py", "save_model"),
+    ("datasets/_published.py", "retrieve"),
+    ("report/curves.py", "savefig"),
+}
+"""Writes of other libraries: to a temporary folder, a download that has its own way of being whole, into memory."""
+CHANGES = {
+    "Path": {"write_text", "write_bytes", "mkdir", "touch", "unlink", "rmdir", "rename", "symlink_to", "hardlink_to"},
+    "os": {"open", "write", "replace", "rename", "remove", "unlink", "mkdir", "makedirs", "truncate", "link", "rmdir"},
+    "libraries": {"tofile", "savez", "savez_compressed", "savetxt", "savefig", "save_file", "save_model", "retrieve"},
+}
+
+
+def changes(path: Path) -> Iterator[str]:
+    """The calls of a file that may write, by name."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if not isinstance(node, ast.Call):
+            continue
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        owner = node.func.value if isinstance(node.func, ast.Attribute) else None
+        by_os = isinstance(owner, ast.Name) and (owner.id == "shutil" or (owner.id == "os" and name in CHANGES["os"]))
+        if by_os or name in CHANGES["Path"] | CHANGES["libraries"] or (name == "open" and not _reads(node)):
+            yield name
+
+
+def _reads(call: ast.Call) -> bool:
+    """Whether a call of open() or Path.open(), by the words that stand there, can only read."""
+    words = [*call.args, *(word.value for word in call.keywords if word.arg == "mode")]
+    modes = [word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)]
+    return not any(set(mode) & set("wax+") for mode in modes if len(mode) <= 3)
+
+
+def test_nothing_else_writes() -> None:
+    found = {(str(path.relative_to(SOURCE)), name) for path in modules() for name in changes(path)}
+    assert {pair for pair in found if pair[0] not in WRITERS} == ELSEWHERE
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "open('a', 'w')",
+        "path.open('ab')",
+        "path.open(mode='r+')",
+        "path.write_text('')",
+        "os.replace(a, b)",
+        "shutil.move(a, b)",
+        "table.tofile(path)",
+    ],
+)
+def test_a_write_is_seen(line: str, tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text(line)
+    assert list(changes(tmp_path / "a.py"))
+
+
+def test_a_read_is_none(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("open(a); path.open('rb'); text.replace('a', 'b'); Image.open(path); os.open_")
+    assert not list(changes(tmp_path / "a.py"))
+
+
+def test_a_new_content_and_the_one_before_it(tmp_path: Path) -> None:
+    path, before = tmp_path / "a", tmp_path / "b"
+    disk.write(path, "1", keep=before)
+    assert not before.exists()
+    disk.write(path, b"2", keep=before)
+    assert (path.read_text(), before.read_text()) == ("2", "1")
+    assert len(list(tmp_path.iterdir())) == 2
+
+
+class FullDisk:
+    """The module os, on a disk that has room for a few bytes."""
+
+    def __init__(self, room: int) -> None:
+        self.room = room
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(os, name)
+
+    def write(self, descriptor: int, content: bytes) -> int:
+        written = os.write(descriptor, content[: self.room])
+        if not written:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        self.room -= written
+        return written
+
+
+def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a"
+    path.write_text("old\n")
+    monkeypatch.setattr(disk, "os", FullDisk(3))
+    with pytest.raises(OSError, match="the disk is full"):
+        disk.append(path, b"a line\n")
+    with pytest.raises(OSError, match="No space left"):
+        disk.write(path, "more than three")
+    assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("a", "old\n")]
+
+
+def test_only_what_was_left_of_these_files_is_swept(tmp_path: Path) -> None:
+    for name in (".a.txt.12", ".a.txt.99999999", ".b.txt.12", ".a.txt.lock", "a.txt", ".a.txt.bak"):
+        (tmp_path / name).touch()
+    disk.sweep(tmp_path, ["a.txt"])
+    assert {path.name for path in tmp_path.iterdir()} == {".b.txt.12", ".a.txt.lock", "a.txt", ".a.txt.bak"}
+
+
+def test_a_folder_where_a_file_is(tmp_path: Path) -> None:
+    (tmp_path / "a").touch()
+    with pytest.raises(OSError, match="a"):
+        disk.make_folder(tmp_path / "a" / "b")
+    with pytest.raises(NotADirectoryError, match="is to be a folder"):
+        disk.make_folder(tmp_path / "a")
