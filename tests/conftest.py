@@ -1,6 +1,9 @@
+import math
 import os
 import tempfile
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -19,3 +22,38 @@ def logs() -> Path:
     if not named or not Path(named).is_dir():
         pytest.skip("RADII_LOGS names no folder of published logs")
     return Path(named)
+
+
+@pytest.fixture
+def linear_onnx(tmp_path: Path) -> Callable[..., Path]:
+    """Writes an ONNX file of a linear classifier of 8 x 8 digits: options change what it takes and gives."""
+    onnx = pytest.importorskip("onnx", reason="the extra radii[onnx] is not installed")
+
+    def write(
+        name: str = "linear.onnx",
+        shape: Sequence[int | str] = ("batch", 1, 8, 8),
+        classes: int = 10,
+        kind: int = onnx.TensorProto.FLOAT,
+        outputs: Sequence[str] = ("scores",),
+        nodes: Sequence[Any] = (),
+    ) -> Path:
+        pixels = math.prod(side for side in shape[1:] if isinstance(side, int))
+        weight = torch.randn(pixels, classes, generator=torch.Generator().manual_seed(0)).numpy()
+        helper = onnx.helper
+        layers = [
+            helper.make_node("Flatten", ["x"], ["flat"]),
+            *(helper.make_node("MatMul", ["flat", "weight"], [output]) for output in outputs),
+        ]
+        graph = helper.make_graph(
+            list(nodes) or layers,
+            "linear",
+            [helper.make_tensor_value_info("x", kind, list(shape))],
+            [helper.make_tensor_value_info(output, kind, None) for output in outputs],
+            [onnx.numpy_helper.from_array(weight, "weight")],
+        )
+        path = tmp_path / name
+        model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 17)], ir_version=9)
+        path.write_bytes(model.SerializeToString())
+        return path
+
+    return write

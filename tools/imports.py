@@ -9,7 +9,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "radii"
 LAYERS = (
     ("errors", "fields"),
-    ("plugins", "trust"),
+    ("onnx", "plugins", "trust"),
     ("smoothing",),
     ("objectives", "certifiers", "models", "datasets", "engines", "experiment"),
     ("loops", "report"),

@@ -4,7 +4,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from radii.api import certify, predict
+    from radii.api import certify, export, predict
     from radii.experiment.recipe import Recipe
     from radii.experiment.run import Run
     from radii.loops.load import load
@@ -19,6 +19,7 @@ __all__ = [
     "Run",
     "SmoothedClassifier",
     "certify",
+    "export",
     "load",
     "predict",
     "train",
@@ -31,6 +32,7 @@ _LAZY = {
     "Run": "radii.experiment.run",
     "SmoothedClassifier": "radii.smoothing.classifier",
     "certify": "radii.api",
+    "export": "radii.api",
     "load": "radii.loops.load",
     "predict": "radii.api",
     "train": "radii.loops.train",

@@ -1,12 +1,15 @@
-"""Certify or predict a single image, as a deployed model does."""
+"""Certify or predict a single image as a deployed model does, and export a run."""
 
 import secrets
+from collections.abc import Collection
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from radii import certifiers
+from radii.experiment.run import Run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import Certificate
 from radii.smoothing.classifier import SmoothedClassifier
@@ -51,3 +54,15 @@ def predict(
     what certificates of `soft` are about. Deploy the one that was certified.
     """
     return replace(certify(classifier, image, procedure, seed=seed, index=index, **fields), radius=0.0)
+
+
+def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ()) -> Path:
+    """Write a run's base classifier as one ONNX file, checked against torch, and a card of its certificates beside it.
+
+    `trust` names the modules of others whose code the run may use.
+    """
+    from radii.loops.export import export_onnx
+    from radii.report.card import certified
+
+    run = run if isinstance(run, Run) else Run(run, trust)
+    return export_onnx(run, path, certified=certified(run))

@@ -61,11 +61,16 @@ def job(tmp_path: Path) -> EngineSpec:
     )
 
 
+def skip_without_its_extra(engine: str) -> None:
+    extra = engine.removesuffix("_int8")
+    if extra in ("onnx", "openvino") and not importlib.util.find_spec(extra):
+        pytest.skip(f"the extra radii[{extra}] is not installed")
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", engines.names())
 def test_every_engine_agrees_with_plain_torch(engine: str, tmp_path: Path) -> None:
-    if engine.startswith("openvino") and not importlib.util.find_spec("openvino"):
-        pytest.skip("the extra radii[openvino] is not installed")
+    skip_without_its_extra(engine)
     name, form = prepare(job(tmp_path), engine)
     assert name == engine
     short = torch.rand(5, 1, 8, 8)
@@ -74,10 +79,9 @@ def test_every_engine_agrees_with_plain_torch(engine: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["torch", "openvino", "openvino_int8"])
+@pytest.mark.parametrize("engine", ["torch", "onnx", "openvino", "openvino_int8"])
 def test_no_engine_claims_more_than_the_distance_to_a_plane(engine: str, tmp_path: Path) -> None:
-    if engine.startswith("openvino") and not importlib.util.find_spec("openvino"):
-        pytest.skip("the extra radii[openvino] is not installed")
+    skip_without_its_extra(engine)
     torch.manual_seed(0)
     shape, sigma = (3, 32, 32), 0.25
     plane = torch.randn(3072) / 3072**0.5

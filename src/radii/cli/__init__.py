@@ -1,6 +1,6 @@
 """The command line: the only package that prints or mentions flags."""
 
-from radii.cli import verbs, verify
+from radii.cli import export, verbs, verify
 from radii.cli.app import app, main
 
-__all__ = ["app", "main", "verbs", "verify"]
+__all__ = ["app", "export", "main", "verbs", "verify"]

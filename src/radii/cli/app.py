@@ -18,7 +18,9 @@ console = Console(highlight=False)
 
 HINTS = {
     "data": "name it with --data or RADII_DATA",
+    "mean": "pass --mean and --std, such as 0.5,0.5,0.5",
     "run": "name another with --run",
+    "size": "pass --size",
     "soft_labels": "pass --soft-labels FILE made by `radii soft-labels RUN`",
     "teacher": "pass --teacher RUN",
 }

@@ -21,11 +21,11 @@ Trust = Annotated[
 def parse_fields(settings: list[str] | None, radii: str | None = None) -> dict[str, Any]:
     """The fields of a certifier from KEY=VALUE settings and a list of radii."""
     fields = recipes.override({}, settings or [])
-    return fields if radii is None else {**fields, "radii": parse_radii(radii)}
+    return fields if radii is None else {**fields, "radii": parse_numbers("--radii", radii)}
 
 
-def parse_radii(text: str) -> tuple[float, ...]:
+def parse_numbers(flag: str, text: str) -> tuple[float, ...]:
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
-        raise ValueError(f"--radii {text!r}: expected numbers separated by commas, such as 0,0.25,0.5") from error
+        raise ValueError(f"{flag} {text!r}: expected numbers separated by commas, such as 0,0.25,0.5") from error

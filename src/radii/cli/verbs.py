@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from radii import plugins
 from radii.cli.app import app, console
-from radii.cli.arguments import Data, Settings, Trust, parse_fields
+from radii.cli.arguments import Data, Settings, Trust, parse_fields, parse_numbers
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.experiment import certificates
@@ -100,26 +100,48 @@ def _trained(recipe: Path, model: str | None, data: Path | None) -> Run:
 
 @app.command(name="import")
 def import_(
-    checkpoint: Path,
+    file: Path,
     /,
     *,
-    dataset: str,
-    model: str,
     run: Path,
+    dataset: str | None = None,
+    model: str | None = None,
     normalisation: str = "full",
     sigma: float = 0.25,
+    size: int | None = None,
+    mean: str | None = None,
+    std: str | None = None,
     data: Data = None,
 ) -> None:
-    """Make a run from a checkpoint that was trained elsewhere.
+    """Make a run of a classifier that was trained elsewhere: a torch checkpoint, or an ONNX file as it is.
 
     Args:
-        checkpoint: A file written by torch.save; one that needs more than tensors is refused.
-        dataset: What it was trained on: a name, or a table such as '{ name = "folder", size = 64 }'.
-        model: Its architecture: a name, or a table such as '{ name = "resnet18", width = 32 }'.
-        run: The run directory to create.
-        normalisation: full (centre and divide), centre, or none: as the checkpoint's authors did.
-        sigma: The standard deviation of the noise that it was trained with.
+        file: A file that torch wrote, where one that needs more than tensors is refused; or model.onnx.
+        run: The run directory to make.
+        dataset: Its images: a name, or a table such as '{ name = "folder", size = 64 }'; folder for an ONNX file.
+        model: A checkpoint's architecture: a name, or a table such as '{ name = "resnet18", width = 32 }'.
+        normalisation: A checkpoint's: full (centre and divide), centre, or none: as its authors did.
+        sigma: The noise that it was trained with.
+        size: The pixels of an ONNX model's square pictures; by default the model's own.
+        mean: What an ONNX model wants subtracted from each channel, such as 0.5,0.5,0.5; nothing by default.
+        std: What an ONNX model wants each channel divided by.
     """
+    if file.suffix == ".onnx":
+        _import_onnx(file, run, dataset, model, sigma, size, mean, std, data)
+    elif dataset is None or model is None:
+        raise ValueError(
+            f"a checkpoint such as {file} needs --dataset and --model: what it was trained on, and what is in it"
+        )
+    elif (size, mean, std) != (None, None, None):
+        raise ValueError("--size, --mean and --std belong to an ONNX file: a checkpoint has those of --dataset")
+    else:
+        _import_checkpoint(file, run, dataset, model, normalisation, sigma, data)
+    console.print(f"{run}: imported for sigma {sigma:g}; next: radii certify {run}", soft_wrap=True, markup=False)
+
+
+def _import_checkpoint(
+    file: Path, run: Path, dataset: str, model: str, normalisation: str, sigma: float, data: Path | None
+) -> None:
     from radii.loops.import_checkpoint import import_checkpoint
 
     wanted = recipes.Recipe(
@@ -129,8 +151,34 @@ def import_(
         normalisation=normalisation,
         objective="imported",
     )
-    import_checkpoint(checkpoint, wanted, run, data=data)
-    console.print(f"{run}: imported for sigma {sigma:g}; next: radii certify {run}", soft_wrap=True, markup=False)
+    import_checkpoint(file, wanted, run, data=data)
+
+
+def _import_onnx(
+    file: Path,
+    run: Path,
+    dataset: str | None,
+    model: str | None,
+    sigma: float,
+    size: int | None,
+    mean: str | None,
+    std: str | None,
+    data: Path | None,
+) -> None:
+    from radii.loops.import_onnx import import_onnx
+
+    if model is not None:
+        raise ValueError(f"{file} holds its architecture: leave out --model")
+    import_onnx(
+        file,
+        run,
+        sigma=sigma,
+        dataset=recipes.parse_value(dataset or "folder"),
+        size=size,
+        mean=parse_numbers("--mean", mean) if mean else (),
+        std=parse_numbers("--std", std) if std else (),
+        data=data,
+    )
 
 
 @app.command

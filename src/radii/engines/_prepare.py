@@ -8,6 +8,8 @@ from torch import Tensor, nn
 
 from radii import plugins
 from radii.engines.base import Engine, EngineSpec
+from radii.errors import ParameterError
+from radii.onnx import OnnxGraph
 
 AUTO = "auto"
 LEAST_AGREEMENT = 0.9
@@ -25,12 +27,21 @@ def create(name: str, **fields: Any) -> Engine:
 
 def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
     """The engine's name and the model in its form. `auto` is the fastest one installed that agrees with plain torch."""
+    if any(isinstance(module, OnnxGraph) for module in spec.model.modules()):
+        return _as_it_is(spec, engine)
     if engine == AUTO:
         return _fastest(spec)
     form = create(engine).prepare(spec)
     if (share := agreement(spec, form)) < LEAST_AGREEMENT:
         raise ValueError(f"the engine {engine!r} gives plain torch's class on {share:.0%} of a probe: use another")
     return engine, form
+
+
+def _as_it_is(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
+    """A model that is, or has inside, an ONNX graph: no other engine has a form of it."""
+    if engine not in (AUTO, "onnx"):
+        raise ParameterError(f"the engine {engine!r} cannot run an ONNX model: use 'onnx'", "engine")
+    return "onnx", spec.model
 
 
 def agreement(spec: EngineSpec, form: nn.Module) -> float:

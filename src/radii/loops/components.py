@@ -55,6 +55,8 @@ def assemble(
         resources["soft_labels"], origin["soft_labels"] = _soft_labels(dataset, Path(soft_labels))
     objective = _objective(recipe, resources)
     model = make_model(recipe, spec)
+    if not any(parameter.requires_grad for parameter in model.parameters()):
+        raise RecipeError(f"the model {recipe.model['name']!r} has no weights to train: use it as a teacher instead")
     if recipe.training.initial is not None:
         origin["initial"] = _start_from(model, spec, Path(recipe.training.initial))
     resolved = _resolved(recipe, dataset, objective)

@@ -1,0 +1,22 @@
+"""A trained run as a file for other tools."""
+
+from pathlib import Path
+
+from radii.cli.app import app, console
+from radii.cli.arguments import Trust
+from radii.experiment.run import Run
+
+
+@app.command
+def export(run: Path, file: Path, /, *, trust: Trust = None) -> None:
+    """Write a run's base classifier as ONNX, checked against torch, with a card of its certificates beside it.
+
+    Args:
+        run: A trained run directory.
+        file: The file to write, such as tuned.onnx; its card is tuned.json.
+    """
+    from radii.api import export as export_run
+
+    written = export_run(Run(run, trust or ()), file)
+    card = written.with_suffix(".json")
+    console.print(f"{written}: checked against torch; its card is {card}", soft_wrap=True, markup=False)

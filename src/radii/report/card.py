@@ -1,0 +1,38 @@
+"""What the certificates of a run say, as plain data: for the card of an exported model."""
+
+from typing import Any
+
+from radii.experiment import certificates, files
+from radii.experiment.certificates import Certificates
+from radii.experiment.run import Run
+from radii.report.summary import Summary, down, radii_of
+
+DIGITS = 4
+
+
+def certified(run: Run) -> list[dict[str, Any]]:
+    """Every certificate file of the run's present weights: how it was made, and the certified accuracy at radii."""
+    weights = files.digest(run.weights())
+    found = [certificates.read(file) for file in sorted(run.certificates.glob("*.tsv"))]
+    return [_facts(each) for each in found if each.header.get("weights") == weights]
+
+
+def _facts(found: Certificates) -> dict[str, Any]:
+    summary, header = Summary(found), found.header
+    # A certifier that decides some radii says nothing of those between.
+    radii = found.parameters.get("radii") or radii_of([summary])
+    return {
+        "certificates": found.name,
+        "certifier": found.certifier,
+        "parameters": dict(found.parameters),
+        "noise": header.get("noise"),
+        "engine": header.get("engine"),
+        "dataset": header.get("dataset"),
+        "images": summary.images,
+        "certified_accuracy": {f"{radius:g}": _down(summary.at(radius).value) for radius in radii},
+        "average_certified_radius": _down(summary.acr),
+    }
+
+
+def _down(value: float) -> float:
+    return float(down(value, DIGITS))

@@ -1,0 +1,218 @@
+"""An ONNX graph as a module: its answers, its state, and what is refused with one sentence."""
+
+import copy
+import importlib.util
+import pickle
+import re
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from radii import engines, models
+from radii.engines import EngineSpec
+from radii.onnx import OnnxError, OnnxGraph, behind, is_installed, read, session
+from radii.smoothing.noise import Gaussian
+
+Write = Callable[..., Path]
+needs_onnx = pytest.mark.skipif(not is_installed(), reason="the extra radii[onnx] is not installed")
+
+
+def pictures(count: int) -> Tensor:
+    return torch.rand((count, 1, 8, 8), generator=torch.Generator().manual_seed(1))
+
+
+def linear(images: Tensor, classes: int = 10) -> Tensor:
+    return images.flatten(1) @ torch.randn(64, classes, generator=torch.Generator().manual_seed(0))
+
+
+def test_it_answers_as_the_graph_says(linear_onnx: Write) -> None:
+    model = models.create("onnx", file=str(linear_onnx()))
+    torch.testing.assert_close(model(pictures(5)), linear(pictures(5)))
+    channels_last = pictures(5).contiguous(memory_format=torch.channels_last)
+    assert torch.equal(model(channels_last), model(pictures(5)))
+
+
+@pytest.mark.parametrize("block", [1, 4, 7])
+@pytest.mark.parametrize("count", [1, 4, 5, 9])
+def test_a_fixed_batch_size_is_filled_and_repeated(block: int, count: int, linear_onnx: Write) -> None:
+    graph = OnnxGraph(read(linear_onnx(shape=(block, 1, 8, 8))))
+    assert graph.input_shape == (block, 1, 8, 8)
+    torch.testing.assert_close(graph(pictures(count)), linear(pictures(count)))
+
+
+def test_its_state_is_the_whole_graph(linear_onnx: Write) -> None:
+    file = linear_onnx()
+    model, empty = models.create("onnx", file=str(file)), models.create("onnx")
+    wanted = model(pictures(3))
+    empty.load_state_dict(model.state_dict())
+    assert empty[1].content == file.read_bytes()
+    for copied in (empty, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), engines.folded(model)):
+        assert torch.equal(copied(pictures(3)), wanted)
+
+
+def test_other_weights_replace_the_session(linear_onnx: Write) -> None:
+    model = models.create("onnx", file=str(linear_onnx()))
+    assert model(pictures(1)).shape == (1, 10)
+    model.load_state_dict(models.create("onnx", file=str(linear_onnx("three.onnx", classes=3))).state_dict())
+    assert model(pictures(1)).shape == (1, 3)
+
+
+def test_threads_share_one_module(linear_onnx: Write) -> None:
+    graph = OnnxGraph(read(linear_onnx()))
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda count: graph(pictures(count)), range(1, 65)))
+    for count, found in enumerate(answers, start=1):
+        torch.testing.assert_close(found, linear(pictures(count)))
+
+
+def test_it_has_no_gradients_and_stays_in_eval_mode(linear_onnx: Write) -> None:
+    model = models.create("onnx", file=str(linear_onnx())).train()
+    assert not model[1].training
+    with pytest.raises(OnnxError, match="gives no gradients"):
+        model(pictures(1).requires_grad_())
+
+
+def test_a_tracer_cannot_make_a_constant_of_it(linear_onnx: Write) -> None:
+    with pytest.raises(TypeError, match="cannot be traced"):
+        torch.jit.trace(OnnxGraph(read(linear_onnx())), pictures(1))
+
+
+@pytest.mark.parametrize("engine", [*engines.names(), "auto"])
+def test_only_its_own_engine_runs_it(engine: str, linear_onnx: Write, tmp_path: Path) -> None:
+    model = models.create("onnx", file=str(linear_onnx())).eval()
+    spec = EngineSpec(model, (1, 8, 8), Gaussian(0.25), 16, tmp_path / "int8", lambda: pictures(32))
+    if engine in ("auto", "onnx"):
+        assert engines.prepare(spec, engine) == ("onnx", model)
+    else:
+        with pytest.raises(ValueError, match=f"the engine '{engine}' cannot run an ONNX model: use 'onnx'"):
+            engines.prepare(spec, engine)
+
+
+def test_a_standardisation_is_put_before_a_graph(linear_onnx: Write) -> None:
+    mean, std = torch.full((1, 1, 1, 1), 0.3), torch.full((1, 1, 1, 1), 0.2)
+    graph = OnnxGraph(behind(read(linear_onnx()), mean, std))
+    torch.testing.assert_close(graph(pictures(4)), linear((pictures(4) - mean) / std))
+
+
+def test_images_of_another_shape_are_refused(linear_onnx: Write) -> None:
+    with pytest.raises(OnnxError, match="takes images 1 x 8 x 8, got 1 x 9 x 8"):
+        OnnxGraph(read(linear_onnx()))(torch.rand(2, 1, 9, 8))
+    with pytest.raises(OnnxError, match="the ONNX model fails on 2 x 1 x 9 x 8: "):
+        OnnxGraph(read(linear_onnx(shape=("batch", 1, "height", "width"))))(torch.rand(2, 1, 9, 8))
+
+
+@needs_onnx
+@pytest.mark.parametrize("content", [b"", b"hello", bytes(range(256)) * 9])
+def test_a_file_that_is_no_graph_is_refused(content: bytes, tmp_path: Path) -> None:
+    file = tmp_path / "x.onnx"
+    file.write_bytes(content)
+    with pytest.raises(OnnxError) as told:
+        OnnxGraph(read(file)).session  # noqa: B018
+    assert "\n" not in str(told.value)
+
+
+def test_a_truncated_file_is_refused(linear_onnx: Write) -> None:
+    file = linear_onnx()
+    file.write_bytes(file.read_bytes()[:-40])
+    with pytest.raises(OnnxError, match="linear.onnx is not an ONNX file that can be read: "):
+        read(file)
+
+
+@needs_onnx
+def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OnnxError, match="there is no file .*absent.onnx"):
+        read(tmp_path / "absent.onnx")
+
+
+@needs_onnx
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"kind": 11}, r"takes a tensor\(double\) of 4 dimensions, expected float32 \[batch, channel"),
+        ({"shape": ("batch", 64)}, r"takes a tensor\(float\) of 2 dimensions, expected float32"),
+        ({"outputs": ("label", "scores")}, "has the outputs label, scores, expected one, or one named 'logits'"),
+    ],
+)
+def test_a_graph_of_something_else_is_refused(options: dict[str, Any], told: str, linear_onnx: Write) -> None:
+    if options.get("kind") == 11:
+        import onnx
+
+        options["nodes"] = [onnx.helper.make_node("Flatten", ["x"], ["scores"])]
+    with pytest.raises(OnnxError, match=told):
+        OnnxGraph(read(linear_onnx(**options))).session  # noqa: B018
+
+
+def test_of_several_outputs_the_logits_are_taken(linear_onnx: Write) -> None:
+    graph = OnnxGraph(read(linear_onnx(outputs=("features", "logits"))))
+    assert graph.output_name == "logits"
+    assert graph(pictures(2)).shape == (2, 10)
+
+
+def test_an_operator_of_others_is_refused(linear_onnx: Write) -> None:
+    import onnx
+
+    odd = onnx.helper.make_node("Payload", ["x"], ["scores"], domain="evil.example")
+    with pytest.raises(OnnxError, match="ONNX Runtime cannot run this model: .*Payload|evil"):
+        OnnxGraph(read(linear_onnx(nodes=[odd]))).session  # noqa: B018
+
+
+def outside(file: Path, name: str, location: str) -> bytes:
+    """A graph whose first weights are said to lie in another file."""
+    import onnx
+
+    model = onnx.load(str(file))
+    tensor = model.graph.initializer[0]
+    onnx.external_data_helper.set_external_data(tensor, location, 0, len(tensor.raw_data))
+    tensor.ClearField("raw_data")
+    tensor.name = model.graph.node[1].input[1] = name
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("name", ["weight", ""])
+def test_a_graph_that_names_another_file_reads_nothing(name: str, linear_onnx: Write, tmp_path: Path) -> None:
+    secret = tmp_path / "secret"
+    secret.write_bytes(bytes(64 * 10 * 4))
+    with pytest.raises(OnnxError, match=f"keeps the weights '{name}' in another file"):
+        OnnxGraph(outside(linear_onnx(), name, str(secret))).session  # noqa: B018
+
+
+def test_weights_outside_the_folder_are_not_read(linear_onnx: Write, tmp_path: Path) -> None:
+    file = linear_onnx()
+    below = tmp_path / "below"
+    below.mkdir()
+    (tmp_path / "secret").write_bytes(bytes(64 * 10 * 4))
+    (below / "x.onnx").write_bytes(outside(file, "weight", "../secret"))
+    with pytest.raises(OnnxError, match="x.onnx is not an ONNX file that can be read"):
+        read(below / "x.onnx")
+
+
+def test_weights_beside_a_file_are_put_into_it(linear_onnx: Write, tmp_path: Path) -> None:
+    import onnx
+
+    file = linear_onnx()
+    raw = onnx.load(str(file)).graph.initializer[0].raw_data
+    beside = tmp_path / "parted.onnx"
+    beside.write_bytes(outside(file, "weight", "parted.onnx.data"))
+    (tmp_path / "parted.onnx.data").write_bytes(raw)
+    content = read(beside)
+    (tmp_path / "parted.onnx.data").unlink()
+    torch.testing.assert_close(OnnxGraph(content)(pictures(2)), linear(pictures(2)))
+
+
+def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    spec = EngineSpec(torch.nn.Flatten(), (1, 8, 8), Gaussian(0.25), 8, tmp_path / "int8", lambda: pictures(8))
+    for use in (
+        lambda: engines.create("onnx").prepare(spec),
+        lambda: read(tmp_path / "x.onnx"),
+        lambda: OnnxGraph(b"x")(pictures(1)),
+    ):
+        with pytest.raises(LookupError, match=re.escape("pip install 'radii[onnx]'")):
+            use()
+    assert not engines.create("onnx").runs_on(torch.device("cpu"))
+    assert session.is_installed() is False
