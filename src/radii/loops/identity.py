@@ -15,6 +15,8 @@ from radii.experiment import files
 from radii.experiment.run import Run, RunError
 from radii.loops.device import default_device
 
+ENGINE_PACKAGES = {"openvino": "openvino", "onnx": "onnxruntime"}
+"""What an engine beside torch runs on, by the beginning of its name."""
 DATA_FILE = "data.json"
 """What a run was trained on, by its digest."""
 
@@ -38,7 +40,11 @@ def artefact_digest(run: Run, engine: str, weights: str) -> str | None:
 
 def environment_of(engine: str) -> dict[str, Any]:
     """What decides nothing but rounding: the instruction set, the versions and the device."""
-    packages = ("radii", "torch", *(["openvino"] if engine.startswith("openvino") else []))
+    packages = (
+        "radii",
+        "torch",
+        *(package for prefix, package in ENGINE_PACKAGES.items() if engine.startswith(prefix)),
+    )
     device = default_device()
     return {
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
