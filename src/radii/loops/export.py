@@ -39,7 +39,7 @@ def export_onnx(run: Run | Path | str, path: Path | str, *, certified: Sequence[
     graph = OnnxGraph(_graph(model, spec))
     difference = _compare(model, graph, spec, run.recipe.sigma)
     card = {**_facts(run, spec, graph), "largest_logit_difference": difference, "certified": list(certified)}
-    file.parent.mkdir(parents=True, exist_ok=True)
+    files.make_folder(file.parent)
     files.write(file, graph.content)
     files.write_json(file.with_suffix(".json"), {**card, "sha256": files.digest(file)})
     return file

@@ -3,18 +3,16 @@
 import pickle
 import zipfile
 from collections.abc import Mapping
-from dataclasses import replace
 from pathlib import Path
 
 import torch
 from torch import Tensor
 
-from radii.experiment import files
 from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
-from radii.loops.components import open_dataset, stored
-from radii.loops.environment import environment
-from radii.loops.weights import expect_plain, make_model, save_weights, spec_for
+from radii.loops.components import open_dataset
+from radii.loops.imported import write_run
+from radii.loops.weights import expect_plain, make_model, spec_for
 
 MOST_UNPACKED = 4
 PREFIXES = ("1.", "1.module.", "", "module.", "module.1.")
@@ -33,15 +31,7 @@ def import_checkpoint(checkpoint: Path, recipe: Recipe, path: Path, *, data: Pat
         backbone.load_state_dict(taken)
     except (ValueError, RuntimeError) as error:
         raise ValueError(f"{checkpoint} does not hold {name}: {' '.join(str(error).split())}") from error
-    run = Run(path)
-    if dataset.data is not None:
-        recipe = replace(recipe, dataset={**recipe.dataset, "path": str(dataset.data)})
-    origin = {"checkpoint": {"path": str(checkpoint.resolve()), "hash": files.digest(checkpoint)}}
-    with run.writing():
-        run.claim(stored(recipe, run), origin)
-        files.write_json(run.environment_file, environment())
-        save_weights(run, model, spec)
-    return run
+    return write_run(path, recipe, dataset, model, spec, checkpoint)
 
 
 def _tensors(checkpoint: Path) -> dict[str, Tensor]:

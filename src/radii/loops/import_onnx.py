@@ -1,21 +1,18 @@
 """Classifiers in ONNX files, as runs."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
 
-from radii.datasets import Dataset
 from radii.errors import ParameterError
-from radii.experiment import files
 from radii.experiment.recipe import Recipe, Spec, named_table
 from radii.experiment.run import Run
-from radii.loops.components import open_dataset, stored
-from radii.loops.environment import environment
-from radii.loops.weights import ModelSpec, make_model, save_weights
+from radii.loops.components import open_dataset
+from radii.loops.imported import write_run
+from radii.loops.weights import ModelSpec, make_model
 from radii.onnx import OnnxError, OnnxGraph, read
 from radii.smoothing.normalisation import Normalisation
 
@@ -54,7 +51,7 @@ def import_onnx(
     model = make_model(recipe, spec)
     model.load_state_dict({"1.graph": graph.graph})
     _check(model, spec, file)
-    return _written(path, recipe, opened, model, spec, file)
+    return write_run(path, recipe, opened, model, spec, file)
 
 
 def _normalisation(mean: Sequence[float], std: Sequence[float]) -> Normalisation:
@@ -100,14 +97,3 @@ def _check(model: nn.Sequential, spec: ModelSpec, file: Path) -> None:
 
 def _close(together: Tensor, alone: Tensor) -> bool:
     return torch.allclose(together, alone, rtol=0, atol=CLOSE * float(alone.abs().max()))
-
-
-def _written(path: Path, recipe: Recipe, dataset: Dataset, model: nn.Module, spec: ModelSpec, file: Path) -> Run:
-    run = Run(path)
-    if dataset.data is not None:
-        recipe = replace(recipe, dataset={**recipe.dataset, "path": str(dataset.data)})
-    origin = {"checkpoint": {"path": str(file.resolve()), "hash": files.digest(file)}}
-    run.claim(stored(recipe, run), origin)
-    files.write_json(run.environment_file, environment())
-    save_weights(run, model, spec)
-    return run
