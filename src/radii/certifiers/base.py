@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radii import plugins
+from radii.errors import ParameterError
 from radii.fields import check, option
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
@@ -52,11 +53,35 @@ class Certifier(ABC):
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         """Certify one image; `noise` is the address of its draws, `label` its true class where it is known."""
 
+    def votes(self, classifier: Voter, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+        """The votes of noisy copies, or a ParameterError unless each has cast one: [class]."""
+        counts = classifier.votes(image, samples, noise)
+        if counts.shape != (classifier.classes,) or counts.min() < 0 or counts.sum() != samples:
+            got = f"{counts.sum()} votes {list(counts.shape)}"
+            raise _miscounted(samples, got, f"{samples} votes [{classifier.classes}], none below 0")
+        return counts
+
+    def probabilities(
+        self, classifier: Voter, image: Any, samples: int, noise: NoiseAddress, sharpness: float
+    ) -> Iterator[NDArray[np.float64]]:
+        """The class probabilities of noisy copies by blocks, or a ParameterError unless each has a row."""
+        rows = 0
+        for block in classifier.probabilities(image, samples, noise, sharpness):
+            rows += len(block)
+            if rows > samples or block.shape[1:] != (classifier.classes,):
+                raise _miscounted(samples, f"a block {list(block.shape)}", f"[row, {classifier.classes}]")
+            yield block
+        if rows < samples:
+            raise _miscounted(samples, f"{rows} rows", f"{samples}")
+
     def proven(self, prediction: int, radius: float, samples: int, counts: Iterable[int]) -> Certificate:
         """The certificate of this certifier; a radius below zero proves nothing."""
+        counts = tuple(map(int, counts))
+        if sum(counts) > samples:
+            raise _miscounted(samples, f"{sum(counts)} votes", f"{samples} at most")
         if prediction == ABSTAIN or not radius >= 0:
             prediction, radius = ABSTAIN, 0.0
-        return Certificate(prediction, float(radius), samples, tuple(map(int, counts)), self)
+        return Certificate(prediction, float(radius), samples, counts, self)
 
     def expect_samples(self, field: str, fewest: int) -> None:
         """Raise a ValueError if a field states fewer samples than an answer can ever rest on."""
@@ -73,3 +98,9 @@ class Certifier(ABC):
                 f"radius {radius:g} can never be certified at failure {self.failure:g} under {noise}, "
                 f"even if all samples agree; the largest that can is {math.floor(largest * 1e4) / 1e4:g}"
             )
+
+
+def _miscounted(samples: int, found: str, expected: str) -> ParameterError:
+    return ParameterError(
+        f"the classifier gave {found} for {samples} samples, expected {expected}: it miscounts", "classifier"
+    )

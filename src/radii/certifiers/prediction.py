@@ -23,7 +23,7 @@ class Prediction(Certifier):
         self.expect_samples("samples", fewest_to_predict(self.failure))
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        counts = classifier.votes(image, self.samples, noise.at(0))
+        counts = self.votes(classifier, image, self.samples, noise.at(0))
         runner_up, top = np.argsort(counts, kind="stable")[-2:]
         decided = coin_p_value(int(counts[top]), int(counts[top] + counts[runner_up])) <= self.failure
         return self.proven(int(top) if decided else ABSTAIN, 0.0, self.samples, counts)

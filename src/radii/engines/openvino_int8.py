@@ -3,7 +3,7 @@
 import io
 from contextlib import redirect_stdout
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -14,6 +14,8 @@ from radii.engines.base import CALIBRATION, Engine, EngineSpec, FixedBlock
 
 @dataclass(frozen=True, kw_only=True)
 class OpenVinoInt8(Engine):
+    least_agreement: ClassVar[float] = 0.9
+
     @classmethod
     def runs_on(cls, device: torch.device) -> bool:
         return is_installed() and device.type == "cpu"

@@ -132,8 +132,9 @@ class CertificationSession:
         engine = config.engine
         if engine == AUTO:
             engine = certificates.engine_of(self.run, self.header) or AUTO
+        first = config.weights is None  # workers open what the process that started them has compared
         with _one_thread():
-            engine, self.classifier = open_run(self.run, engine, noise, config.data, config.batch_size)
+            engine, self.classifier = open_run(self.run, engine, noise, config.data, config.batch_size, first)
         self.header["engine"] = engine
         self.config = replace(config, engine=engine, noise=noise, weights=weights)
 

@@ -8,10 +8,11 @@ import torch
 from torch import Tensor
 
 from radii import engines
+from radii.datasets.base import DataError
 from radii.engines import AUTO, EngineSpec
 from radii.experiment.recipe import Recipe, Spec, fields_of, named_table
 from radii.experiment.run import Run
-from radii.loops.components import dataset_of
+from radii.loops.components import dataset_of, spread_images
 from radii.loops.weights import model_spec, trained_model
 from radii.smoothing import noise as noises
 from radii.smoothing.classifier import SmoothedClassifier
@@ -31,10 +32,12 @@ def load(
 ) -> SmoothedClassifier:
     """The smoothed classifier of a finished run; `data` is needed only by an engine that calibrates.
 
+    The engine has to give the trained model's classes: on noisy training images where `data` names the dataset, and
+    otherwise, since a deployed model does without, on noisy images that are drawn.
     `trust` names the modules of others whose code the run may use: a run directory is data until then.
     """
     run = run if isinstance(run, Run) else Run(run, trust)
-    return open_run(run, engine, noise_of(run.recipe, noise), data, batch_size)[1]
+    return open_run(run, engine, noise_of(run.recipe, noise), data, batch_size, data is not None)[1]
 
 
 def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
@@ -49,16 +52,34 @@ def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
         return noises.create(table["name"], **fields)
 
 
-def open_run(run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int) -> tuple[str, SmoothedClassifier]:
-    """The engine that was chosen for a finished run, and the smoothed classifier that it carries."""
+def open_run(
+    run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int, data_at_hand: bool = True
+) -> tuple[str, SmoothedClassifier]:
+    """The engine that was chosen for a finished run, and the smoothed classifier that it carries.
+
+    With `data_at_hand` the engine is compared with the trained model on noisy training images; on drawn ones without,
+    and where the training split cannot be read.
+    """
     spec = model_spec(run)
 
     def pictures() -> Tensor:
         images = dataset_of(run, data).split("train")
         return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))
 
+    def examples() -> Tensor:
+        try:
+            return spread_images(dataset_of(run, data).split("train"), batch_size)
+        except DataError:  # test images may be all there is
+            return engines.drawn(batch_size, spec.shape)
+
     prepared = EngineSpec(
-        engines.folded(trained_model(run)), spec.shape, noise, batch_size, run.path / "int8", pictures
+        trained_model(run),
+        spec.shape,
+        noise,
+        batch_size,
+        run.path / "int8",
+        pictures,
+        examples if data_at_hand else None,
     )
     name, fast = engines.prepare(prepared, engine)
     return name, SmoothedClassifier(fast, noise=noise, classes=spec.classes, batch_size=batch_size)
