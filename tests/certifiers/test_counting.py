@@ -45,7 +45,7 @@ def test_miscounted_votes_are_refused(name: str, factor: float) -> None:
 @pytest.mark.parametrize("name", certifiers.names())
 def test_a_table_of_other_classes_is_refused(name: str) -> None:
     voter = Miscounter(1.0)
-    voter.classes = 3  # type: ignore[misc]
+    voter.classes = 3
     with pytest.raises(ParameterError, match="it miscounts"):
         certifiers.create(name).certify(voter, None, NoiseAddress(0))
 

@@ -50,17 +50,20 @@ class OwnConv(nn.Conv2d):
 
 class OwnNorm(nn.BatchNorm2d):
     def forward(self, input: Tensor) -> Tensor:
-        return super().forward(input).abs()
+        normed: Tensor = super().forward(input)
+        return normed.abs()
 
 
 class OwnPool(nn.MaxPool2d):
     def forward(self, input: Tensor) -> Tensor:
-        return -super().forward(-input)
+        largest: Tensor = super().forward(-input)
+        return -largest
 
 
 class OwnCall(Net):
     def __call__(self, images: Tensor) -> Tensor:
-        return 2 * super().__call__(images)
+        logits: Tensor = super().__call__(images)
+        return 2 * logits
 
 
 def patched(change: Callable[[Net], object]) -> Net:
@@ -75,9 +78,9 @@ def _flip_forward(net: Net) -> None:
 
 
 def _tied(net: Net) -> None:
-    net.extra = nn.Conv2d(3, 3, 3, padding=1)
-    net.extra.weight = net.conv.weight
-    net.wiring = lambda net, x: net.extra(net.norm(net.conv(x)))
+    extra = net.extra = nn.Conv2d(3, 3, 3, padding=1)
+    extra.weight = net.conv.weight
+    net.wiring = lambda net, x: net.get_submodule("extra")(net.norm(net.conv(x)))
 
 
 def _for_tracers_only(net: Net, images: Tensor) -> Tensor:
@@ -100,7 +103,9 @@ NETS: dict[str, Callable[[], nn.Module]] = {
     "one norm twice": lambda: Net(lambda n, x: n.norm(n.conv(n.norm(x)))),
     "the convolution's output used twice": lambda: Net(lambda n, x: n.norm(n.conv(x)) + n.conv(x)),
     "the weight used elsewhere": lambda: Net(lambda n, x: n.norm(n.conv(x)) + F.conv2d(x, n.conv.weight, padding=1)),
-    "the statistics used elsewhere": lambda: Net(lambda n, x: n.norm(n.conv(x)) * n.norm.running_mean.sum()),
+    "the statistics used elsewhere": lambda: Net(
+        lambda n, x: n.norm(n.conv(x)) * n.norm.get_buffer("running_mean").sum()
+    ),
     "tied weights": lambda: patched(_tied),
     "hook on the convolution": lambda: patched(lambda n: n.conv.register_forward_hook(lambda *a: 3 * a[2])),
     "hook on the norm": lambda: patched(lambda n: n.norm.register_forward_hook(lambda *a: a[2].abs())),

@@ -198,7 +198,12 @@ def test_no_model_is_refused(name: str, form: Callable[[nn.Module], nn.Module]) 
 
 def test_the_probe_is_paid_once_and_draws_nothing_from_a_certificate() -> None:
     rows: list[int] = []
-    base = Base(lambda z, _: rows.append(len(z)) or z)
+
+    def keep(logits: Tensor, _: Tensor) -> Tensor:
+        rows.append(len(logits))
+        return logits
+
+    base = Base(keep)
     classifier = SmoothedClassifier(base, sigma=0.5, classes=3)
     first = classifier.votes(IMAGE, 256, NOISE)
     assert rows == [128] * 4 + [1, 64] + [128, 128]
