@@ -222,3 +222,12 @@ def test_another_base_is_probed_again() -> None:
     classifier.base = Base(BY_PLACE["odd places"])
     with pytest.raises(ValueError, match="place"):
         classifier.votes(IMAGE, 10, NOISE)
+
+
+def test_a_base_that_learns_between_two_lengths_is_not_refused() -> None:
+    base = Base(lambda z, _: z)
+    classifier = SmoothedClassifier(base, sigma=0.5, classes=3)
+    classifier.votes(IMAGE, 128, NOISE)
+    with torch.no_grad():
+        base.layers[1].weight.mul_(-1)
+    assert classifier.votes(IMAGE, 20, NOISE).sum() == 20
