@@ -46,7 +46,9 @@ def test_uncertifiable_images_use_only_the_pilot() -> None:
         def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
             return np.array([samples - 2 * (samples // 3), samples // 3, samples // 3])
 
-    found = Planned().certify(Undecided(0.0, 0.0), None, NoiseAddress(0))
+    undecided = Undecided(0.0, 0.0)
+    undecided.classes = 3
+    found = Planned().certify(undecided, None, NoiseAddress(0))
     assert (found.prediction, found.radius, found.samples) == (ABSTAIN, 0.0, 200)
 
 

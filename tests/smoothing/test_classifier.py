@@ -1,6 +1,10 @@
 """The smoothed classifier: what it counts, what its base sees, and what it refuses."""
 
+import copy
 import math
+import pickle
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
@@ -37,6 +41,17 @@ def smoothed(base: nn.Module, sigma: float = 0.25, classes: int = 2, batch_size:
     return SmoothedClassifier(base, sigma=sigma, classes=classes, batch_size=batch_size)
 
 
+def probed(
+    base: nn.Module, recorder: Recorder, samples: int, image: Tensor = IMAGE, **fields: float
+) -> SmoothedClassifier:
+    """A classifier that has passed its probe for this many samples, and a recorder that has forgotten it."""
+    classifier = SmoothedClassifier(base, **{"sigma": 0.25, "classes": 2, **fields})  # type: ignore[arg-type]
+    classifier.votes(image, samples, NoiseAddress(99))
+    recorder.seen.clear()
+    recorder.places.clear()
+    return classifier
+
+
 @pytest.mark.parametrize("samples", [1, 127, 128, 129, 1_000])
 def test_votes_add_up(samples: int) -> None:
     votes = smoothed(Recorder()).votes(IMAGE, samples, NOISE)
@@ -47,17 +62,16 @@ def test_votes_add_up(samples: int) -> None:
 
 def test_votes_are_those_of_the_noisy_copies() -> None:
     base = Recorder()
-    votes = smoothed(base).votes(IMAGE, 300, NOISE)
-    inputs = torch.cat([block for block in base.seen if len(block) > 1])
+    votes = probed(base, base, 300).votes(IMAGE, 300, NOISE)
+    inputs = torch.cat(base.seen)
     assert len(inputs) == 300
     assert votes[0] == (inputs[:, 0, 0, 0] >= 0.5).sum()
 
 
 def test_noise_comes_from_the_address_and_is_laid_on_the_pixels() -> None:
     base, image = Recorder(), torch.rand(3, 4, 4)
-    smoothed(base, sigma=0.3).votes(image, 200, NOISE)
-    blocks = [block for block in base.seen if len(block) > 1]
-    for number, block in enumerate(blocks):
+    probed(base, base, 200, image, sigma=0.3).votes(image, 200, NOISE)
+    for number, block in enumerate(base.seen):
         noise = torch.empty(len(block), 4, 4, 3).normal_(generator=NOISE.generator(number, "cpu"))
         torch.testing.assert_close(block, image + 0.3 * noise.permute(0, 3, 1, 2))
 
@@ -73,8 +87,8 @@ def test_pieces_of_a_stage_add_up_to_the_stage() -> None:
 def test_noise_precedes_normalisation_and_is_never_clipped() -> None:
     inner = Recorder()
     normalise = Normalise(Normalisation((0.5, 0.5, 0.5), (0.1, 0.1, 0.1)))
-    smoothed(nn.Sequential(normalise, inner), sigma=0.5).votes(IMAGE, 2_000, NOISE)
-    values = torch.cat([block for block in inner.seen if len(block) > 1]).flatten()
+    probed(nn.Sequential(normalise, inner), inner, 2_000, sigma=0.5).votes(IMAGE, 2_000, NOISE)
+    values = torch.cat(inner.seen).flatten()
     assert values.std() == pytest.approx(0.5 / 0.1, rel=5 / math.sqrt(2 * len(values)))
     assert values.min() < -3 * 5
     assert values.max() > 3 * 5
@@ -82,17 +96,17 @@ def test_noise_precedes_normalisation_and_is_never_clipped() -> None:
 
 def test_memory_is_one_block() -> None:
     base = Recorder()
-    smoothed(base, batch_size=16).votes(IMAGE, 16 * 50, NOISE)
-    assert len(base.seen) == 52
-    assert len(base.places) == 2  # the probe and the one block
+    probed(base, base, 16, batch_size=16).votes(IMAGE, 16 * 50, NOISE)
+    assert len(base.seen) == 50
+    assert len(base.places) == 1
 
 
 def test_block_size_is_part_of_the_draws() -> None:
     a, b = Recorder(), Recorder()
-    smoothed(a, batch_size=64).votes(IMAGE, 128, NOISE)
-    smoothed(b, batch_size=128).votes(IMAGE, 128, NOISE)
-    assert torch.equal(a.seen[2], b.seen[2][:64])
-    assert not torch.equal(a.seen[3], b.seen[2][64:])
+    probed(a, a, 128, batch_size=64).votes(IMAGE, 128, NOISE)
+    probed(b, b, 128, batch_size=128).votes(IMAGE, 128, NOISE)
+    assert torch.equal(a.seen[0], b.seen[0][:64])
+    assert not torch.equal(a.seen[1], b.seen[0][64:])
 
 
 def test_probabilities_and_moments() -> None:
@@ -149,7 +163,7 @@ class Faulty(nn.Module):
     [
         ("nan", "not finite"),
         ("inf", "not finite"),
-        ("shape", r"returned \[2\], expected \[batch, 2\]"),
+        ("shape", r"returned \[2\] for a block of 128, expected \[128, 2\]"),
         ("random", "not deterministic in eval mode"),
     ],
 )
@@ -160,12 +174,14 @@ def test_refuses_a_base_that_votes_on_nothing(kind: str, message: str) -> None:
 
 def test_refuses_a_base_of_other_classes() -> None:
     base = nn.Sequential(nn.Flatten(), nn.Linear(48, 10))
-    with pytest.raises(ValueError, match=r"returned \[1, 10\], expected \[batch, 2\]: state the number of its classes"):
+    with pytest.raises(
+        ValueError, match=r"returned \[128, 10\] .*expected \[128, 2\]: state the number of its classes"
+    ):
         smoothed(base).votes(IMAGE, 10, NOISE)
 
 
 def test_refuses_an_image_that_the_base_does_not_take() -> None:
-    with pytest.raises(ValueError, match="does not take an image of 3 x 5 x 5"):
+    with pytest.raises(ValueError, match="does not take 128 images of 3 x 5 x 5"):
         smoothed(nn.Sequential(nn.Flatten(), nn.Linear(48, 2))).votes(torch.zeros(3, 5, 5), 10, NOISE)
 
 
@@ -200,3 +216,52 @@ def test_refuses_sizes_below_their_least(name: str, value: int) -> None:
 def test_refuses_zero_samples() -> None:
     with pytest.raises(ValueError, match="samples = 0, expected at least 1"):
         smoothed(Recorder()).votes(IMAGE, 0, NOISE)
+
+
+def test_blocks_of_probabilities_leave_the_callers_mode_alone() -> None:
+    blocks = smoothed(Recorder()).probabilities(IMAGE, 300, NOISE)
+    next(blocks)
+    assert torch.is_grad_enabled()
+    assert not torch.is_inference_mode_enabled()
+
+
+class Slow(nn.Module):
+    """Waits within its forward, where another thread could change its mode; dropout makes that show."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dropout = nn.Dropout(0.5)
+
+    def forward(self, images: Tensor) -> Tensor:
+        time.sleep(0.001)
+        mean = self.dropout(images).flatten(1).mean(1)
+        return torch.stack([mean, 1 - mean], 1)
+
+
+def test_threads_may_share_a_classifier_and_its_base() -> None:
+    base = Slow().train()
+    classifiers = [smoothed(base, batch_size=8), smoothed(nn.Sequential(nn.Identity(), base), batch_size=8)]
+    samples = [8 * (1 + number % 4) for number in range(24)]
+    alone = [classifiers[0].votes(IMAGE, n, NoiseAddress(number)).tolist() for number, n in enumerate(samples)]
+
+    def ask(number: int) -> list[int]:
+        votes: list[int] = classifiers[number % 2].votes(IMAGE, samples[number], NoiseAddress(number)).tolist()
+        return votes
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(ask, range(24))) == alone
+    assert all(module.training for module in base.modules())
+
+
+def test_threads_may_share_a_classifier_that_is_not_probed_yet() -> None:
+    classifier = smoothed(Recorder())
+    with ThreadPoolExecutor(4) as pool:
+        answers = list(pool.map(lambda _: classifier.votes(IMAGE, 300, NOISE).tolist(), range(8)))
+    assert answers == [answers[0]] * 8
+
+
+def test_a_probed_classifier_can_be_copied_and_sent_to_a_process() -> None:
+    classifier = smoothed(nn.Sequential(nn.Flatten(), nn.Linear(48, 2)))
+    votes = classifier.votes(IMAGE, 300, NOISE)
+    for other in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
+        assert np.array_equal(other.votes(IMAGE, 300, NOISE), votes)

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Protocol
 import numpy as np
 from numpy.typing import NDArray
 
+from radii.errors import ParameterError
 from radii.fields import option
 from radii.plugins import Component
 from radii.smoothing.addresses import NoiseAddress
@@ -60,6 +61,27 @@ class Certifier(Component, ABC):
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         """Certify one image; `noise` is the address of its draws, `label` its true class where it is known."""
 
+    def votes(self, classifier: Voter, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+        """The votes of noisy copies, or a ParameterError unless each has cast one: [class]."""
+        counts = classifier.votes(image, samples, noise)
+        if counts.shape != (classifier.classes,) or counts.min() < 0 or counts.sum() != samples:
+            got = f"{counts.sum()} votes {list(counts.shape)}"
+            raise _miscounted(samples, got, f"{samples} votes [{classifier.classes}], none below 0")
+        return counts
+
+    def probabilities(
+        self, classifier: Voter, image: Any, samples: int, noise: NoiseAddress, sharpness: float
+    ) -> Iterator[NDArray[np.float64]]:
+        """The class probabilities of noisy copies by blocks, or a ParameterError unless each has a row."""
+        rows = 0
+        for block in classifier.probabilities(image, samples, noise, sharpness):
+            rows += len(block)
+            if rows > samples or block.shape[1:] != (classifier.classes,):
+                raise _miscounted(samples, f"a block {list(block.shape)}", f"[row, {classifier.classes}]")
+            yield block
+        if rows < samples:
+            raise _miscounted(samples, f"{rows} rows", f"{samples}")
+
     def possible_radii(
         self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
     ) -> tuple[float, ...] | None:
@@ -76,9 +98,12 @@ class Certifier(Component, ABC):
 
     def proven(self, prediction: int, radius: float, samples: int, counts: Iterable[int]) -> Certificate:
         """The certificate of this certifier; a radius below zero proves nothing."""
+        counts = tuple(map(int, counts))
+        if sum(counts) > samples:
+            raise _miscounted(samples, f"{sum(counts)} votes", f"{samples} at most")
         if prediction == ABSTAIN or not radius >= 0:
             prediction, radius = ABSTAIN, 0.0
-        return Certificate(prediction, float(radius), samples, tuple(map(int, counts)), self)
+        return Certificate(prediction, float(radius), samples, counts, self)
 
     def expect_reachable(self, radius: float, largest: float, noise: Noise) -> None:
         """Raise a ValueError if a radius is above `largest`, the one certified when all samples agree."""
@@ -87,3 +112,9 @@ class Certifier(Component, ABC):
                 f"radius {radius:g} can never be certified at failure {self.failure:g} under {noise}, "
                 f"even if all samples agree; the largest that can is {math.floor(largest * 1e4) / 1e4:g}"
             )
+
+
+def _miscounted(samples: int, found: str, expected: str) -> ParameterError:
+    return ParameterError(
+        f"the classifier gave {found} for {samples} samples, expected {expected}: it miscounts", "classifier"
+    )

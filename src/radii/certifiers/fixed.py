@@ -35,20 +35,20 @@ class Fixed(Certifier):
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
         if self.radius is not None:
             return self._decide(self.radius, classifier, image, noise)
-        top = int(classifier.votes(image, self.selection, noise.at(0)).argmax())
-        counts = classifier.votes(image, self.estimation, noise.at(1))
+        top = int(self.votes(classifier, image, self.selection, noise.at(0)).argmax())
+        counts = self.votes(classifier, image, self.estimation, noise.at(1))
         return self.proven(top, self._radius(counts, top, classifier.noise), self.selection + self.estimation, counts)
 
     def _decide(self, radius: float, classifier: Voter, image: Any, noise: NoiseAddress) -> Certificate:
         """Whether the whole estimation would certify at least this radius, from as few of its blocks as possible."""
         agreed = np.eye(classifier.classes, dtype=np.int64)[0]
         self.expect_reachable(radius, self._radius(self.estimation * agreed, 0, classifier.noise), classifier.noise)
-        top = int(classifier.votes(image, self.selection, noise.at(0)).argmax())
+        top = int(self.votes(classifier, image, self.selection, noise.at(0)).argmax())
         counts = np.zeros(classifier.classes, dtype=np.int64)
         left, block, worst, best = self.estimation, 0, -np.inf, np.inf
         while worst < radius <= best:
             more = min(left, classifier.batch_size)
-            counts += classifier.votes(image, more, noise.at(1).from_block(block))
+            counts += self.votes(classifier, image, more, noise.at(1).from_block(block))
             left, block = left - more, block + 1
             worst = self._radius(_with(counts, _runner_up(counts, top), left), top, classifier.noise)
             best = self._radius(_with(counts, top, left), top, classifier.noise)

@@ -38,7 +38,7 @@ class Planned(Certifier):
         return "most_samples", fewest_to_certify(self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        pilot = classifier.votes(image, self.pilot, noise.at(0))
+        pilot = self.votes(classifier, image, self.pilot, noise.at(0))
         top = int(pilot.argmax())
         interval = (
             binomial_lower(int(pilot[top]), self.pilot, PILOT_ERROR),
@@ -47,7 +47,7 @@ class Planned(Certifier):
         samples = plan(classifier.noise, interval, self.tolerance, self.most_samples, self.failure)
         if samples == 0:
             return self.proven(ABSTAIN, 0.0, self.pilot, ())
-        counts = classifier.votes(image, samples, noise.at(1))
+        counts = self.votes(classifier, image, samples, noise.at(1))
         radius = classifier.noise.radius(binomial_lower(int(counts[top]), samples, self.failure))
         return self.proven(top, radius, self.pilot + samples, counts)
 

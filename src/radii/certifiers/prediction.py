@@ -24,7 +24,7 @@ class Prediction(Certifier):
         return "samples", fewest_to_predict(self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        counts = classifier.votes(image, self.samples, noise.at(0))
+        counts = self.votes(classifier, image, self.samples, noise.at(0))
         return self.proven(self._decided(counts), 0.0, self.samples, counts)
 
     def possible_radii(

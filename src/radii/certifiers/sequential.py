@@ -46,14 +46,14 @@ class Sequential(Certifier):
         tests = self.tests(classifier.noise)
         spent = 0
         if label is None:
-            label, spent = int(classifier.votes(image, self.pilot, noise.at(0)).argmax()), self.pilot
+            label, spent = int(self.votes(classifier, image, self.pilot, noise.at(0)).argmax()), self.pilot
         elif not 0 <= label < classifier.classes:
             raise ValueError(f"label = {label}, expected a class from 0 to {classifier.classes - 1}")
         counts = np.zeros(classifier.classes, dtype=np.int64)
         crossed = np.zeros(len(self.radii), dtype=np.bool_)
         drawn = 0
         for look, samples in enumerate(tests.looks):
-            counts += classifier.votes(image, samples - drawn, noise.at(1 + look))
+            counts += self.votes(classifier, image, samples - drawn, noise.at(1 + look))
             drawn = samples
             crossed, proven, stop = tests.update(look, counts[label], crossed)
             if stop:

@@ -35,7 +35,7 @@ class Soft(Certifier):
         return "estimation", _fewest(self.bound, self.failure)
 
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        draw = partial(classifier.probabilities, image, sharpness=self.sharpness)
+        draw = partial(self.probabilities, classifier, image, sharpness=self.sharpness)
         blocks = draw(samples=self.selection, noise=noise.at(0))
         top = int(sum(block.sum(0) for block in blocks).argmax())
         values = np.empty(self.estimation)

@@ -3,6 +3,17 @@
 # The submodule `torch` takes that name in this package: nothing here may use torch itself.
 from radii.engines._folding import channels_last, folded
 from radii.engines._prepare import AUTO, agreement, create, names, prepare
-from radii.engines.base import Engine, EngineSpec
+from radii.engines.base import Engine, EngineSpec, drawn
 
-__all__ = ["AUTO", "Engine", "EngineSpec", "agreement", "channels_last", "create", "folded", "names", "prepare"]
+__all__ = [
+    "AUTO",
+    "Engine",
+    "EngineSpec",
+    "agreement",
+    "channels_last",
+    "create",
+    "drawn",
+    "folded",
+    "names",
+    "prepare",
+]

@@ -2,25 +2,66 @@
 
 import copy
 import operator
+from collections import Counter
 from typing import TypeVar
 
 import torch
 from torch import Tensor, fx, nn
+from torch.nn.modules import module as torch_module
 from torch.nn.utils.fusion import fuse_conv_bn_eval
+
+from radii.smoothing.logits import check_logits, same_up_to_rounding
+from radii.smoothing.modes import evaluating
+
+FOLDING = 16.0
+"""How much more rounding than a moved row a folded model may show: weights are rounded once more, in every layer."""
 
 Model = TypeVar("Model", bound=nn.Module)
 
 
-def folded(model: nn.Module) -> nn.Module:
-    """A copy in eval mode, channels last, with every BatchNorm that follows a convolution merged into it."""
-    fast = channels_last(copy.deepcopy(model).eval().requires_grad_(False))
+def folded(model: nn.Module, probe: Tensor | None = None) -> nn.Module:
+    """A copy in eval mode, channels last, with a BatchNorm merged into the convolution before it where that is safe.
+
+    Both have to be torch's own, called once, of weights that nothing else uses; a model with hooks, or with a forward
+    or call that tracing would miss, is left as it is. So is one that gives other logits on `probe` than unfolded.
+    """
     try:
-        graph = fx.symbolic_trace(fast)
+        plain = channels_last(copy.deepcopy(model).eval().requires_grad_(False))
+    except (RuntimeError, TypeError):  # weights that are computed in a hook cannot be copied, nor can locks
+        return model
+    fast = _fold(plain) if _is_all_traced(plain) else plain
+    return fast if fast is plain or probe is None or _same(model, fast, probe) else plain
+
+
+def _same(model: nn.Module, fast: nn.Module, probe: Tensor) -> bool:
+    with evaluating(model), torch.inference_mode():
+        wanted = check_logits(model(probe), len(probe))
+        found = fast(probe)
+    return found.shape == wanted.shape and same_up_to_rounding(found, wanted, FOLDING)
+
+
+def _is_all_traced(model: nn.Module) -> bool:
+    """Whether a trace of the forwards is all that a call of the model does: tracing drops hooks and patched methods."""
+    if torch_module._has_any_global_hook():
+        return False
+    return not any(
+        module.training
+        or module._forward_hooks
+        or module._forward_pre_hooks
+        or "forward" in vars(module)
+        or type(module).__call__ is not nn.Module.__call__
+        for module in model.modules()
+    )
+
+
+def _fold(plain: nn.Module) -> nn.Module:
+    try:
+        graph = fx.symbolic_trace(plain)
     except Exception:  # a model whose forward branches on data cannot be traced; it stays as it is
-        return fast
+        return plain
     _fold_batch_norms(graph)
     for name, module in list(graph.named_modules()):
-        if isinstance(module, nn.MaxPool2d) and _halves(module):
+        if type(module) is nn.MaxPool2d and _halves(module):
             _replace(graph, name, _HalvingPool())
     graph.delete_all_unused_submodules()
     graph.recompile()
@@ -29,16 +70,42 @@ def folded(model: nn.Module) -> nn.Module:
 
 def _fold_batch_norms(graph: fx.GraphModule) -> None:
     modules = dict(graph.named_modules())
+    own = _called_once(graph, modules)
     for node in list(graph.graph.nodes):
         norm = modules.get(node.target) if node.op == "call_module" else None
         before = node.args[0] if node.args else None
-        if not isinstance(norm, nn.BatchNorm2d) or not isinstance(before, fx.Node) or len(before.users) > 1:
+        if not isinstance(before, fx.Node) or before.op != "call_module" or len(before.users) > 1:
             continue
-        convolution = modules.get(str(before.target)) if before.op == "call_module" else None
-        if isinstance(convolution, nn.Conv2d):
+        convolution = modules[str(before.target)]
+        if type(norm) is nn.BatchNorm2d and type(convolution) is nn.Conv2d and {norm, convolution} <= own:
             _replace(graph, str(before.target), channels_last(fuse_conv_bn_eval(convolution, norm)))
             node.replace_all_uses_with(before)
             graph.graph.erase_node(node)
+
+
+def _called_once(graph: fx.GraphModule, modules: dict[str, nn.Module]) -> set[nn.Module]:
+    """The modules with one call, on one input, whose tensors are no other module's and are not read past the call."""
+    nodes = list(graph.graph.nodes)
+    calls = Counter(modules[node.target] for node in nodes if node.op == "call_module")
+    plainly = {
+        modules[node.target]
+        for node in nodes
+        if node.op == "call_module" and len(node.args) == 1 and not node.kwargs and calls[modules[node.target]] == 1
+    }
+    owners = Counter(id(tensor) for module in modules.values() for tensor in _tensors(module))
+    read = {id(operator.attrgetter(node.target)(graph)) for node in nodes if node.op == "get_attr"}
+    return {
+        module
+        for module in plainly
+        if all(owners[id(tensor)] == 1 and id(tensor) not in read for tensor in _tensors(module))
+        and getattr(module, "running_mean", module) is not None
+    }
+
+
+def _tensors(module: nn.Module) -> list[Tensor]:
+    """The parameters and buffers that a module holds itself."""
+    held = [*module._parameters.values(), *module._buffers.values()]
+    return [tensor for tensor in held if tensor is not None]
 
 
 class _HalvingPool(nn.Module):

@@ -2,6 +2,7 @@
 
 import importlib.util
 import sys
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -49,5 +50,12 @@ def infer(model: Any) -> Callable[[Tensor], Tensor]:
         "PERFORMANCE_HINT": "LATENCY",
         "ENABLE_CPU_PINNING": False,  # or the workers of several processes would share one core
     }
-    request = openvino.Core().compile_model(model, "CPU", settings).create_infer_request()
-    return lambda images: torch.from_numpy(request.infer([images.contiguous().numpy()], share_inputs=True)[0].copy())
+    compiled = openvino.Core().compile_model(model, "CPU", settings)
+    own = threading.local()  # a request holds the inputs and outputs of one inference: each thread needs its own
+
+    def run(images: Tensor) -> Tensor:
+        if not hasattr(own, "request"):
+            own.request = compiled.create_infer_request()
+        return torch.from_numpy(own.request.infer([images.contiguous().numpy()], share_inputs=True)[0].copy())
+
+    return run

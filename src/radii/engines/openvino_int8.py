@@ -5,7 +5,7 @@ from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -18,6 +18,8 @@ from radii.lock import locked
 
 @dataclass(frozen=True, kw_only=True)
 class OpenVinoInt8(Engine):
+    least_agreement: ClassVar[float] = 0.9
+
     @classmethod
     def runs_on(cls, device: torch.device) -> bool:
         return is_installed() and device.type == "cpu"

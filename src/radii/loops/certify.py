@@ -136,8 +136,9 @@ class CertificationSession:
         _expect_same(self.run, config.identity, _pinned({"weights": weights}))
         self.images: Images = dataset_of(self.run, config.data).split("test")
         noise = config.noise or noise_of(self.run.recipe)
+        first = not config.identity  # workers open what the process that started them has compared
         with _one_thread():
-            engine, self.classifier = open_run(self.run, config.engine, noise, config.data, config.batch_size)
+            engine, self.classifier = open_run(self.run, config.engine, noise, config.data, config.batch_size, first)
         config = replace(config, engine=engine, noise=noise)
         self.header = _header(self.run, config, noise, self.images)
         found = _pinned({name: self.header[name] for name in PINNED})

@@ -12,13 +12,18 @@ import torch
 from torch import Tensor, nn
 
 from radii import datasets, engines, models, objectives
-from radii.datasets import Dataset
+from radii.datasets import Dataset, Images
 from radii.experiment import files
 from radii.experiment.recipe import Recipe, RecipeError, Training, fields_of
 from radii.experiment.run import Run, RunError
 from radii.fields import settings_of
+from radii.loops.device import default_device
 from radii.loops.weights import ModelSpec, load_weights, make_model, model_spec, spec_for, trained_model
 from radii.objectives import Objective
+from radii.smoothing.addresses import generator
+
+PROBE_IMAGES = 128
+"""Noisy training images on which a teacher is compared with its folded self."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +55,7 @@ def assemble(
     resources: dict[str, Any] = {}
     origin: dict[str, Any] = {}
     if teacher is not None:
-        resources["teacher"], origin["teacher"] = _teacher(recipe, spec, teacher)
+        resources["teacher"], origin["teacher"] = _teacher(recipe, spec, teacher, dataset)
     if soft_labels is not None:
         resources["soft_labels"], origin["soft_labels"] = _soft_labels(dataset, Path(soft_labels))
     objective = _objective(recipe, resources)
@@ -101,7 +106,9 @@ def _objective(recipe: Recipe, resources: Mapping[str, Any]) -> Objective:
     return objectives.create(name, sigma=recipe.sigma, **fields_of(recipe.objective), **resources)
 
 
-def _teacher(recipe: Recipe, spec: ModelSpec, named: Run | Path | str) -> tuple[nn.Module, dict[str, str]]:
+def _teacher(
+    recipe: Recipe, spec: ModelSpec, named: Run | Path | str, dataset: Dataset
+) -> tuple[nn.Module, dict[str, str]]:
     run = named if isinstance(named, Run) else Run(named)
     theirs, taught = run.recipe, model_spec(run)
     pairs = {
@@ -113,7 +120,16 @@ def _teacher(recipe: Recipe, spec: ModelSpec, named: Run | Path | str) -> tuple[
     for what, (got, wanted) in pairs.items():
         if got != wanted:
             raise RunError(f"the teacher {run.path} has another {what}: {got}, the student has {wanted}")
-    return engines.folded(trained_model(run)), _source(run.path, run.weights())
+    model = trained_model(run)
+    probe = spread_images(dataset.split("train"), PROBE_IMAGES)
+    noisy = probe + recipe.sigma * torch.randn(probe.shape, generator=generator("cpu", "probe", 3))
+    return engines.folded(model, noisy.to(default_device())), _source(run.path, run.weights())
+
+
+def spread_images(images: Images, count: int) -> Tensor:
+    """As many images of a split, or all, from its beginning to its end: it may be sorted by class."""
+    count = min(count, len(images))
+    return images.batch(torch.arange(count) * len(images) // count)
 
 
 def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:

@@ -8,11 +8,12 @@ import torch
 from torch import Tensor
 
 from radii import engines
+from radii.datasets.base import DataError
 from radii.engines import AUTO, EngineSpec
 from radii.experiment import files
 from radii.experiment.recipe import Recipe, Spec, fields_of, named_table
 from radii.experiment.run import Run
-from radii.loops.components import dataset_of
+from radii.loops.components import dataset_of, spread_images
 from radii.loops.deployment import chosen_engine, record_engine, warn_of_another
 from radii.loops.identity import artefact_path
 from radii.loops.weights import model_spec, trained_model
@@ -35,11 +36,12 @@ def load(
     """The smoothed classifier of a finished run; `data` is needed only by an engine that calibrates.
 
     `auto` is the engine named by the certificates of the present weights, or the one that was chosen before; a warning
-    is issued if another one is requested.
+    is issued if another one is requested. The engine has to give the trained model's classes: on noisy training images
+    where `data` names the dataset, and otherwise, since a deployed model does without, on noisy images that are drawn.
     `trust` names the modules whose code the run may import: without it a run directory is only data.
     """
     run = run if isinstance(run, Run) else Run(run, trust)
-    name, classifier = open_run(run, engine, noise_of(run.recipe, noise), data, batch_size)
+    name, classifier = open_run(run, engine, noise_of(run.recipe, noise), data, batch_size, data is not None)
     warn_of_another(run, name)
     return classifier
 
@@ -56,8 +58,14 @@ def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
         return noises.create(table["name"], **fields)
 
 
-def open_run(run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int) -> tuple[str, SmoothedClassifier]:
-    """The name of the engine chosen for a finished run, and the smoothed classifier that uses it."""
+def open_run(
+    run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int, data_at_hand: bool = True
+) -> tuple[str, SmoothedClassifier]:
+    """The engine that was chosen for a finished run, and the smoothed classifier that it carries.
+
+    With `data_at_hand` the engine is compared with the trained model on noisy training images; on drawn ones without,
+    and where the training split cannot be read.
+    """
     spec = model_spec(run)
     wanted = chosen_engine(run, engine)
     artefact = artefact_path(run, wanted, files.digest(run.weights()))
@@ -66,7 +74,21 @@ def open_run(run: Run, engine: str, noise: Noise, data: Path | None, batch_size:
         images = dataset_of(run, data).split("train")
         return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))
 
-    prepared = EngineSpec(engines.folded(trained_model(run)), spec.shape, noise, batch_size, artefact, pictures)
+    def examples() -> Tensor:
+        try:
+            return spread_images(dataset_of(run, data).split("train"), batch_size)
+        except DataError:  # test images may be all there is
+            return engines.drawn(batch_size, spec.shape)
+
+    prepared = EngineSpec(
+        trained_model(run),
+        spec.shape,
+        noise,
+        batch_size,
+        artefact,
+        pictures,
+        examples if data_at_hand else None,
+    )
     name, fast = engines.prepare(prepared, wanted)
     if engine == AUTO:
         record_engine(run, name)

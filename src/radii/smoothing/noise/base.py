@@ -40,6 +40,10 @@ class Noise(Component, ABC):
     def probability_for(self, radius: float) -> float:
         """The probability that the top class needs for this radius."""
 
+    def nearest(self, images: Tensor) -> Tensor:
+        """The nearest images that this noise can be added to: all of them, unless it says otherwise."""
+        return images
+
     def describe(self) -> dict[str, Any]:
         """The name and all parameters, as a header records them."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}

@@ -57,6 +57,9 @@ class Grid(Gaussian):
         torch.add(self._whole(pixels), self._draw(out.shape, rng), out=out)
         return out.div_(self.levels)
 
+    def nearest(self, images: Tensor) -> Tensor:
+        return (images * self.levels).round() / self.levels
+
     def radius(self, probability: Any, runner_up: Any = None) -> Any:
         lower = ndtri(np.maximum(probability - self.slack, 0.0))
         if runner_up is None:

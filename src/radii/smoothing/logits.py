@@ -1,0 +1,76 @@
+"""What a classifier returned for a block of images: one row of logits each, and how far rounding moves them."""
+
+import torch
+from torch import Tensor
+
+from radii.errors import ParameterError
+
+ROUNDINGS = 256
+"""Roundings that may add up on the way to a logit. The built-in models show up to 20 where a row is moved in its block,
+and up to 40 where BatchNorm is folded."""
+MOST = 0.05
+"""The largest share of a logit that is ever taken for rounding, however coarse the numbers."""
+TENSOR_FLOAT = 2.0**-10
+"""The spacing of the numbers that convolutions on a GPU may round to."""
+
+NOT_REAL = (torch.bool, torch.complex32, torch.complex64, torch.complex128)
+
+
+def check_logits(output: object, rows: int, classes: int | None = None) -> Tensor:
+    """The output of a classifier for a block of images, or a ParameterError unless it is one finite row for each."""
+    logits = check_rows(output, rows, classes)
+    if not bool(torch.isfinite(logits).all()):
+        raise ParameterError(
+            "the base classifier returned a logit that is not finite: nothing can be certified", "base"
+        )
+    return logits
+
+
+def check_rows(output: object, rows: int, classes: int | None = None) -> Tensor:
+    """The output of a classifier, or a ParameterError unless it is one tensor of a row for each image."""
+    if not isinstance(output, Tensor):
+        raise ParameterError(
+            f"the base classifier returned a {type(output).__name__}, expected one tensor of logits [batch, class]: "
+            "wrap it in a module that returns the logits alone",
+            "base",
+        )
+    if output.ndim != 2 or output.shape[0] != rows or classes not in (None, output.shape[1]):
+        raise ParameterError(_of_another_shape(list(output.shape), rows, classes), "base")
+    if output.dtype in NOT_REAL:
+        raise ParameterError(f"the base classifier returned numbers of {output.dtype}, expected real logits", "base")
+    return output
+
+
+def _of_another_shape(shape: list[int], rows: int, classes: int | None) -> str:
+    expected = f"[{rows}, {'class' if classes is None else classes}]"
+    step = "return one row of logits for each image"
+    if len(shape) == 2 and shape[0] == rows:
+        step = "state the number of its classes"
+    return f"the base classifier returned {shape} for a block of {rows}, expected {expected}: {step}"
+
+
+def rounding(logits: Tensor) -> Tensor:
+    """How far each logit may move by rounding alone, where sums are taken in another order: [batch, class].
+
+    Relative to the logit itself or to the usual one, whichever is larger: a small logit is the sum of larger numbers,
+    and one that is far out (a class that is masked by -1e9) says nothing of the others.
+    """
+    sizes = logits.abs().to(torch.float64)
+    usual = sizes.amax(0).sort().values[logits.shape[1] // 2]
+    return min(ROUNDINGS * _spacing(logits), MOST) * sizes.clamp(min=usual)
+
+
+def _spacing(logits: Tensor) -> float:
+    """The relative spacing of the numbers that logits were computed with: float32, or what is coarser."""
+    coarsest = TENSOR_FLOAT if logits.is_cuda else torch.finfo(torch.float32).eps
+    return max(coarsest, torch.finfo(logits.dtype).eps) if logits.is_floating_point() else coarsest
+
+
+def same_up_to_rounding(logits: Tensor, reference: Tensor, factor: float = 1.0) -> bool:
+    """Whether two forwards of the same rows differ by no more than `factor` times what rounding explains.
+
+    More than one class in a hundred that changes is never rounding.
+    """
+    differs = (logits.to(torch.float64) - reference.to(torch.float64)).abs() > factor * rounding(reference)
+    changed = int((logits.argmax(1) != reference.argmax(1)).sum())
+    return not bool(differs.any()) and changed <= len(logits) // 100

@@ -1,0 +1,126 @@
+"""A base classifier on probation: the answer for an image may depend on that image alone."""
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from radii.errors import ParameterError
+from radii.smoothing.addresses import Purpose, generator
+from radii.smoothing.logits import same_up_to_rounding
+from radii.smoothing.noise import Noise
+
+PROBE: Purpose = "probe"
+
+Forward = Callable[[Tensor], Tensor]
+"""Logits of a block that is laid out [batch, height, width, channel], checked."""
+
+
+@dataclass
+class _Reference:
+    """A block of noisy copies and its logits: what blocks of other lengths are compared with."""
+
+    pixels: Tensor
+    noise: Noise
+    batch_size: int
+    logits: Tensor = field(init=False)
+    lengths: set[int] = field(default_factory=set)
+
+    def block(self) -> Tensor:
+        """The noisy copies; made anew, since they are large."""
+        return self._copies(self.pixels, 0)
+
+    def companions(self) -> Tensor:
+        """As many copies of another picture, as unlike as can be: black where this one is bright."""
+        return self._copies((self.pixels < 0.5).to(self.pixels.dtype), 1)
+
+    def _copies(self, pixels: Tensor, number: int) -> Tensor:
+        block = torch.empty(self.batch_size, *pixels.shape, device=pixels.device)
+        return self.noise.perturb(pixels, block, generator(pixels.device, PROBE, number))
+
+
+class BlockProbe:
+    """Refuses a base whose answer for a row depends on the other rows of a block, on its place or on their number.
+
+    Votes of such a base are not independent draws of one function, and a certificate of them is false. For every
+    image size it runs a whole block of noisy copies four times: twice as it is, with its rows in other places, and
+    with half of them among copies of another picture; then half a block, one row, and once every other length of block
+    that is asked for. That costs 4.5 blocks of `batch_size`, once per classifier and image size: 6 % of a
+    certificate of 10,000 samples. Its noise is a stream of its own, so that certificates do not depend on it.
+    """
+
+    def __init__(self) -> None:
+        self._passed: dict[Hashable, _Reference] = {}
+
+    def check(
+        self, base: nn.Module, forward: Forward, pixels: Tensor, noise: Noise, batch_size: int, lengths: set[int]
+    ) -> None:
+        """Raise a ParameterError unless blocks of these lengths, and a whole one, answer for each row alone."""
+        key = (base, noise, batch_size, tuple(pixels.shape))
+        reference = self._passed.get(key)
+        if reference is None:
+            reference = _Reference(pixels.clone(), noise, batch_size)
+            _check_whole_block(base, forward, reference)
+            lengths = lengths | {1, max(1, batch_size // 2)}
+        for length in sorted(lengths - reference.lengths):
+            _check_length(base, forward, reference, length)
+        # Threads may probe at the same time: each finds the same, and the last one is kept.
+        self._passed[key] = reference
+
+
+def _check_whole_block(base: nn.Module, forward: Forward, reference: _Reference) -> None:
+    block = reference.block()
+    logits = reference.logits = forward(block).clone()
+    _expect_equal(forward(block), logits)
+    order = torch.randperm(len(block), generator=generator("cpu", PROBE, 2)).to(block.device)
+    kept = order[: (len(block) + 1) // 2]
+    mixed = reference.companions()
+    mixed[kept] = block[kept]
+    _expect_same(base, forward(mixed)[kept], logits[kept], "on the other images of its block")
+    # Along a random cycle every row moves, to a place that has nothing to do with its own.
+    places = torch.empty_like(order)
+    places[order] = order.roll(1)
+    _expect_same(base, forward(block[places]), logits[places], "on its place in the block")
+    reference.lengths.add(len(block))
+
+
+def _check_length(base: nn.Module, forward: Forward, reference: _Reference, length: int) -> None:
+    block = reference.block()
+    short = forward(block[:length])
+    if not same_up_to_rounding(short, reference.logits[:length]):
+        reference.logits = forward(block).clone()  # the base may have been trained on since
+    _expect_same(base, short, reference.logits[:length], "on how many its block holds")
+    reference.lengths.add(length)
+
+
+def _expect_equal(logits: Tensor, before: Tensor) -> None:
+    if not torch.equal(logits, before):
+        raise ParameterError(
+            "the base classifier is not deterministic in eval mode: two forwards of one block differ; "
+            "remove what draws random numbers (dropout called as a function, say)",
+            "base",
+        )
+
+
+def _expect_same(base: nn.Module, logits: Tensor, alone: Tensor, on_what: str) -> None:
+    if same_up_to_rounding(logits, alone):
+        return
+    changed = float((logits.argmax(1) != alone.argmax(1)).double().mean())
+    size = float((logits.double() - alone.double()).abs().max())
+    raise ParameterError(
+        f"the base classifier's answer for an image depends {on_what}: logits differ by up to {size:.2g} and the class "
+        f"of {changed:.0%} of the images, more than rounding explains{_suspect(base)}; "
+        "certify a model that answers for each image alone",
+        "base",
+    )
+
+
+def _suspect(base: nn.Module) -> str:
+    """The first layer that is known to mix the images of a block."""
+    for name, module in base.named_modules():
+        if isinstance(module, nn.modules.batchnorm._NormBase) and (module.training or module.running_mean is None):
+            return f" (its layer {name!r}, {type(module).__name__}, uses the statistics of the block)"
+        if ".dynamic" in type(module).__module__:
+            return f" (its layer {name!r}, {type(module).__name__}, is quantised by the range of the block)"
+    return ""

@@ -1,0 +1,67 @@
+"""No certifier takes more or fewer votes than it asked for."""
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from radii import certifiers
+from radii.certifiers.base import Certifier, Voter
+from radii.errors import ParameterError
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.certificate import Certificate
+from radii.smoothing.noise import Gaussian
+
+
+class Miscounter:
+    """A fair coin that gives `factor` votes or rows a sample."""
+
+    noise = Gaussian(1.0)
+    batch_size = 128
+    classes = 2
+
+    def __init__(self, factor: float) -> None:
+        self.factor = factor
+
+    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+        total = max(round(self.factor * samples), 1)
+        return np.array([total - total // 2, total // 2])
+
+    def probabilities(
+        self, image: Any, samples: int, noise: NoiseAddress, sharpness: float = 1.0
+    ) -> Iterator[NDArray[np.float64]]:
+        yield np.ones((round(self.factor * samples), 2)) / 2
+
+
+@pytest.mark.parametrize("factor", [2.0, 1.01, 0.99, 0.5])
+@pytest.mark.parametrize("name", certifiers.names())
+def test_miscounted_votes_are_refused(name: str, factor: float) -> None:
+    with pytest.raises(ParameterError, match=r"the classifier gave .* for \d+ samples, expected .*: it miscounts"):
+        certifiers.create(name).certify(Miscounter(factor), None, NoiseAddress(0))
+
+
+@pytest.mark.parametrize("name", certifiers.names())
+def test_a_table_of_other_classes_is_refused(name: str) -> None:
+    voter = Miscounter(1.0)
+    voter.classes = 3
+    with pytest.raises(ParameterError, match="it miscounts"):
+        certifiers.create(name).certify(voter, None, NoiseAddress(0))
+
+
+class Careless(Certifier):
+    """Somebody's own certifier, which does not look at how many votes there are."""
+
+    samples: ClassVar[int] = 100
+
+    def fewest_samples(self) -> tuple[str, int]:
+        return "samples", 1
+
+    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
+        return self.proven(0, 1.0, 100, classifier.votes(image, 100, noise))
+
+
+def test_a_certificate_of_more_votes_than_samples_is_refused() -> None:
+    with pytest.raises(ParameterError, match="gave 200 votes for 100 samples"):
+        Careless().certify(Miscounter(2.0), None, NoiseAddress(0))

@@ -1,0 +1,74 @@
+"""Every engine under a smoothed classifier: threads share it, and its rows answer for themselves."""
+
+import importlib.util
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from radii import engines, models
+from radii.engines import EngineSpec, prepare
+from radii.engines.base import FixedBlock
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import Gaussian
+
+SHAPE, BLOCK, ANSWERS = (1, 28, 28), 32, 24
+
+
+def classifier_of(engine: str, model: nn.Module, folder: Path) -> SmoothedClassifier:
+    if engine.startswith("openvino") and not importlib.util.find_spec("openvino"):
+        pytest.skip("the extra radii[openvino] is not installed")
+    spec = EngineSpec(model, SHAPE, Gaussian(0.5), BLOCK, folder / "int8", lambda: torch.rand(256, *SHAPE))
+    return SmoothedClassifier(prepare(spec, engine)[1], sigma=0.5, classes=10, batch_size=BLOCK)
+
+
+def lenet() -> nn.Module:
+    torch.manual_seed(0)
+    return models.create("lenet").eval()
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("probed", [True, False])
+@pytest.mark.parametrize("engine", engines.names())
+def test_four_threads_get_the_answers_of_one(engine: str, probed: bool, tmp_path: Path) -> None:
+    classifier = classifier_of(engine, lenet(), tmp_path)
+    images = torch.rand((ANSWERS, *SHAPE), generator=torch.Generator().manual_seed(1))
+
+    def ask(number: int) -> list[int]:
+        votes: list[int] = classifier.votes(images[number], 5 * BLOCK + 7, NoiseAddress(0, number)).tolist()
+        return votes
+
+    alone = [ask(number) for number in range(ANSWERS)] if probed else []
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(ask, range(ANSWERS)))
+    assert together == (alone or [ask(number) for number in range(ANSWERS)])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["digits_cnn", "lenet", "cifar_resnet20"])
+@pytest.mark.parametrize("engine", engines.names())
+def test_no_engine_is_refused(engine: str, name: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    model = models.create(name, shape=SHAPE, classes=10)
+    model(torch.rand(16, *SHAPE))
+    classifier = classifier_of(engine, model.eval(), tmp_path)
+    for samples in (BLOCK, BLOCK + 1, 3, 2 * BLOCK - 1):
+        assert classifier.votes(torch.rand(SHAPE), samples, NoiseAddress(0)).sum() == samples
+
+
+def test_a_larger_block_than_an_engine_was_prepared_for_is_refused() -> None:
+    form = FixedBlock(lambda images: images.flatten(1)[:, :2], 16)
+    assert form(torch.rand(5, 1, 2, 2)).shape == (5, 2)
+    with pytest.raises(ValueError, match="prepared for blocks of up to 16 images, got 17: use batch_size 16"):
+        form(torch.rand(17, 1, 2, 2))
+
+
+def test_rows_too_many_do_not_hide_behind_the_padding() -> None:
+    def twice(images: Tensor) -> Tensor:
+        return images.flatten(1)[:, :2].repeat_interleave(2, 0)
+
+    with pytest.raises(ValueError, match=r"returned \[32, 2\] for a block of 16"):
+        FixedBlock(twice, 16)(torch.rand(5, 1, 2, 2))

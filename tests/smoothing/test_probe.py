@@ -1,0 +1,234 @@
+"""The probe of a base: whatever answers for more than the image alone is refused, and no honest model is."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from radii import models
+from radii.engines import folded
+from radii.models.base import Shape
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.classifier import SmoothedClassifier
+
+IMAGE = torch.rand((1, 8, 8), generator=torch.Generator().manual_seed(0))
+NOISE = NoiseAddress(0)
+
+
+class Base(nn.Module):
+    """A small network, and a fault that its logits get."""
+
+    def __init__(self, fault: Callable[[Tensor, Tensor], Tensor]) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3))
+        self.fault = fault
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.fault(self.layers(images), images)
+
+
+def in_places(places: slice, by: float = 1.0) -> Callable[[Tensor, Tensor], Tensor]:
+    def fault(logits: Tensor, _: Tensor) -> Tensor:
+        changed = logits.clone()
+        changed[places] = by * changed[places].flip(1)
+        return changed
+
+    return fault
+
+
+def far_only(logits: Tensor, images: Tensor) -> Tensor:
+    """The block's mean, where noise is strong."""
+    far = (images - 0.5).flatten(1).norm(dim=1, keepdim=True) > 2
+    return torch.where(far, logits + 0.1 * logits.mean(0), logits)
+
+
+BY_COMPANY = {
+    "mean over the block": lambda z, _: z - z.mean(0),
+    "a thousandth of the block's mean": lambda z, _: z + 1e-3 * z.mean(0),
+    "range of the block": lambda z, _: (z * (127 / z.abs().max())).round() / (127 / z.abs().max()),
+    "softmax over the wrong axis": lambda z, _: z.softmax(0),
+    "rank within the block": lambda z, _: z.argsort(0).argsort(0).float(),
+    "the row before": lambda z, _: z + 0.1 * z.roll(1, 0),
+    "statistics of the block": lambda z, _: F.batch_norm(z, None, None, training=True),
+    "where noise is strong": far_only,
+}
+BY_PLACE = {
+    "the last row": in_places(slice(-1, None)),
+    "the first row": in_places(slice(0, 1)),
+    "odd places": in_places(slice(1, None, 2)),
+    "every tenth place": in_places(slice(3, None, 10)),
+    "the second half": in_places(slice(64, None)),
+    "a thousandth in one place": in_places(slice(77, 78), 1e-3),
+    "the number of the row": lambda z, _: z + 1e-3 * torch.arange(len(z))[:, None] * torch.tensor([1.0, 0.0, -1.0]),
+}
+BY_LENGTH = {
+    "more than 64 rows": lambda z, _: z.flip(1) if len(z) > 64 else z,
+    "one row": lambda z, _: z.flip(1) if len(z) == 1 else z,
+    "the very length of a last block": lambda z, _: z.flip(1) if len(z) == 37 else z,
+    "the share of a whole block": lambda z, _: z * len(z) / 128,
+}
+
+
+def votes(base: nn.Module, samples: int = 128 + 37, batch_size: int = 128) -> None:
+    SmoothedClassifier(base, sigma=0.5, classes=3, batch_size=batch_size).votes(IMAGE, samples, NOISE)
+
+
+@pytest.mark.parametrize("fault", BY_COMPANY.values(), ids=BY_COMPANY)
+def test_company_is_refused(fault: Callable[[Tensor, Tensor], Tensor]) -> None:
+    with pytest.raises(ValueError, match="depends on the other images of its block"):
+        votes(Base(fault))
+
+
+@pytest.mark.parametrize("batch_size", [128, 127])
+@pytest.mark.parametrize("fault", BY_PLACE.values(), ids=BY_PLACE)
+def test_place_is_refused(fault: Callable[[Tensor, Tensor], Tensor], batch_size: int) -> None:
+    with pytest.raises(ValueError, match="depends on its place in the block"):
+        votes(Base(fault), batch_size=batch_size)
+
+
+@pytest.mark.parametrize("fault", BY_LENGTH.values(), ids=BY_LENGTH)
+def test_length_is_refused(fault: Callable[[Tensor, Tensor], Tensor]) -> None:
+    with pytest.raises(ValueError, match="depends on how many its block holds"):
+        votes(Base(fault))
+
+
+def test_a_length_is_probed_before_it_is_used() -> None:
+    classifier = SmoothedClassifier(Base(BY_LENGTH["the very length of a last block"]), sigma=0.5, classes=3)
+    assert classifier.votes(IMAGE, 256, NOISE).sum() == 256
+    with pytest.raises(ValueError, match="how many"):
+        classifier.votes(IMAGE, 37, NOISE)
+
+
+@pytest.mark.parametrize(
+    ("layer", "name"),
+    [
+        (nn.BatchNorm2d(1, track_running_stats=False), "'0', BatchNorm2d, uses the statistics of the block"),
+        (nn.BatchNorm2d(1), ""),
+    ],
+)
+def test_batch_norm_of_the_block_is_named(layer: nn.Module, name: str) -> None:
+    classify = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
+    if not name:  # in a list, out of reach of eval()
+        hidden = [layer.train()]
+        base: nn.Module = Base(lambda _, images: classify(hidden[0](images)))
+    else:
+        base = nn.Sequential(layer, classify)
+    with pytest.raises(ValueError, match=f"depends on the other images.*{name}"):
+        votes(base)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_dynamic_quantisation_is_named() -> None:
+    torch.manual_seed(0)
+    plain = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3))
+    quantised = torch.ao.quantization.quantize_dynamic(plain, {nn.Linear}, dtype=torch.qint8)
+    with pytest.raises(ValueError, match="'1', Linear, is quantised by the range of the block"):
+        votes(quantised)
+
+
+def test_a_base_that_turns_logits_within_rounding_is_refused() -> None:
+    """Two classes that are a tie but for what the company decides: no logit differs by more than rounding."""
+
+    def coin(logits: Tensor, images: Tensor) -> Tensor:
+        tie = torch.full((len(images), 3), 1e3)
+        tie[:, 1] += 1e-3 * torch.sign(logits[:, 0] - logits[:, 0].roll(1, 0))
+        return tie
+
+    with pytest.raises(ValueError, match="depends on the other images"):
+        votes(Base(coin))
+
+
+def test_a_masked_class_hides_nothing() -> None:
+    def masked(logits: Tensor, _: Tensor) -> Tensor:
+        return torch.cat([(logits + 1e-3 * logits.mean(0))[:, :2], torch.full((len(logits), 1), -1e9)], 1)
+
+    with pytest.raises(ValueError, match="depends on the other images"):
+        votes(Base(masked))
+
+
+@pytest.mark.parametrize(
+    "fault",
+    [
+        lambda z, _: z,
+        lambda z, _: torch.zeros_like(z),
+        lambda z, _: z.double(),
+        lambda z, _: z.bfloat16(),
+        lambda z, _: (z > 0).long(),
+        lambda z, _: z.log_softmax(1),
+        lambda z, _: z.clone().index_fill_(1, torch.tensor(2), -1e9),
+        lambda z, _: 1e6 + z,
+    ],
+    ids=["plain", "constant", "double", "bfloat16", "integers", "log softmax", "masked", "offset"],
+)
+@pytest.mark.parametrize("batch_size", [1, 2, 3, 128])
+def test_an_honest_base_is_not_refused(fault: Callable[[Tensor, Tensor], Tensor], batch_size: int) -> None:
+    votes(Base(fault), batch_size=batch_size)
+
+
+def test_a_model_in_half_precision_is_not_refused() -> None:
+    base = models.create("digits_cnn").eval().bfloat16()
+    votes_of = SmoothedClassifier(nn.Sequential(_Cast(), base), sigma=0.5, classes=10).votes
+    assert votes_of(IMAGE, 200, NOISE).sum() == 200
+
+
+class _Cast(nn.Module):
+    def forward(self, images: Tensor) -> Tensor:
+        return images.bfloat16()
+
+
+SHAPES: dict[str, Shape] = dict.fromkeys(models.names(), (3, 32, 32)) | dict.fromkeys(
+    ["lenet", "lenet_wide"], (1, 28, 28)
+)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", [lambda model: model, folded], ids=["plain", "folded"])
+@pytest.mark.parametrize("name", models.names())
+def test_no_model_is_refused(name: str, form: Callable[[nn.Module], nn.Module]) -> None:
+    torch.manual_seed(0)
+    shape = SHAPES[name]
+    model = models.create(name, shape=shape, classes=10)
+    model(torch.rand(4, *shape))  # statistics for BatchNorm
+    classifier = SmoothedClassifier(form(model.eval()), sigma=0.5, classes=10, batch_size=8)
+    assert classifier.votes(torch.rand(shape), 11, NOISE).sum() == 11
+
+
+def test_the_probe_is_paid_once_and_draws_nothing_from_a_certificate() -> None:
+    rows: list[int] = []
+
+    def keep(logits: Tensor, _: Tensor) -> Tensor:
+        rows.append(len(logits))
+        return logits
+
+    base = Base(keep)
+    classifier = SmoothedClassifier(base, sigma=0.5, classes=3)
+    first = classifier.votes(IMAGE, 256, NOISE)
+    assert rows == [128] * 4 + [1, 64] + [128, 128]
+    rows.clear()
+    assert (classifier.votes(IMAGE, 256, NOISE) == first).all()
+    assert rows == [128, 128]
+    rows.clear()
+    classifier.votes(IMAGE, 20, NOISE)
+    classifier.votes(IMAGE, 20, NOISE)
+    assert rows == [20, 20, 20]
+
+
+def test_another_base_is_probed_again() -> None:
+    classifier = SmoothedClassifier(Base(lambda z, _: z), sigma=0.5, classes=3)
+    classifier.votes(IMAGE, 10, NOISE)
+    classifier.base = Base(BY_PLACE["odd places"])
+    with pytest.raises(ValueError, match="place"):
+        classifier.votes(IMAGE, 10, NOISE)
+
+
+def test_a_base_that_learns_between_two_lengths_is_not_refused() -> None:
+    base = Base(lambda z, _: z)
+    classifier = SmoothedClassifier(base, sigma=0.5, classes=3)
+    classifier.votes(IMAGE, 128, NOISE)
+    with torch.no_grad():
+        for parameter in base.parameters():
+            parameter.mul_(-1)
+    assert classifier.votes(IMAGE, 20, NOISE).sum() == 20
