@@ -20,9 +20,9 @@ def certify(
     image: Tensor,
     procedure: str = "fixed",
     *,
+    label: int | None = None,
     seed: int | None = None,
     index: int = 0,
-    label: int | None = None,
     **fields: Any,
 ) -> Certificate:
     """Certify one image; `procedure` names the certifier and `fields` are its parameters.
