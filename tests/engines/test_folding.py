@@ -180,13 +180,13 @@ def test_a_model_that_cannot_be_copied_is_run_as_it_is() -> None:
     assert folded(model) is model
 
 
-SHAPES: dict[str, Shape] = dict.fromkeys(models.names(), (3, 32, 32)) | dict.fromkeys(
+SHAPES: dict[str, Shape] = dict.fromkeys(models.architectures(), (3, 32, 32)) | dict.fromkeys(
     ["lenet", "lenet_wide"], (1, 28, 28)
 )
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", models.architectures())
 def test_every_model_stays_folded(name: str) -> None:
     """The comparison refuses none: a model that fell back would be slower, and round otherwise than before."""
     torch.manual_seed(0)

@@ -1,7 +1,6 @@
 """Every registered model: its parameter count, its logits, its gradients, its normalisation."""
 
 import copy
-import inspect
 from functools import cache
 
 import pytest
@@ -9,8 +8,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from radii.models import create, names
-from radii.models.base import Shape, find
+from radii.models import architectures, create
+from radii.models.base import Shape
 from radii.smoothing.normalisation import CIFAR10, Normalise
 
 PARAMETERS = {
@@ -40,11 +39,6 @@ USUAL: dict[str, tuple[Shape, int]] = dict.fromkeys(PARAMETERS, (CIFAR, 10)) | {
     "resnet50": (IMAGENET, 1000),
 }
 SMALLEST: dict[str, Shape] = dict.fromkeys(PARAMETERS, (1, 8, 8)) | dict.fromkeys(["lenet", "lenet_wide"], (1, 16, 16))
-
-
-def architectures() -> list[str]:
-    """The models that are made for images of a shape; one that comes whole from a file is tested by itself."""
-    return [name for name in names() if "shape" in inspect.signature(find(name)).parameters]
 
 
 def up_to(parameters: int) -> list[str]:

@@ -179,14 +179,14 @@ class _Cast(nn.Module):
         return images.bfloat16()
 
 
-SHAPES: dict[str, Shape] = dict.fromkeys(models.names(), (3, 32, 32)) | dict.fromkeys(
+SHAPES: dict[str, Shape] = dict.fromkeys(models.architectures(), (3, 32, 32)) | dict.fromkeys(
     ["lenet", "lenet_wide"], (1, 28, 28)
 )
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("form", [lambda model: model, folded], ids=["plain", "folded"])
-@pytest.mark.parametrize("name", models.names())
+@pytest.mark.parametrize("name", models.architectures())
 def test_no_model_is_refused(name: str, form: Callable[[nn.Module], nn.Module]) -> None:
     torch.manual_seed(0)
     shape = SHAPES[name]
@@ -231,3 +231,19 @@ def test_a_base_that_learns_between_two_lengths_is_not_refused() -> None:
     with torch.no_grad():
         base.get_parameter("layers.1.weight").mul_(-1)
     assert classifier.votes(IMAGE, 20, NOISE).sum() == 20
+
+
+def test_a_small_sum_of_large_numbers_is_not_refused() -> None:
+    """Rounding is relative to the terms of a sum: a row whose logits cancel differs by more than its own size says."""
+    torch.manual_seed(0)
+    layer = nn.Linear(3072, 2)
+    with torch.no_grad():
+        layer.weight[1] = -layer.weight[0]
+        layer.bias.zero_()
+    for seed in range(20):
+        image = torch.rand(3, 32, 32, generator=torch.Generator().manual_seed(seed))
+        with torch.no_grad():
+            layer.bias[0] = -(layer.weight[0] @ image.flatten())
+            layer.bias[1] = -layer.bias[0]
+        classifier = SmoothedClassifier(nn.Sequential(nn.Flatten(), layer), sigma=0.5, classes=2)
+        assert classifier.votes(image, 130, NOISE).sum() == 130

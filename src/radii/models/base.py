@@ -3,12 +3,13 @@
 import importlib
 import inspect
 from collections.abc import Callable, Mapping
+from dataclasses import MISSING
 from typing import Annotated, Any
 
 from torch import nn
 
 from radii import plugins
-from radii.fields import did_you_mean, from_mapping, stated
+from radii.fields import did_you_mean, from_mapping, settings_of, stated
 from radii.smoothing.normalisation import CIFAR10, IMAGENET, NONE, Normalisation, layer
 
 Shape = tuple[int, int, int]
@@ -25,6 +26,16 @@ USUAL = {(3, 32, 32): CIFAR10, (3, 224, 224): IMAGENET}
 
 def names() -> list[str]:
     return sorted(plugins.functions("models"))
+
+
+def architectures() -> list[str]:
+    """The models that are made for any shape and number of classes, and need nothing else to be stated."""
+    return [name for name in names() if "shape" in _given(factory := find(name)) and not _required(factory)]
+
+
+def _required(factory: Factory) -> list[str]:
+    """The fields of a factory that have to be stated."""
+    return [s.name for s in settings_of(factory, _given(factory)) if s.default is MISSING]
 
 
 def create(

@@ -77,20 +77,20 @@ def _check_whole_block(base: nn.Module, forward: Forward, reference: _Reference)
     kept = order[: (len(block) + 1) // 2]
     mixed = reference.companions()
     mixed[kept] = block[kept]
-    _expect_same(base, forward(mixed)[kept], logits[kept], "on the other images of its block")
+    _expect_same(base, forward(mixed)[kept], kept, logits, "on the other images of its block")
     # Along a random cycle every row moves, to a place that has nothing to do with its own.
     places = torch.empty_like(order)
     places[order] = order.roll(1)
-    _expect_same(base, forward(block[places]), logits[places], "on its place in the block")
+    _expect_same(base, forward(block[places]), places, logits, "on its place in the block")
     reference.lengths.add(len(block))
 
 
 def _check_length(base: nn.Module, forward: Forward, reference: _Reference, length: int) -> None:
     block = reference.block()
     short = forward(block[:length])
-    if not same_up_to_rounding(short, reference.logits[:length]):
+    if not same_up_to_rounding(short, reference.logits[:length], block=reference.logits):
         reference.logits = forward(block).clone()  # the base may have been trained on since
-    _expect_same(base, short, reference.logits[:length], "on how many its block holds")
+    _expect_same(base, short, torch.arange(length), reference.logits, "on how many its block holds")
     reference.lengths.add(length)
 
 
@@ -103,8 +103,10 @@ def _expect_equal(logits: Tensor, before: Tensor) -> None:
         )
 
 
-def _expect_same(base: nn.Module, logits: Tensor, alone: Tensor, on_what: str) -> None:
-    if same_up_to_rounding(logits, alone):
+def _expect_same(base: nn.Module, logits: Tensor, rows: Tensor, block: Tensor, on_what: str) -> None:
+    """Raise a ParameterError unless logits are those of the same rows of a block, up to rounding."""
+    alone = block[rows.to(block.device)]
+    if same_up_to_rounding(logits, alone, block=block):
         return
     changed = float((logits.argmax(1) != alone.argmax(1)).double().mean())
     size = float((logits.double() - alone.double()).abs().max())
