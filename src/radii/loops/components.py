@@ -1,7 +1,7 @@
 """The components of a recipe, made and checked before the first step of work."""
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -12,10 +12,10 @@ from torch import Tensor, nn
 
 from radii import datasets, engines, models, objectives
 from radii.datasets import Dataset
-from radii.experiment import files
 from radii.experiment.recipe import Recipe, RecipeError, Training, fields_of
 from radii.experiment.run import Run, RunError
 from radii.fields import settings_of
+from radii.loops.parts import expect_same_images, fill_part, source_of, with_parts
 from radii.loops.weights import ModelSpec, load_weights, make_model, model_spec, spec_for, trained_model
 from radii.objectives import Objective
 
@@ -40,12 +40,17 @@ def assemble(
     data: Path | None = None,
     teacher: Run | Path | str | None = None,
     soft_labels: Path | str | None = None,
+    trust: Collection[str] = (),
 ) -> Components:
-    """Make the components of a recipe, or fail before any work is done."""
-    if recipe.training is None:
+    """Make the components of a recipe, or fail before any work is done.
+
+    `trust` names the modules of others whose code the runs may use that the recipe starts from.
+    """
+    training = recipe.training
+    if training is None:
         raise RecipeError("this recipe has no [training]: it belongs to a model that was trained elsewhere")
     dataset = open_dataset(recipe, data)
-    spec = spec_for(recipe, dataset)
+    recipe, spec, parts = with_parts(recipe, spec_for(recipe, dataset), trust)
     resources: dict[str, Any] = {}
     origin: dict[str, Any] = {}
     if teacher is not None:
@@ -54,10 +59,12 @@ def assemble(
         resources["soft_labels"], origin["soft_labels"] = _soft_labels(dataset, Path(soft_labels))
     objective = _objective(recipe, resources)
     model = make_model(recipe, spec)
-    if recipe.training.initial is not None:
-        origin["initial"] = _start_from(model, spec, Path(recipe.training.initial))
+    for key, run in parts.items():
+        origin[key] = fill_part(model, key, run)
+    if training.initial is not None:
+        origin["initial"] = _start_from(model, spec, Run(training.initial, trust))
     resolved = _resolved(recipe, dataset, objective)
-    return Components(resolved, recipe.training, dataset, model, spec, objective, origin)
+    return Components(resolved, training, dataset, model, spec, objective, origin)
 
 
 def open_dataset(recipe: Recipe, data: Path | None, base: Path | None = None) -> Dataset:
@@ -110,7 +117,7 @@ def _teacher(recipe: Recipe, spec: ModelSpec, named: Run | Path | str) -> tuple[
     for what, (got, wanted) in pairs.items():
         if got != wanted:
             raise RunError(f"the teacher {run.path} has another {what}: {got}, the student has {wanted}")
-    return engines.folded(trained_model(run)), _source(run.path, run.weights())
+    return engines.folded(trained_model(run)), source_of(run.path, run.weights())
 
 
 def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
@@ -121,23 +128,17 @@ def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
     wanted = (len(dataset.split("train")), dataset.classes)
     if table.shape != wanted:
         raise ValueError(f"{path} holds soft labels of shape {table.shape}, the training split needs {wanted}")
-    return torch.from_numpy(table), _source(path, path)
+    return torch.from_numpy(table), source_of(path, path)
 
 
-def _start_from(model: nn.Module, spec: ModelSpec, path: Path) -> dict[str, str]:
-    """Fill a model with the weights that fine-tuning starts from."""
-    weights = path
-    if path.is_dir():
-        run = Run(path)
+def _start_from(model: nn.Module, spec: ModelSpec, run: Run) -> dict[str, str]:
+    """Fill a model with the weights that fine-tuning starts from: a run's, or a file's."""
+    weights = run.path
+    if weights.is_dir():
         weights = run.weights()
-        if (theirs := model_spec(run)).shape != spec.shape or theirs.classes != spec.classes:
-            raise RunError(f"{path} takes images {theirs.shape} in {theirs.classes} classes, not {spec.shape}")
+        expect_same_images(run, spec)
     load_weights(model, weights, "this recipe's model")
-    return _source(path, weights)
-
-
-def _source(path: Path, file: Path) -> dict[str, str]:
-    return {"path": str(path.resolve()), "hash": files.digest(file)}
+    return source_of(run.path, weights)
 
 
 def _resolved(recipe: Recipe, dataset: Dataset, objective: Objective) -> Recipe:

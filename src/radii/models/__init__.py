@@ -1,5 +1,5 @@
 """Architectures: one family a file, every public function of a file a model."""
 
-from radii.models.base import create, names, resolved
+from radii.models.base import create, names, parts, resolved
 
-__all__ = ["create", "names", "resolved"]
+__all__ = ["create", "names", "parts", "resolved"]
