@@ -6,6 +6,7 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file
@@ -116,15 +117,12 @@ def test_what_cannot_be_trained_is_told(classifier: Run, tmp_path: Path, change:
         train(wrapped(classifier, **change), tmp_path / "run")
 
 
-def test_a_classifier_of_other_images_is_refused(denoised: Run, classifier: Run, tmp_path: Path) -> None:
-    import numpy as np
-
+def test_a_classifier_of_other_images_is_refused(classifier: Run, tmp_path: Path) -> None:
     images, labels = np.zeros((8, 6, 6), np.uint8), np.arange(8) % 2
     arrays = tmp_path / "mine.npz"
     np.savez(arrays, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
     with pytest.raises(RunError, match=r"takes images \(1, 8, 8\) in 10 classes, not \(1, 6, 6\) in 2"):
         train(wrapped(classifier, dataset={"name": "arrays", "path": str(arrays)}), tmp_path / "run")
-    assert denoised.finished
 
 
 PARTS = [
@@ -149,10 +147,8 @@ def test_code_that_a_part_names_is_not_run(
 def test_a_classifier_that_names_code_is_refused(classifier: Run, tmp_path: Path) -> None:
     run = Run(shutil.copytree(classifier.path, tmp_path / "theirs"))
     run.recipe_file.write_text(run.recipe_file.read_text().replace('"digits_cnn"', '"os:system"'))
-    for recipe in (wrapped(run), replace(CLASSIFIER, training=replace(TRAINING, initial=str(run.path)))):
-        if recipe.model["name"] == "denoised":
-            with pytest.raises(UntrustedError, match="os:system"):
-                train(recipe, tmp_path / "run")
+    with pytest.raises(UntrustedError, match="os:system"):
+        train(wrapped(run), tmp_path / "run")
     with pytest.raises(UntrustedError, match="os:system"):
         recipe_from(run, "gaussian")
 
@@ -181,6 +177,55 @@ def test_the_nearest_sigma_or_a_recipe_by_name(classifier: Run) -> None:
     assert near.objective == parse(Path("recipes/digits/macer-0.25.toml").read_text(), "here").objective
     assert named.objective == parse(Path("recipes/digits/macer-0.50.toml").read_text(), "here").objective
     assert (near.sigma, named.sigma) == (0.5, 0.25)
+
+
+def test_the_data_of_a_run_is_found_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = np.zeros((8, 8, 8), np.uint8), np.arange(8) % 2
+    np.savez(tmp_path / "mine.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    table = {"name": "arrays", "path": str(tmp_path / "mine.npz")}
+    run = train(replace(CLASSIFIER, dataset=table), tmp_path / "runs" / "mine")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RADII_DATA", "elsewhere")
+    assert recipe_from(Run("runs/mine"), "gaussian").dataset["path"] == "mine.npz"
+    (tmp_path / "mine.npz").unlink()
+    assert "path" not in recipe_from(run, "gaussian").dataset
+
+
+OWN = """
+from torch import nn
+
+class Tiny(nn.Sequential):
+    def __init__(self, shape, classes):
+        super().__init__(nn.Flatten(), nn.Linear(shape[1] * shape[2], classes))
+
+def blur(shape, size=3):
+    return nn.Conv2d(shape[0], shape[0], size, padding=size // 2)
+"""
+
+
+def test_parts_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factory of one's own may bring its weights along; its code is on record once it was run."""
+    (tmp_path / "own_parts.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    model = {"name": "denoised", "classifier": {"name": "own_parts:Tiny"}, "denoiser": {"name": "own_parts:blur"}}
+    run = train(replace(CLASSIFIER, model=model, objective="denoising"), "mine")
+    assert run.recipe.model["denoiser"] == {"name": "own_parts:blur", "size": 3}
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(UntrustedError, match="own_parts"):
+        radii.load(run.path)
+    assert radii.load(run.path, trust=["own_parts"], engine="torch").classes == 10
+
+
+def test_a_classifier_of_trusted_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_nets.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    run = train(replace(CLASSIFIER, model="own_nets:Tiny"), "mine")
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(UntrustedError, match="own_nets"):
+        train(wrapped(run), "denoised")
+    assert train(wrapped(run), "denoised", trust=["own_nets"]).finished
 
 
 def radii_command(*arguments: str) -> None:

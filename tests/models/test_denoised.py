@@ -15,8 +15,7 @@ SMALL = {"name": "dncnn", "depth": 4, "width": 6}
 
 def seeded(**fields: object) -> nn.Sequential:
     torch.manual_seed(0)
-    whole = models.create("denoised", shape=(3, 8, 8), classes=5, **{"denoiser": SMALL, **fields})  # type: ignore[arg-type]
-    return whole
+    return models.create("denoised", shape=(3, 8, 8), classes=5, **{"denoiser": SMALL, **fields})  # type: ignore[arg-type]
 
 
 def test_it_is_the_classifier_of_the_denoised_image_and_normalises_behind_the_denoiser() -> None:
@@ -68,8 +67,8 @@ def test_the_published_denoiser() -> None:
 def test_it_predicts_the_noise() -> None:
     """With a last layer of zeros the noise is nothing, and the image is left as it is."""
     network = dncnn.dncnn((1, 8, 8), depth=3, width=4)
-    nn.init.zeros_(network.noise[-1].weight)  # type: ignore[index,union-attr,arg-type]
-    nn.init.zeros_(network.noise[-1].bias)  # type: ignore[index,union-attr,arg-type]
+    nn.init.zeros_(network.noise[-1].weight)  # type: ignore[index,union-attr]
+    nn.init.zeros_(network.noise[-1].bias)  # type: ignore[index,union-attr]
     images = torch.rand(2, 1, 8, 8)
     assert torch.equal(network(images), images)
 

@@ -270,7 +270,7 @@ def report(*inputs: Path, out: Path | None = None, trust: Trust = None) -> None:
 
 @app.command(name="list")
 def list_() -> None:
-    """The objectives, certifiers, models, datasets, engines, noises and recipes there are."""
+    """The objectives, certifiers, models, denoisers, datasets, engines, noises and recipes there are."""
     for title, entries in registries().items():
         console.print(f"[bold]{title}[/bold]")
         for name, text in sorted(entries.items()):
@@ -287,6 +287,7 @@ def registries() -> dict[str, dict[str, str]]:
         "objectives": plugins.describe("objectives"),
         "certifiers": plugins.describe("certifiers"),
         "models": {name: text for name, (_, text) in plugins.functions("models").items()},
+        "denoisers": {name: text for name, (_, text) in plugins.functions("models/denoisers").items()},
         "datasets": plugins.describe("datasets"),
         "engines": plugins.describe("engines"),
         "noises": plugins.describe("smoothing/noise"),
