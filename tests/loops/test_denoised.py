@@ -115,6 +115,7 @@ def test_a_classifier_without_weights_is_refused(denoised: Run, tmp_path: Path) 
 def test_what_cannot_be_trained_is_told(classifier: Run, tmp_path: Path, change: dict[str, object], told: str) -> None:
     with pytest.raises((ValueError, LookupError), match=told):
         train(wrapped(classifier, **change), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
 
 
 def test_a_classifier_of_other_images_is_refused(classifier: Run, tmp_path: Path) -> None:

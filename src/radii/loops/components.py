@@ -59,6 +59,7 @@ def assemble(
         resources["soft_labels"], origin["soft_labels"] = _soft_labels(dataset, Path(soft_labels))
     objective = _objective(recipe, resources)
     model = make_model(recipe, spec)
+    objective.check_model(model)
     for key, run in parts.items():
         origin[key] = fill_part(model, key, run)
     if training.initial is not None:

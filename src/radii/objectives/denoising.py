@@ -23,6 +23,9 @@ class Denoising(Objective):
 
     stability: float = option(0.1, ge=0)
 
+    def check_model(self, model: nn.Module) -> None:
+        _parts(model)
+
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         denoiser, classifier = _parts(model)
         noisy = noisy_copies(batch.images, 1, self.sigma, step.rng).squeeze(0)
