@@ -111,7 +111,9 @@ def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str,
 def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[str] = ()) -> dict[str, Any]:
     """Every field with its value, defaults included; a default that is not plain data is left out."""
     found = {s.name: values.get(s.name, s.default) for s in settings_of(kind, given)}
-    return {name: value for name, value in found.items() if isinstance(value, str | int | float | list | tuple)}
+    return {
+        name: value for name, value in found.items() if isinstance(value, str | int | float | list | tuple | Mapping)
+    }
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -98,7 +98,7 @@ def functions(folder: str) -> dict[str, tuple[str, str]]:
     for path in _files(folder):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                found[node.name] = (f"radii.{folder}.{path.stem}", _first_line(node))
+                found[node.name] = (f"radii.{folder.replace('/', '.')}.{path.stem}", _first_line(node))
     return found
 
 

@@ -15,6 +15,7 @@ from radii.smoothing.normalisation import CIFAR10, Normalise
 PARAMETERS = {
     "cifar_resnet20": 272_474,
     "cifar_resnet110": 1_730_714,
+    "denoised": 71_754 + 556_097,
     "digits_cnn": 71_754,
     "digits_mlp": 301_066,
     "dla": 16_291_386,
@@ -30,6 +31,7 @@ PARAMETERS = {
 }
 DIGITS, MNIST, CIFAR, IMAGENET = (1, 8, 8), (1, 28, 28), (3, 32, 32), (3, 224, 224)
 USUAL: dict[str, tuple[Shape, int]] = dict.fromkeys(PARAMETERS, (CIFAR, 10)) | {
+    "denoised": (DIGITS, 10),
     "digits_cnn": (DIGITS, 10),
     "digits_mlp": (DIGITS, 10),
     "lenet": (MNIST, 10),
@@ -38,6 +40,10 @@ USUAL: dict[str, tuple[Shape, int]] = dict.fromkeys(PARAMETERS, (CIFAR, 10)) | {
     "resnet18": (IMAGENET, 1000),
     "resnet50": (IMAGENET, 1000),
 }
+FIELDS = {"denoised": {"classifier": "digits_cnn", "shape": DIGITS, "classes": 10}}
+"""What has to be stated of a model that has no usual dataset of its own."""
+FROZEN = {"denoised": "1.classifier."}
+"""Where the parameters lie that a model does not train."""
 SMALLEST: dict[str, Shape] = dict.fromkeys(PARAMETERS, (1, 8, 8)) | dict.fromkeys(["lenet", "lenet_wide"], (1, 16, 16))
 
 
@@ -49,13 +55,18 @@ def up_to(parameters: int) -> list[str]:
 @cache
 def on_meta(name: str, shape: Shape | None = None, classes: int | None = None) -> nn.Sequential:
     with torch.device("meta"):
-        return create(name, shape=shape, classes=classes)
+        return created(name, shape, classes)
 
 
 def seeded(name: str, shape: Shape | None = None, classes: int | None = None) -> nn.Sequential:
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(0)
-        return create(name, shape=shape, classes=classes)
+        return created(name, shape, classes)
+
+
+def created(name: str, shape: Shape | None, classes: int | None) -> nn.Sequential:
+    stated = {key: value for key, value in (("shape", shape), ("classes", classes)) if value is not None}
+    return create(name, **{**FIELDS.get(name, {}), **stated})  # type: ignore[arg-type]
 
 
 def random_images(count: int, shape: Shape) -> Tensor:
@@ -120,7 +131,9 @@ def test_gradients_reach_every_parameter(name: str) -> None:
     model = seeded(name, shape, 10).train()
     images = random_images(4, shape).requires_grad_()
     F.cross_entropy(model(images), torch.arange(4)).backward()
-    reached = {key: parameter.grad for key, parameter in model.named_parameters()}
+    frozen = {key for key, parameter in model.named_parameters() if not parameter.requires_grad}
+    assert all(key.startswith(FROZEN.get(name, "none")) for key in frozen)
+    reached = {key: parameter.grad for key, parameter in model.named_parameters() if key not in frozen}
     assert [key for key, grad in reached.items() if grad is None or not grad.any()] == []
     assert images.grad is not None
     assert images.grad.any()

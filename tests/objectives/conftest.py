@@ -84,7 +84,7 @@ def same_step() -> SameStep:
         loss = torch.stack([term.mean() for term in terms.values()]).sum()
         expected = formula(expected_use)
         torch.testing.assert_close(loss, expected, rtol=1e-9, atol=1e-12)
-        parameters = list(model.parameters())
+        parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         found, wanted = (torch.autograd.grad(value, parameters) for value in (loss, expected))
         scale = max(float(gradient.abs().max()) for gradient in wanted)
         for one, other in zip(found, wanted, strict=True):

@@ -13,6 +13,7 @@ from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.experiment import certificates
 from radii.experiment import recipe as recipes
+from radii.experiment.from_run import recipe_from
 from radii.experiment.run import Run
 from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
@@ -25,6 +26,7 @@ def train(
     /,
     *,
     run: Path,
+    from_: Annotated[Path | None, Parameter(name="--from")] = None,
     set: Settings = None,
     teacher: Path | None = None,
     soft_labels: Path | None = None,
@@ -34,17 +36,22 @@ def train(
     """Train a recipe in a run directory; the same command continues a run that was stopped.
 
     Args:
-        recipe: A recipe file, or the name of one that `radii list` shows.
+        recipe: A recipe file, or the name of one that `radii list` shows; with --from also the name of an objective.
         run: The run directory to create or continue.
+        from_: A trained run to go on from, with its data, model and sigma: `denoising` puts a denoiser in front of its
+            model, any other objective fine-tunes it.
         teacher: The run of the teacher, for the objective `transfer`.
         soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
     """
     from radii.loops.train import train as train_run
 
-    wanted = recipes.read(recipes.find(recipe), set or ())
+    start = None if from_ is None else Run(from_, trust or ())
+    wanted = recipe_from(start, recipe, set or ()) if start else recipes.read(recipes.find(recipe), set or ())
     taught_by = None if teacher is None else Run(teacher, trust or ())
     with TrainingBar(console) as bar:
-        done = train_run(wanted, run, data=data, teacher=taught_by, soft_labels=soft_labels, on_step=bar)
+        done = train_run(
+            wanted, run, data=data, teacher=taught_by, soft_labels=soft_labels, trust=trust or (), on_step=bar
+        )
     print_trained(done)
 
 
@@ -332,7 +339,7 @@ def report(*inputs: Annotated[Path, Parameter(json_list=False)], out: Path | Non
 
 @app.command(name="list")
 def list_() -> None:
-    """List the objectives, certifiers, models, datasets, engines, noises and recipes."""
+    """List the objectives, certifiers, models, denoisers, datasets, engines, noises and recipes."""
     for title, entries in registries().items():
         console.print(f"[bold]{title}[/bold]")
         for name, text in sorted(entries.items()):
@@ -349,6 +356,7 @@ def registries() -> dict[str, dict[str, str]]:
         "objectives": plugins.describe("objectives"),
         "certifiers": plugins.describe("certifiers"),
         "models": {name: text for name, (_, text) in plugins.functions("models").items()},
+        "denoisers": {name: text for name, (_, text) in plugins.functions("models/denoisers").items()},
         "datasets": plugins.describe("datasets"),
         "engines": plugins.describe("engines"),
         "noises": plugins.describe("smoothing/noise"),

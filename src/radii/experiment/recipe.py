@@ -83,7 +83,7 @@ class Recipe:
 
     def names(self) -> list[str]:
         """The names of the components; `module:name` is user-defined code."""
-        return [self.dataset["name"], self.model["name"], self.objective["name"]]
+        return [self.dataset["name"], *_names(self.model), self.objective["name"]]
 
     def to_toml(self) -> str:
         """The recipe as TOML that `parse` reads back to an equal recipe."""
@@ -101,7 +101,22 @@ def named_table(spec: Spec, kind: str) -> dict[str, Any]:
     table = {"name": spec} if isinstance(spec, str) else spec
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
         raise ValueError(f"recipe: {kind} needs a name, such as {kind} = 'NAME' or {kind} = {{ name = 'NAME' }}")
-    return {key: tuple(value) if isinstance(value, list) else value for key, value in table.items()}
+    return {key: _plain(value) for key, value in table.items()}
+
+
+def _plain(value: Any) -> Any:
+    """A value as a recipe holds it, whether it was read from a file or not: lists are tuples, however deep."""
+    if isinstance(value, Mapping):
+        return {key: _plain(each) for key, each in value.items()}
+    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
+
+
+def _names(value: Any) -> list[str]:
+    """The names in a table and in the tables inside it: the parts of a model."""
+    if isinstance(value, Mapping):
+        own = [name] if isinstance(name := value.get("name"), str) else []
+        return own + _names(tuple(value.values()))
+    return [name for each in value for name in _names(each)] if isinstance(value, tuple) else []
 
 
 def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:

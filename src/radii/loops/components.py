@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -13,11 +13,11 @@ from torch import Tensor, nn
 
 from radii import datasets, engines, models, objectives
 from radii.datasets import Dataset, Images
-from radii.experiment import files
 from radii.experiment.recipe import Recipe, RecipeError, Training, fields_of
 from radii.experiment.run import Run, RunError
 from radii.fields import settings_of
 from radii.loops.device import default_device
+from radii.loops.parts import expect_same_images, fill_part, source_of, with_parts
 from radii.loops.weights import ModelSpec, load_weights, make_model, model_spec, spec_for, trained_model
 from radii.objectives import Objective
 from radii.smoothing.addresses import generator
@@ -46,12 +46,17 @@ def assemble(
     data: Path | None = None,
     teacher: Run | Path | str | None = None,
     soft_labels: Path | str | None = None,
+    trust: Collection[str] = (),
 ) -> Components:
-    """Make the components of a recipe, or raise before training starts."""
-    if recipe.training is None:
+    """Make the components of a recipe, or raise before training starts.
+
+    `trust` names the modules of others whose code the runs may use that the recipe starts from.
+    """
+    training = recipe.training
+    if training is None:
         raise RecipeError("this recipe has no [training]: it belongs to a model that was trained elsewhere")
     dataset = open_dataset(recipe, data)
-    spec = spec_for(recipe, dataset)
+    recipe, spec, parts = with_parts(recipe, spec_for(recipe, dataset), trust)
     resources: dict[str, Any] = {}
     origin: dict[str, Any] = {}
     if teacher is not None:
@@ -62,10 +67,13 @@ def assemble(
     model = make_model(recipe, spec)
     if not any(parameter.requires_grad for parameter in model.parameters()):
         raise RecipeError(f"the model {recipe.model['name']!r} has no weights to train: use it as a teacher instead")
-    if recipe.training.initial is not None:
-        origin["initial"] = _start_from(model, spec, Path(recipe.training.initial))
+    objective.check_model(model)
+    for key, run in parts.items():
+        origin[key] = fill_part(model, key, run)
+    if training.initial is not None:
+        origin["initial"] = _start_from(model, spec, Run(training.initial, trust))
     resolved = _resolved(recipe, dataset, objective)
-    return Components(resolved, recipe.training, dataset, model, spec, objective, origin)
+    return Components(resolved, training, dataset, model, spec, objective, origin)
 
 
 def open_dataset(recipe: Recipe, data: Path | None, base: Path | None = None) -> Dataset:
@@ -123,7 +131,7 @@ def _teacher(
     model = trained_model(run)
     probe = spread_images(dataset.split("train"), PROBE_IMAGES)
     noisy = probe + recipe.sigma * torch.randn(probe.shape, generator=generator("cpu", "probe", 3))
-    return engines.folded(model, noisy.to(default_device())), _source(run.path, run.weights())
+    return engines.folded(model, noisy.to(default_device())), source_of(run.path, run.weights())
 
 
 def spread_images(images: Images, count: int) -> Tensor:
@@ -143,7 +151,7 @@ def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
     if table.dtype != np.float32 or not bool((table >= 0).all() and (table <= 1).all()):
         raise ValueError(f"{path} holds {table.dtype}, expected shares as `radii soft-labels` writes them")
     _expect_data_of_soft_labels(dataset, path)
-    return torch.from_numpy(table), _source(path, path)
+    return torch.from_numpy(table), source_of(path, path)
 
 
 def _expect_data_of_soft_labels(dataset: Dataset, path: Path) -> None:
@@ -154,20 +162,14 @@ def _expect_data_of_soft_labels(dataset: Dataset, path: Path) -> None:
         raise ValueError(f"{path} holds soft labels of other images than the training split's: make them again")
 
 
-def _start_from(model: nn.Module, spec: ModelSpec, path: Path) -> dict[str, str]:
-    """Load the weights that fine-tuning starts from."""
-    weights = path
-    if path.is_dir():
-        run = Run(path)
+def _start_from(model: nn.Module, spec: ModelSpec, run: Run) -> dict[str, str]:
+    """Load the weights that fine-tuning starts from: a run's, or a file's."""
+    weights = run.path
+    if weights.is_dir():
         weights = run.weights()
-        if (theirs := model_spec(run)).shape != spec.shape or theirs.classes != spec.classes:
-            raise RunError(f"{path} takes images {theirs.shape} in {theirs.classes} classes, not {spec.shape}")
+        expect_same_images(run, spec)
     load_weights(model, weights, "this recipe's model")
-    return _source(path, weights)
-
-
-def _source(path: Path, file: Path) -> dict[str, str]:
-    return {"path": str(path.resolve()), "hash": files.digest(file)}
+    return source_of(run.path, weights)
 
 
 def _resolved(recipe: Recipe, dataset: Dataset, objective: Objective) -> Recipe:

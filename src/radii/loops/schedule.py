@@ -10,11 +10,12 @@ from radii.experiment.recipe import Training
 
 
 def make_optimizer(training: Training, model: nn.Module) -> torch.optim.Optimizer:
-    """The optimizer that a recipe states, over all parameters."""
+    """The optimizer that a recipe states, over the parameters that take gradients."""
+    trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     common: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
     if training.optimizer == "adamw":
-        return torch.optim.AdamW(model.parameters(), betas=(training.momentum, 0.999), **common)
-    return torch.optim.SGD(model.parameters(), momentum=training.momentum, nesterov=training.nesterov, **common)
+        return torch.optim.AdamW(trained, betas=(training.momentum, 0.999), **common)
+    return torch.optim.SGD(trained, momentum=training.momentum, nesterov=training.nesterov, **common)
 
 
 def learning_rate(training: Training, epoch: int, through: float) -> float:

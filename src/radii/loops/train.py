@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -56,11 +56,15 @@ def train(
     data: Path | None = None,
     teacher: Run | Path | str | None = None,
     soft_labels: Path | str | None = None,
+    trust: Collection[str] = (),
     on_step: OnStep = lambda _: None,
 ) -> Run:
-    """Train a recipe in a run directory, from the beginning or from where it stopped; finished is finished."""
+    """Train a recipe in a run directory, from the beginning or from where it stopped; finished is finished.
+
+    `trust` names the modules of others whose code the runs may use that the recipe starts from.
+    """
     run = Run(path)
-    components = assemble(recipe, data, teacher, soft_labels)
+    components = assemble(recipe, data, teacher, soft_labels, trust)
     splits = components.dataset.split("train"), components.dataset.split("test")
     with run.writing():
         run.claim(stored(components.recipe, run), components.origin)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import torch
 
+from radii import models as architectures
 from radii.errors import ParameterError
 from radii.experiment import files
 from radii.experiment.lineage import teachers
@@ -69,15 +70,22 @@ def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
     cost_file = student.path / "transfer.json"
     if cost_file.is_file() or first.recipe.training is None:
         return
-    recipe = replace(first.recipe, model=student.recipe.model, dataset=student.recipe.dataset)
+    recipe = replace(first.recipe, model=_around(first, student), dataset=student.recipe.dataset)
     place = open_dataset(student.recipe, data, student.path).data
-    components = assemble(_from_scratch(recipe), place, soft_labels=first.source("soft_labels"))
+    labels = first.source("soft_labels")
+    components = assemble(_from_scratch(recipe), place, soft_labels=labels, trust=teacher.trusted)
     cost = {
         "method": first.recipe.objective["name"],
         "method_seconds_per_epoch": _seconds_per_epoch(components),
         "steps_timed": TIMED_STEPS,
     }
     files.write_json(cost_file, cost)
+
+
+def _around(first: Run, student: Run) -> Spec:
+    """The student's model as the first teacher's method trains it: a denoiser is put in front of it."""
+    parts = architectures.parts(first.recipe.model["name"])
+    return {**first.recipe.model, **dict.fromkeys(parts, str(student.path))} if parts else student.recipe.model
 
 
 def _from_scratch(recipe: Recipe) -> Recipe:

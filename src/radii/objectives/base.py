@@ -56,6 +56,9 @@ class Objective(Component, ABC):
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         """The weighted summands of every image's loss."""
 
+    def check_model(self, model: nn.Module) -> None:
+        """Raise a ParameterError, before any work is done, for a model that the method cannot train."""
+
     @classmethod
     def resources(cls) -> list[str]:
         """The fields that the caller passes as objects."""

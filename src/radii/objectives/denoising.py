@@ -1,0 +1,56 @@
+"""Denoised smoothing: train a denoiser in front of a classifier that stays as it is (Salman et al. 2020)."""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from radii.errors import ParameterError
+from radii.fields import option
+from radii.objectives.base import Batch, Objective, Step, Terms
+from radii.smoothing.modes import frozen
+from radii.smoothing.noise import noisy_copies
+
+
+@dataclass(frozen=True, kw_only=True, eq=False)
+class Denoising(Objective):
+    """Mean squared error of the denoised noisy image, plus `stability` times a cross-entropy.
+
+    The cross-entropy is that of the classifier's answer to the denoised image against its class of the clean one; no
+    label is shown. Without stability the classifier is never asked, so it may be one that gives no gradients.
+    """
+
+    stability: float = option(0.1, ge=0)
+
+    def check_model(self, model: nn.Module) -> None:
+        _parts(model)
+
+    def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
+        denoiser, classifier = _parts(model)
+        noisy = noisy_copies(batch.images, 1, self.sigma, step.rng).squeeze(0)
+        clean = denoiser(noisy)
+        terms = {"squared_error": (clean - batch.images).square().flatten(1).mean(1)}
+        if self.stability:
+            terms["stability"] = self.stability * _disagreement(classifier, clean, batch.images)
+        return terms
+
+
+def _parts(model: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """The denoiser and the classifier of a model."""
+    for module in model.modules():
+        denoiser, classifier = (getattr(module, part, None) for part in ("denoiser", "classifier"))
+        if isinstance(denoiser, nn.Module) and isinstance(classifier, nn.Module):
+            return denoiser, classifier
+    raise ParameterError("objective 'denoising' trains the denoiser of a model, and this one has none: use 'denoised'")
+
+
+def _disagreement(classifier: nn.Module, denoised: Tensor, images: Tensor) -> Tensor:
+    """Cross-entropy of the denoised images against the classes that the classifier gives to the clean ones: [batch]."""
+    with frozen(classifier):
+        with torch.no_grad():
+            classes = classifier(images).argmax(1)
+        logits = classifier(denoised)
+    if denoised.requires_grad and not logits.requires_grad:
+        raise ParameterError("objective 'denoising': the classifier gives no gradients, expected stability = 0")
+    return F.cross_entropy(logits, classes, reduction="none")
