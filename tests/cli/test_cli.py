@@ -103,7 +103,7 @@ def test_verify_has_an_exit_code_and_one_line(home: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_predict_says_when_asked_for_another_engine_and_keeps_to_the_certified_kind(home: Path, tmp_path: Path) -> None:
+def test_predict_warns_about_another_engine_and_uses_the_certified_kind(home: Path, tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     shutil.copytree(home / "runs" / "g", tmp_path / "g", ignore=shutil.ignore_patterns("certificates"))
     fields = ["--max", "1", "--set", "estimation=200", "--engine", "torch", "--workers", "1"]
@@ -222,7 +222,7 @@ def test_every_argument_has_help() -> None:
     assert [where for where, text in texts.items() if not text] == []
 
 
-def test_a_name_in_a_file_cannot_command_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n\x1b[2J\t1\t1\t0\t1\t0\n")
     wrong = radii("report", "log.tsv", cwd=tmp_path)
     assert "line 2 is not a certificate" in wrong.error
