@@ -121,5 +121,5 @@ def test_folder_with_the_name_of_a_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(OSError, match="a"):
         disk.make_folder(tmp_path / "a" / "b")
-    with pytest.raises(NotADirectoryError, match="is to be a folder"):
+    with pytest.raises(NotADirectoryError, match="should be a folder"):
         disk.make_folder(tmp_path / "a")

@@ -121,7 +121,7 @@ def test_predict_warns_about_another_engine_and_uses_the_certified_kind(home: Pa
         other = radii("predict", "g", photo, "--engine", "openvino", "--with", "prediction", cwd=tmp_path)
     assert (plain.code, plain.error, other.code) == (0, "", 0)
     assert asked == ["soft", "prediction"]
-    assert other.error == "radii: the certificates of g are about the engine 'torch': they do not hold for 'openvino'\n"
+    assert other.error == "radii: the certificates of g are of the engine 'torch': they do not hold for 'openvino'\n"
 
 
 def test_list_shows_every_registry(home: Path) -> None:
@@ -182,7 +182,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["certify", "runs/g", "--workers", "0"], "workers = 0, expected"),
     (["certify", "runs/g", "--radii", "a,b"], "expected numbers separated by commas"),
     (["predict", "runs/g", "absent.png"], "cannot read absent.png"),
-    (["predict", "runs/g", "small.toml"], "cannot read small.toml as a picture"),
+    (["predict", "runs/g", "small.toml"], "cannot read small.toml as an image"),
     (["predict", "runs/g", "large.png"], "large.png is 9 x 10 pixels, the model takes 8 x 8"),
     (["verify", "nowhere"], "there is neither a run nor a certificate file nowhere"),
     (["verify", "runs/g", "--rows", "-1"], "rows = -1, expected"),

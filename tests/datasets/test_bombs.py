@@ -175,7 +175,7 @@ def test_mat_file_that_crashes_its_reader_is_an_error(tmp_path: Path, monkeypatc
     child = tmp_path / "child.py"
     child.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     monkeypatch.setattr(_mat, "CHILD", child)
-    with pytest.raises(DataError, match="not a whole .mat file \\(it ended its reader\\)"):
+    with pytest.raises(DataError, match="not a whole .mat file \\(the reader crashed\\)"):
         read_mat(path, "another hash")
 
 

@@ -161,7 +161,7 @@ def test_sigma_comes_from_the_path(tmp_path: Path, name: str, sigma: float | Non
         ("", "no column 'idx'"),
         ("idx\tlabel\tpredict\tcorrect\ttime\n0\t1\t1\t1\t2.0\n", "no column 'radius'"),
         ("idx\tlabel\tpredict\tradius\tcorrect\ttime\n", "holds no certificates"),
-        (COHEN + "0\t3\t3\t0.48\t1\t0:00:14.5\n", "line 4: image 0 is there twice"),
+        (COHEN + "0\t3\t3\t0.48\t1\t0:00:14.5\n", "line 4: image 0 occurs twice"),
         (COHEN + "1\t3\t3\n", "line 4 has 3 cells, expected 6"),
         (COHEN + "1\t3\tx\t0.1\t1\t1.0\n", "line 4 is not a certificate"),
         (COHEN + "1\t3\t3\tnan\t1\t1.0\n", "line 4 has radius nan"),

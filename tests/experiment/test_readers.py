@@ -36,8 +36,8 @@ JSON_READERS: dict[str, Callable[[Run], object]] = {
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (DEEP, "nests too deeply"),
-        ('{"a":' * 100_000, "nests too deeply"),
+        (DEEP, "is nested too deeply"),
+        ('{"a":' * 100_000, "is nested too deeply"),
         ("[]", "does not hold a JSON object"),
         ("7", "does not hold a JSON object"),
         (f'{{"seed": {LONG}}}', "a number of 400 digits"),
@@ -163,7 +163,7 @@ def test_teachers_in_a_circle_are_refused(links: list[str], tmp_path: Path) -> N
     for pupil, teacher in pairwise(links):
         (tmp_path / pupil).mkdir(exist_ok=True)
         (tmp_path / pupil / "origin.json").write_text(json.dumps({"teacher": {"path": f"../{teacher}", "hash": ""}}))
-    with pytest.raises(RunError, match="origin.json names .* as the teacher, which it taught itself"):
+    with pytest.raises(RunError, match="origin.json names .* as the teacher, in a circle"):
         teachers(Run(tmp_path / "a"))
 
 
@@ -185,7 +185,7 @@ def weights(path: Path, header: bytes, size: int | None = None) -> Path:
     [
         (b"{}", 1 << 63, "has a header of 9,223,372,036,854,775,808 bytes"),
         (b"{}", 100, "has a header of 100 bytes"),
-        (DEEP.encode(), None, "nests too deeply"),
+        (DEEP.encode(), None, "is nested too deeply"),
         (b"[]", None, "does not hold a JSON object"),
         (b'{"__metadata__": []}', None, "metadata that is not text"),
         (b'{"__metadata__": {"spec": 7}}', None, "metadata that is not text"),

@@ -129,7 +129,7 @@ def test_another_seed_is_refused_where_images_overlap(run: Run, other: dict[str,
     if other.get("engine") == "openvino":
         pytest.importorskip("openvino")
     certify_run(config(run), workers=1)
-    with pytest.raises(RunError, match=r"under seed 0, not 1: a seed is named before looking"):
+    with pytest.raises(RunError, match=r"under seed 0, not 1: a seed is chosen before any result is known"):
         certify_run(config(run, **{"seed": 1, **other}), workers=1)
 
 

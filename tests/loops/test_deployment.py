@@ -114,7 +114,7 @@ def test_warning_for_another_engine_than_the_certified_one(run: Run) -> None:
         warnings.simplefilter("error")
         radii.load(run.path)
         radii.load(run.path, engine="torch")
-    with pytest.warns(RunWarning, match="are about the engine 'torch': they do not hold for 'compile'"):
+    with pytest.warns(RunWarning, match="are of the engine 'torch': they do not hold for 'compile'"):
         radii.load(run.path, engine="compile")
 
 
@@ -155,7 +155,7 @@ def test_artefact_belongs_to_its_weights_and_is_recorded(run: Run) -> None:
     assert {path.stem for path in run.path.glob("*.bin")} == set(stems)
     swapped = run.path / f"{stems[1]}.xml"
     swapped.write_text(swapped.read_text() + "\n")
-    with pytest.warns(RunWarning, match="about another artefact of the engine 'openvino_int8'"):
+    with pytest.warns(RunWarning, match="of another artefact of the engine 'openvino_int8'"):
         radii.load(run.path)
 
 

@@ -165,7 +165,7 @@ EDITS = [
     (a_vote_more, "votes"),
     (another_label, "its label is"),
     (another_class, "the counts prove|a replay gives"),
-    (no_class, "no answer among 10 classes|a replay gives"),
+    (no_class, "not a result for 10 classes|a replay gives"),
     (an_abstention, "a replay gives"),
     (another_digest, "the image differs"),
     (another_image, "there are only 40 images"),
@@ -247,7 +247,7 @@ def test_other_weights_are_found(run: Run) -> None:
     save_file(state, run.weights_file, metadata)
     result = verified(run)
     assert (result.exit_code, result.replayed) == (1, 0)
-    assert "it is about the weights" in result.in_words()
+    assert "it is of the weights" in result.in_words()
 
 
 def test_other_weights_under_the_old_name_are_found_by_a_replay(run: Run) -> None:
@@ -283,7 +283,7 @@ def test_file_elsewhere_is_checked_with_its_run(run: Run, tmp_path: Path) -> Non
 
 def test_changed_code_is_found(run: Run) -> None:
     reseal(the_file(run), lambda _: None, header={"code": {"torch:nn": "0" * 64}})
-    assert "the code of torch:nn is another" in verified(run).in_words()
+    assert "the code of torch:nn has changed" in verified(run).in_words()
 
 
 def test_missing_artefact_is_found(run: Run) -> None:
@@ -295,7 +295,7 @@ def test_missing_data_cannot_be_checked(run: Run) -> None:
     (run.path.parent / "digits.npz").unlink()
     result = verified(run)
     assert result.exit_code == 2
-    assert "the data are not here" in result.in_words()
+    assert "the data were not found" in result.in_words()
 
 
 def test_run_without_certificates_is_an_error(run: Run) -> None:

@@ -64,7 +64,7 @@ def test_biased_choice_has_a_note() -> None:
 def test_known_label_and_untested_radii_have_a_note() -> None:
     sequential = made(MANY, procedure="sequential", parameters={"radii": [0.25], "failure": 0.001})
     some, label = notes([entry("a", sequential)])
-    assert some.startswith("a: only some radii were asked")
+    assert some.startswith("a: only some radii were tested")
     assert "label known" in label
     assert "radii.certify without a label" in label
     (some,) = notes([entry("a", made(MANY, **{**sequential.header, "label_known": False}))])
@@ -73,8 +73,8 @@ def test_known_label_and_untested_radii_have_a_note() -> None:
 
 def test_files_of_other_tools_have_a_note() -> None:
     rounded = Certificates("b", [Row(0, 1, 1, 0.953, 1.0), Row(1, 0, 1, 1.35, 1.0)])
-    not_on_record, printed = notes([entry("b", rounded)])
-    assert not_on_record.startswith("b: the certifier is not on record")
+    unrecorded, printed = notes([entry("b", rounded)])
+    assert unrecorded.startswith("b: the certifier is not recorded")
     assert printed.startswith("b: the radii were printed with three significant digits")
     exact = Certificates("c", made(range(3)).rows)
     assert len(notes([entry("c", exact)])) == 1, "radii in full precision were not rounded"

@@ -151,7 +151,7 @@ def test_tiles_and_bold_only_for_comparable_inputs(tmp_path: Path) -> None:
 
 
 def test_the_claim_holds_for_all_inputs(tmp_path: Path) -> None:
-    """Of different failure probabilities the largest is stated, and none where one is not on record."""
+    """Of different failure probabilities the largest is stated, and none where one is not recorded."""
     loose = sequential(tmp_path / "a.tsv", 3)
     strict = tmp_path / "b.tsv"
     CertificateFile(strict, {"procedure": "fixed", "parameters": {"failure": 0.001}}).append(Row(0, 1, 1, 0.5, 1.0))

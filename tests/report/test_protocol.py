@@ -76,7 +76,7 @@ ALIKE = made(dataset="digits", noise={"name": "gaussian", "sigma": 0.25}, seed=0
         (made(dataset="mnist"), "datasets"),
         (made(noise={"name": "uniform"}), "noises"),
         (made(label_known=True), "label"),
-        (Certificates("foreign", made().rows), "on record"),
+        (Certificates("foreign", made().rows), "record their certifier"),
     ],
 )
 def test_different_protocols_have_no_best(other: Certificates, word: str) -> None:

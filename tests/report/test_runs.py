@@ -115,7 +115,7 @@ def test_certificates_of_previous_weights_are_marked(tmp_path: Path, retrained: 
     page = report([run.path], tmp_path / "out")
     for name in ("report.html", "report.md", "report.csv", "report.tex", "curves.svg"):
         assert "of weights that the run no longer has" in page.with_name(name).read_text()
-    assert "trained anew" in page.read_text()
+    assert "trained again" in page.read_text()
 
 
 def test_archive_without_weights_has_no_note(tmp_path: Path) -> None:

@@ -106,7 +106,7 @@ def test_draws_have_the_frequencies_of_the_edges(sigma: float, levels: int) -> N
 def test_image_of_other_levels_is_refused() -> None:
     classifier = SmoothedClassifier(LastBits(), noise=Grid(SIGMA), classes=2)
     for image in (torch.full(SHAPE, 0.5), torch.full(SHAPE, 1 / 65_535)):
-        with pytest.raises(ValueError, match="not multiples of 1/255, which grid noise needs: use a picture"):
+        with pytest.raises(ValueError, match="not multiples of 1/255, which grid noise needs: use an image"):
             radii.certify(classifier, image, seed=0, estimation=100)
 
 

@@ -85,13 +85,13 @@ def test_dependence_on_the_other_rows_is_refused(fault: Callable[[Tensor, Tensor
 @pytest.mark.parametrize("batch_size", [128, 127])
 @pytest.mark.parametrize("fault", BY_PLACE.values(), ids=BY_PLACE)
 def test_dependence_on_the_position_is_refused(fault: Callable[[Tensor, Tensor], Tensor], batch_size: int) -> None:
-    with pytest.raises(ValueError, match="depends on its place in the block"):
+    with pytest.raises(ValueError, match="depends on its position in the block"):
         votes(Base(fault), batch_size=batch_size)
 
 
 @pytest.mark.parametrize("fault", BY_LENGTH.values(), ids=BY_LENGTH)
 def test_dependence_on_the_block_length_is_refused(fault: Callable[[Tensor, Tensor], Tensor]) -> None:
-    with pytest.raises(ValueError, match="depends on how many its block holds"):
+    with pytest.raises(ValueError, match="depends on the length of its block"):
         votes(Base(fault))
 
 

@@ -89,7 +89,7 @@ class CertificateFile:
             if difference := _difference(identity(read_header(beside)), self.header):
                 raise ValueError(f"{self.path} was made with {difference}: name another file, or move this one away")
         elif self.path.is_file():
-            raise ValueError(f"{self.path} has no {beside.name} beside it with how it was made: move it away")
+            raise ValueError(f"{self.path} has no {beside.name} beside it that describes it: move it away")
         else:
             files.make_folder(self.path.parent)
             files.write_json(beside, self.header)
