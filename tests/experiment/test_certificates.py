@@ -1,4 +1,4 @@
-"""Certificate files: whole lines, one header, and anybody's files in Cohen's columns."""
+"""Certificate files: complete lines, one header, and files of any tool in Cohen's columns."""
 
 import json
 import random

@@ -226,7 +226,7 @@ def test_swapped_image_is_found(run: Run) -> None:
     np.savez(data, **content)
     result = verified(run, rows=0)
     assert result.exit_code == 1
-    assert [each.partition(", image ")[2] for each in result.differences if "the picture" in each] == [
+    assert [each.partition(", image ")[2] for each in result.differences if "the image differs" in each] == [
         "0: the image differs",
         "1: the image differs",
     ]

@@ -1,4 +1,4 @@
-"""The facts behind the numbers, in words."""
+"""The facts behind the numbers, as text."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Tables: rounded down, the best marked where there is one, a dash for what nobody knows."""
+"""Tables: rounded down, the best marked where there is one, a dash for an unknown value."""
 
 from collections.abc import Sequence
 from typing import Any

@@ -98,7 +98,7 @@ def test_dependence_on_the_block_length_is_refused(fault: Callable[[Tensor, Tens
 def test_a_length_is_probed_before_it_is_used() -> None:
     classifier = SmoothedClassifier(Base(BY_LENGTH["the very length of a last block"]), sigma=0.5, classes=3)
     assert classifier.votes(IMAGE, 256, NOISE).sum() == 256
-    with pytest.raises(ValueError, match="how many"):
+    with pytest.raises(ValueError, match="length of its block"):
         classifier.votes(IMAGE, 37, NOISE)
 
 
@@ -220,7 +220,7 @@ def test_another_base_is_probed_again() -> None:
     classifier = SmoothedClassifier(Base(lambda z, _: z), sigma=0.5, classes=3)
     classifier.votes(IMAGE, 10, NOISE)
     classifier.base = Base(BY_PLACE["odd places"])
-    with pytest.raises(ValueError, match="place"):
+    with pytest.raises(ValueError, match="position in the block"):
         classifier.votes(IMAGE, 10, NOISE)
 
 
