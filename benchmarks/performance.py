@@ -30,8 +30,10 @@ def _table(header: list[str], rows: list[list[str]]) -> str:
 def _training(numbers: dict[str, Any]) -> str:
     parts = []
     titles = {
-        "mnist_lenet": "MNIST, LeNet, 256 inputs a step, sigma 0.50; plain loop: eager Gaussian training",
-        "cifar_resnet20": "CIFAR-sized images, ResNet-20, 128 inputs a step, sigma 0.25; plain loop: standard training",
+        "mnist_lenet": "MNIST, LeNet, 256 inputs per step, sigma 0.50; plain loop: eager Gaussian training",
+        "cifar_resnet20": (
+            "CIFAR-sized images, ResNet-20, 128 inputs per step, sigma 0.25; plain loop: standard training"
+        ),
     }
     for key, title in titles.items():
         rows = [
@@ -44,7 +46,7 @@ def _training(numbers: dict[str, Any]) -> str:
             ]
             for name, row in numbers[key].items()
         ]
-        header = ["method", "seconds an epoch", "over the plain loop", "published", "share of published"]
+        header = ["method", "seconds per epoch", "over the plain loop", "published", "share of published"]
         parts.append(f"{title}.\n\n{_table(header, rows)}")
     return "\n\n".join([*parts, CATRS, _student(numbers["mnist_student"])])
 
@@ -54,8 +56,8 @@ def _student(numbers: dict[str, Any]) -> str:
         [name, f"{row['seconds_per_epoch']:.1f}", f"{row['ratio_to_gaussian']:.2f}", f"{row['ratio_to_transfer']:.1f}"]
         for name, row in numbers.items()
     ]
-    title = "A student: MNIST, LeNet of twice the width, 256 inputs a step; transfer from a LeNet"
-    return f"{title}.\n\n{_table(['method', 'seconds an epoch', 'over gaussian', 'over transfer'], rows)}"
+    title = "A student: MNIST, LeNet of twice the width, 256 inputs per step; transfer from a LeNet"
+    return f"{title}.\n\n{_table(['method', 'seconds per epoch', 'over gaussian', 'over transfer'], rows)}"
 
 
 def _certification(numbers: dict[str, Any]) -> str:
@@ -70,7 +72,7 @@ def _forwards(numbers: dict[str, Any]) -> str:
         for engine, rate in found["samples_per_second"].items():
             rest = [f"{ratio[engine]:.2f}" if engine in ratio else "" for ratio in ratios]
             rows.append([model, engine, f"{rate:,.0f}", *rest])
-    header = ["model", "engine", "samples a second", "over ART", "over the plain loop", "share of a matrix product"]
+    header = ["model", "engine", "samples per second", "over ART", "over the plain loop", "share of a matrix product"]
     return f"Fixed n, forward passes of one image's noisy copies.\n\n{_table(header, rows)}"
 
 
@@ -83,9 +85,9 @@ def _facts(numbers: dict[str, Any]) -> str:
         "certified accuracy at sigma of 500 MNIST images, LeNet, `sequential`": f"{mnist['seconds']:.1f} s",
         "the same, ART, n = 100,000, extrapolated from 3 images": f"{art_seconds:,.0f} s",
         "speed-up": f"{mnist['speed_up']:,.0f}",
-        "samples an image": f"{mnist['samples_per_image']:,.0f}",
+        "samples per image": f"{mnist['samples_per_image']:,.0f}",
         "two workers over one": f"{mnist['workers']['speed_up']:.2f}",
-        "samples a second on the same LeNet, fixed n, two workers": f"{mnist['workers']['2 workers']:,.0f}",
+        "samples per second on the same LeNet, fixed n, two workers": f"{mnist['workers']['2 workers']:,.0f}",
         "the same over ART, n = 100,000": f"{mnist['fixed_over_art']:.1f}",
     }
     return _table(["what", "measured"], [list(fact) for fact in facts.items()])

@@ -212,7 +212,7 @@ COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "images": VALUES["count"],
     "sigma": VALUES["sigma"],
     "engine": lambda archive, name: str(archive.made(name).header["engine"]),
-    "seconds an epoch": VALUES["seconds"],
+    "seconds per epoch": VALUES["seconds"],
     "below the first teacher": _teacher,
     "an epoch of the first teacher's method": lambda archive, name: f"{archive.method_seconds(name):.0f}",
     "all epochs, in epochs of that method": _worth,

@@ -19,7 +19,7 @@ SMOOTHED = radii.SmoothedClassifier(Coin(), sigma=0.25, classes=2)
 IMAGE = torch.full((1, 2, 2), 0.55)
 
 
-def test_every_image_of_a_dataset_has_noise_of_its_own() -> None:
+def test_every_image_of_a_dataset_has_its_own_noise() -> None:
     found = [radii.certify(SMOOTHED, IMAGE, seed=0, index=index, estimation=500).counts for index in range(20)]
     assert len(set(found)) > 10
     assert found[0] == radii.certify(SMOOTHED, IMAGE, seed=0, estimation=500).counts, "the first image is number 0"

@@ -1,4 +1,4 @@
-"""Whole files, and no other way to write one."""
+"""Atomic writes, and no other writes in the package."""
 
 import ast
 import errno
@@ -19,7 +19,7 @@ ELSEWHERE = {
     ("datasets/_published.py", "retrieve"),
     ("report/curves.py", "savefig"),
 }
-"""Writes of other libraries: to a temporary folder, a download that has its own way of being whole, into memory."""
+"""Writes of other libraries: to a temporary folder, an atomic download, into memory."""
 CHANGES = {
     "Path": {"write_text", "write_bytes", "mkdir", "touch", "unlink", "rmdir", "rename", "symlink_to", "hardlink_to"},
     "os": {"open", "write", "replace", "rename", "remove", "unlink", "mkdir", "makedirs", "truncate", "link", "rmdir"},
@@ -40,13 +40,13 @@ def changes(path: Path) -> Iterator[str]:
 
 
 def _reads(call: ast.Call) -> bool:
-    """Whether a call of open() or Path.open(), by the words that stand there, can only read."""
+    """Whether a call of open() or Path.open() is read-only, by its literal mode."""
     words = [*call.args, *(word.value for word in call.keywords if word.arg == "mode")]
     modes = [word.value for word in words if isinstance(word, ast.Constant) and isinstance(word.value, str)]
     return not any(set(mode) & set("wax+") for mode in modes if len(mode) <= 3)
 
 
-def test_nothing_else_writes() -> None:
+def test_only_disk_writes_files() -> None:
     found = {(str(path.relative_to(SOURCE)), name) for path in modules() for name in changes(path)}
     assert {pair for pair in found if pair[0] not in WRITERS} == ELSEWHERE
 
@@ -63,17 +63,17 @@ def test_nothing_else_writes() -> None:
         "table.tofile(path)",
     ],
 )
-def test_a_write_is_seen(line: str, tmp_path: Path) -> None:
+def test_write_is_detected(line: str, tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text(line)
     assert list(changes(tmp_path / "a.py"))
 
 
-def test_a_read_is_none(tmp_path: Path) -> None:
+def test_read_is_not_detected_as_a_write(tmp_path: Path) -> None:
     (tmp_path / "a.py").write_text("open(a); path.open('rb'); text.replace('a', 'b'); Image.open(path); os.open_")
     assert not list(changes(tmp_path / "a.py"))
 
 
-def test_a_new_content_and_the_one_before_it(tmp_path: Path) -> None:
+def test_previous_content_is_kept(tmp_path: Path) -> None:
     path, before = tmp_path / "a", tmp_path / "b"
     disk.write(path, "1", keep=before)
     assert not before.exists()
@@ -83,7 +83,7 @@ def test_a_new_content_and_the_one_before_it(tmp_path: Path) -> None:
 
 
 class FullDisk:
-    """The module os, on a disk that has room for a few bytes."""
+    """The module os on a disk with room for a few bytes."""
 
     def __init__(self, room: int) -> None:
         self.room = room
@@ -110,16 +110,16 @@ def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path, monkeypatch: py
     assert [(each.name, each.read_text()) for each in tmp_path.iterdir()] == [("a", "old\n")]
 
 
-def test_only_what_was_left_of_these_files_is_swept(tmp_path: Path) -> None:
+def test_sweep_removes_only_temporary_files_of_these_files(tmp_path: Path) -> None:
     for name in (".a.txt.12", ".a.txt.99999999", ".b.txt.12", ".a.txt.lock", "a.txt", ".a.txt.bak"):
         (tmp_path / name).touch()
     disk.sweep(tmp_path, ["a.txt"])
     assert {path.name for path in tmp_path.iterdir()} == {".b.txt.12", ".a.txt.lock", "a.txt", ".a.txt.bak"}
 
 
-def test_a_folder_where_a_file_is(tmp_path: Path) -> None:
+def test_folder_with_the_name_of_a_file_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "a").touch()
     with pytest.raises(OSError, match="a"):
         disk.make_folder(tmp_path / "a" / "b")
-    with pytest.raises(NotADirectoryError, match="is to be a folder"):
+    with pytest.raises(NotADirectoryError, match="should be a folder"):
         disk.make_folder(tmp_path / "a")

@@ -1,4 +1,4 @@
-"""Every reader on damaged files; RADII_FUZZ says how many damages each gets."""
+"""Every reader on damaged files; RADII_FUZZ is the number of damages for each."""
 
 import json
 import os
@@ -16,14 +16,14 @@ COUNT = int(os.environ.get("RADII_FUZZ", "200"))
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::UserWarning")
 @pytest.mark.parametrize("name", READERS)
-def test_a_damaged_file_is_read_or_told_of_in_a_sentence(name: str, tmp_path: Path) -> None:
+def test_damaged_file_is_read_or_refused_in_one_sentence(name: str, tmp_path: Path) -> None:
     found = fuzz(READERS[name], tmp_path, COUNT)
     assert complaints(found) == []
     assert found["refused"] > 0
 
 
 @pytest.mark.parametrize("named", [".", "../run", "../teacher"])
-def test_a_report_of_runs_that_teach_each_other_ends(named: str, tmp_path: Path) -> None:
+def test_report_of_runs_that_teach_each_other_terminates(named: str, tmp_path: Path) -> None:
     path = READERS["origin.json"].make(tmp_path)
     for run in (path.parent, tmp_path / "teacher"):
         (run / "origin.json").write_text(json.dumps({"teacher": {"path": named, "hash": "00"}}))
@@ -40,13 +40,13 @@ def test_a_report_of_runs_that_teach_each_other_ends(named: str, tmp_path: Path)
         (RecursionError("{path}"), "! RecursionError"),
     ],
 )
-def test_outcomes_are_told_apart(error: Exception, result: str, tmp_path: Path) -> None:
+def test_outcomes_are_classified(error: Exception, result: str, tmp_path: Path) -> None:
     def read(path: Path) -> None:
         raise type(error)(str(error.args[0]).format(path=path))
 
     assert outcome(Reader(lambda folder: folder, read), tmp_path / "file", tmp_path).startswith(result)
 
 
-def test_a_hang_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hang_is_detected(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tools.fuzz.SECONDS", 0.1)
     assert outcome(Reader(lambda folder: folder, lambda _: time.sleep(5)), tmp_path, tmp_path).startswith("! took more")

@@ -1,4 +1,4 @@
-"""One writer at a time, and no lock without a process that holds it."""
+"""One writer at a time, and no stale locks."""
 
 import errno
 import fcntl
@@ -26,7 +26,7 @@ with locked(Path(sys.argv[1])):
 
 
 @pytest.mark.parametrize("folder", [False, True])
-def test_the_second_is_told_who_has_it(tmp_path: Path, folder: bool) -> None:
+def test_second_process_gets_an_error_with_the_holder(tmp_path: Path, folder: bool) -> None:
     path = tmp_path if folder else tmp_path / "a.tsv"
     with locked(path):
         with pytest.raises(LockedError, match=rf"is being written by process {os.getpid()}: wait for it, or stop it"):
@@ -61,8 +61,8 @@ def test_waiting_ends_with_the_lock(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
-def test_a_lock_that_was_removed_meanwhile_is_none(tmp_path: Path) -> None:
-    """Many threads that take and give it: at no time do two hold it."""
+def test_lock_file_removed_meanwhile_is_not_accepted(tmp_path: Path) -> None:
+    """Many threads take and release it: no two hold it at the same time."""
     held = [0, 0]
 
     def take() -> None:
@@ -98,7 +98,7 @@ def test_a_killed_process_leaves_no_lock_not_even_to_its_children(tmp_path: Path
 
 
 @pytest.mark.parametrize("number", [errno.ENOLCK, errno.ENOTSUP])
-def test_a_file_system_without_locks_is_said(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
+def test_file_system_without_locks_is_a_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     def refuse(*_: object) -> None:
         raise OSError(number, os.strerror(number))
 

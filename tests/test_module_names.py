@@ -106,7 +106,7 @@ def run(*arguments: str) -> object:
     return stopped.value.code
 
 
-def test_every_registry_takes_them_from_the_command_line(own: str) -> None:
+def test_every_registry_accepts_module_names_on_the_command_line(own: str) -> None:
     assert run("train", "recipe.toml", "--run", "run") == 0
     recipe = Run("run").recipe
     assert recipe.names() == [f"{own}:Checks", f"{own}:Net", f"{own}:Plain"]
@@ -121,7 +121,7 @@ def test_every_registry_takes_them_from_the_command_line(own: str) -> None:
     assert run("report", "run") == 0
 
 
-def test_every_registry_takes_them_from_python(own: str) -> None:
+def test_every_registry_accepts_module_names_in_python(own: str) -> None:
     assert objectives.create(f"{own}:Plain", sigma=0.1).name == f"{own}:Plain"
     assert certifiers.create(f"{own}:Few").name == f"{own}:Few"
     assert datasets.create(f"{own}:Checks").classes == 2
@@ -133,7 +133,7 @@ def test_every_registry_takes_them_from_python(own: str) -> None:
 
 
 @pytest.mark.parametrize("registry", [objectives, certifiers, datasets, engines, noises])
-def test_what_a_name_makes_must_be_of_its_kind(own: str, registry: object) -> None:
+def test_component_of_the_wrong_kind_is_refused(own: str, registry: object) -> None:
     create = registry.create  # type: ignore[attr-defined]
     with pytest.raises(ValueError, match="made a str, expected a radii"):
         create(f"{own}:text")
@@ -141,7 +141,7 @@ def test_what_a_name_makes_must_be_of_its_kind(own: str, registry: object) -> No
         create("no_such_module:text")
 
 
-def test_fields_of_ones_own_are_strict(own: str) -> None:
+def test_fields_of_user_components_are_checked(own: str) -> None:
     with pytest.raises(LookupError, match="has no field 'imagse'; did you mean 'images'"):
         datasets.create(f"{own}:Checks", imagse=9)
     with pytest.raises(ValueError, match="images = 3, expected a number >= 8"):

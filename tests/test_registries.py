@@ -11,7 +11,7 @@ import pytest
 
 from tools.imports import ROOT, SOURCE
 
-STRIPES = '''"""Stripes: horizontal and vertical ones, made up."""
+STRIPES = '''"""Stripes: horizontal and vertical ones, synthetic."""
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -24,7 +24,7 @@ from radii.fields import option
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Stripes(Dataset):
-    """`images` pictures of each split, `size` pixels square."""
+    """`images` images per split, `size` pixels square."""
 
     class_names: ClassVar[tuple[str, ...]] = ("horizontal", "vertical")
 
@@ -37,7 +37,7 @@ class Stripes(Dataset):
 
     @property
     def data(self) -> None:
-        """It has no files of its own."""
+        """It has no files."""
 
     def split(self, split: Split) -> InMemory:
         rng = torch.Generator().manual_seed(int(split == "train"))
@@ -153,10 +153,10 @@ def test_a_new_file_is_listed(package: Path) -> None:
     ],
 )
 def test_a_new_file_passes_the_contract_tests(package: Path, tests: str, entry: str) -> None:
-    said = python(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, "-k", entry, cwd=ROOT)
-    passed = int(said.split(" passed")[0].split()[-1])
+    output = python(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, "-k", entry, cwd=ROOT)
+    passed = int(output.split(" passed")[0].split()[-1])
     assert passed >= 1
-    assert "skipped" not in said
+    assert "skipped" not in output
 
 
 @pytest.mark.slow
@@ -175,6 +175,6 @@ def test_new_files_work_end_to_end(package: Path, tmp_path: Path) -> None:
     assert "vertical" in (tmp_path / "run" / "report" / "report.html").read_text()
 
 
-def test_a_field_of_a_new_dataset_is_strict(package: Path, tmp_path: Path) -> None:
+def test_fields_of_a_new_dataset_are_checked(package: Path, tmp_path: Path) -> None:
     code = "from radii import datasets\ntry: datasets.create('stripes', siz=3)\nexcept LookupError as e: print(e)"
     assert "has no field 'siz'; did you mean 'size'?" in python(package, "-c", code, cwd=tmp_path)

@@ -123,10 +123,10 @@ def test_cli_error_is_one_sentence_with_the_flag(
     monkeypatch.setattr(sys, "argv", ["radii", *arguments])
     with pytest.raises(SystemExit) as stopped:
         main()
-    said = capsys.readouterr().err
+    error = capsys.readouterr().err
     assert stopped.value.code == 2
-    assert said.count("\n") == 1
-    assert said.endswith("read nets, then trust it with --trust nets\n")
+    assert error.count("\n") == 1
+    assert error.endswith("read nets, then trust it with --trust nets\n")
     assert not (here / "canary").exists()
 
 

@@ -1,4 +1,4 @@
-"""Damaged files for every reader: what is read must be read, and what is not must be told in a sentence."""
+"""Damaged files for every reader: each is either read or refused with an error of one sentence."""
 
 import random
 import re
@@ -51,7 +51,7 @@ class Reader:
     unpack: Callable[[bytes], bytes] = bytes
     pack: Callable[[bytes], bytes] = bytes
     """What is damaged is the unpacked content, for a packed file's checksum would tell of every other damage."""
-    price: int = 1
+    cost: int = 1
     """How many times fewer damages are tried, for a reader that is slow."""
 
 
@@ -110,11 +110,11 @@ def outcome(reader: Reader, path: Path, folder: Path) -> str:
         with _deadline():
             reader.read(path)
     except (ValueError, OSError) as error:
-        told = str(error)
-        if str(folder) not in told:
-            return f"! names no file: {type(error).__name__}: {told[:300]}"
-        if "\n" in told.strip() or len(told) > LONGEST:
-            return f"! is no sentence: {type(error).__name__}: {told[:300]!r}"
+        message = str(error)
+        if str(folder) not in message:
+            return f"! names no file: {type(error).__name__}: {message[:300]}"
+        if "\n" in message.strip() or len(message) > LONGEST:
+            return f"! is no sentence: {type(error).__name__}: {message[:300]!r}"
         return "refused"
     except Hang:
         return f"! took more than {SECONDS:g} s"
@@ -131,7 +131,7 @@ def fuzz(reader: Reader, folder: Path, count: int, seed: int = 0) -> Counter[str
     if (sound := outcome(reader, path, folder)) != "read":
         return Counter([f"! the whole file: {sound}"])
     before = _peak()
-    for number in range(max(1, count // reader.price)):
+    for number in range(max(1, count // reader.cost)):
         path.write_bytes(reader.pack(damaged(whole, random.Random(f"{seed} {number}"))))
         result = outcome(reader, path, folder)
         found[result if result[0] != "!" else f"{result} (seed {seed}, number {number})"] += 1

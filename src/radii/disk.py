@@ -1,4 +1,4 @@
-"""Every write of the package: whole or not at all, whatever moment a process is killed at."""
+"""All writes of the package; each is atomic, at whatever moment a process is killed."""
 
 import os
 import threading
@@ -8,9 +8,9 @@ from pathlib import Path
 
 
 def write(path: Path, content: bytes | str, *, keep: Path | None = None) -> None:
-    """Replace a file in one move: a reader, or a kill, sees the old content or the new, never a half.
+    """Replace a file atomically: a reader or a kill leaves the old content or the new, never a part.
 
-    The old content is moved to `keep` where that is given; one of the two files is there and whole at any moment.
+    If `keep` is given, the old content is moved there; one of the two files is complete at any moment.
     """
     new = _aside(path)
     try:
@@ -19,13 +19,13 @@ def write(path: Path, content: bytes | str, *, keep: Path | None = None) -> None
         remove(new)
         raise
     if keep is not None and path.is_file():
-        os.replace(path, keep)  # noqa: PTH105  os alone does the writing, so that tests can stop it anywhere
+        os.replace(path, keep)  # noqa: PTH105  all writes go through os, so that tests can interrupt each of them
     os.replace(new, path)  # noqa: PTH105
     _sync_folder(path.parent)
 
 
 def append(path: Path, content: bytes, *, create: bool = False) -> None:
-    """Add to a file, which may be a new one only by `create`, in one write; half of it on a full disk is taken back."""
+    """Append in a single write; a partial write on a full disk is undone. `create` allows a new file."""
     descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0), 0o666)
     try:
         size = os.fstat(descriptor).st_size
@@ -42,23 +42,23 @@ def truncate(path: Path, size: int) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Make a folder, and those around it, where they are not there."""
+    """Create a folder and its parents, where they do not exist."""
     for folder in reversed([path, *path.parents]):
         if not folder.is_dir():
             with suppress(FileExistsError):
                 os.mkdir(folder)  # noqa: PTH102
     if not path.is_dir():
-        raise NotADirectoryError(f"{path} is to be a folder, but a file of that name is there: move it away")
+        raise NotADirectoryError(f"{path} should be a folder, but a file of that name exists: move it away")
 
 
 def remove(path: Path) -> None:
-    """Remove a file, if it is there."""
+    """Remove a file, if it exists."""
     with suppress(FileNotFoundError):
         os.unlink(path)  # noqa: PTH108
 
 
 def sweep(folder: Path, names: Iterable[str]) -> None:
-    """Remove what killed processes left of writing these files: for the one process that may write them now."""
+    """Remove the temporary files that killed processes left for these files; the caller holds their lock."""
     asides = tuple(f".{name}." for name in names)
     for path in list(folder.iterdir()):
         if path.name.startswith(asides) and path.suffix[1:].isdecimal():
@@ -66,7 +66,7 @@ def sweep(folder: Path, names: Iterable[str]) -> None:
 
 
 def _aside(path: Path) -> Path:
-    """Where the new content of a file is written first: no two threads of a machine share it."""
+    """The temporary file for new content, unique for every thread of a machine."""
     return path.with_name(f".{path.name}.{threading.get_native_id()}")
 
 
@@ -82,7 +82,7 @@ def _write_new(path: Path, content: bytes) -> None:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Have a move survive a power cut, where the file system can promise that."""
+    """Make a rename survive a power cut, where the file system supports it."""
     descriptor = os.open(folder, os.O_RDONLY)
     try:
         with suppress(OSError):

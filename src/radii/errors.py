@@ -10,7 +10,7 @@ class ParameterError(ValueError):
 
 
 class RunWarning(UserWarning):
-    """What a user of a run should know although it stops nothing."""
+    """A warning about a run that does not stop the command."""
 
 
 class MissingResourceError(ParameterError, LookupError):

@@ -1,4 +1,4 @@
-"""One writer at a time: the right to write a file, or all of a run, held until it is done or its process ends."""
+"""Locks: one writer at a time for a file or a run, until it is done or its process ends."""
 
 import errno
 import fcntl
@@ -13,19 +13,19 @@ from radii import disk
 from radii.errors import ParameterError
 
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
-"""What a file system says that knows no locks."""
+"""The errors of a file system without locks."""
 
 
 class LockedError(ParameterError):
-    """Another process writes there at the moment."""
+    """Another process holds the lock."""
 
 
 @contextmanager
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
-    """Hold the right to write `path`, a file or a folder; where another has it, wait, or say who by a LockedError.
+    """Hold the lock on `path`, a file or a folder; if it is taken, wait, or raise a LockedError that names the holder.
 
-    The system takes the lock from a process that ends, however it ends, so none is ever left behind; nor do
-    processes that are started from here inherit it. The lock file says who holds it and goes with the lock.
+    The system releases the lock when the process ends, however it ends, so no stale lock remains; child processes do
+    not inherit it. The lock file names the holder and is removed with the lock.
     """
     file = lock_file(path)
     descriptor = _acquire(path, file, wait)
@@ -34,17 +34,17 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
         yield
     finally:
-        disk.remove(file)  # before the lock is given up: it may be another's right after
+        disk.remove(file)  # before the lock is released: another process may take it right after
         os.close(descriptor)
 
 
 def lock_file(path: Path) -> Path:
-    """The file beside a file, or inside a folder, whose lock stands for the right to write it."""
+    """The lock file of a file, beside it, or of a folder, inside it."""
     return path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
 
 
 def _acquire(path: Path, file: Path, wait: bool) -> int:
-    """The descriptor that carries the lock."""
+    """The descriptor that holds the lock."""
     while True:
         descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
         try:
@@ -52,7 +52,7 @@ def _acquire(path: Path, file: Path, wait: bool) -> int:
         except BaseException:
             os.close(descriptor)
             raise
-        # Whoever held it may have removed the file between opening and locking: then the lock is one on nothing.
+        # The last holder may have removed the file between opening and locking: then this locks a deleted file.
         if _is(file, descriptor):
             return descriptor
         os.close(descriptor)
@@ -79,7 +79,7 @@ def _lock(path: Path, descriptor: int, wait: bool) -> None:
 
 
 def _holder(descriptor: int) -> str:
-    """Who holds a lock, in words."""
+    """The holder of a lock, as text."""
     pid, _, host = os.pread(descriptor, 1000, 0).decode(errors="replace").strip().partition(" ")
     if not pid:
         return "another process"

@@ -1,4 +1,4 @@
-"""Registries, one folder each: a file is an entry under its own name, and adding one touches nothing else.
+"""Registries, one folder each: a file is an entry under its own name, and adding one changes nothing else.
 
 A user-defined entry is named `module:name` in every registry.
 """

@@ -1,4 +1,4 @@
-"""No certifier takes more or fewer votes than it asked for."""
+"""Certifiers refuse more or fewer votes than they asked for."""
 
 from collections.abc import Iterator
 from typing import Any, ClassVar
@@ -16,7 +16,7 @@ from radii.smoothing.noise import Gaussian
 
 
 class Miscounter:
-    """A fair coin that gives `factor` votes or rows a sample."""
+    """A fair coin that gives `factor` votes or rows per sample."""
 
     noise = Gaussian(1.0)
     batch_size = 128
@@ -43,7 +43,7 @@ def test_miscounted_votes_are_refused(name: str, factor: float) -> None:
 
 
 @pytest.mark.parametrize("name", certifiers.names())
-def test_a_table_of_other_classes_is_refused(name: str) -> None:
+def test_counts_of_another_number_of_classes_are_refused(name: str) -> None:
     voter = Miscounter(1.0)
     voter.classes = 3
     with pytest.raises(ParameterError, match="it miscounts"):
@@ -51,7 +51,7 @@ def test_a_table_of_other_classes_is_refused(name: str) -> None:
 
 
 class Careless(Certifier):
-    """Somebody's own certifier, which does not look at how many votes there are."""
+    """A user's certifier that does not check the number of votes."""
 
     samples: ClassVar[int] = 100
 

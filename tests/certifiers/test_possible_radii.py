@@ -1,4 +1,4 @@
-"""What counts prove, recomputed: every certificate's radius is among what its counts can have proven."""
+"""Radii recomputed from counts: every certificate's radius is among the possible ones."""
 
 from collections.abc import Callable
 from typing import Any
@@ -28,7 +28,7 @@ CASES = [(name, fields) for name in certifiers.names() for fields in FIELDS[name
 
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=str)
 @pytest.mark.parametrize("label", [None, 0])
-def test_a_radius_is_among_what_its_counts_prove(
+def test_radius_is_among_the_possible_radii_of_its_counts(
     name: str, fields: dict[str, Any], label: int | None, random_voter: Callable[..., Voter]
 ) -> None:
     certifier = certifiers.create(name, **fields)
@@ -57,10 +57,10 @@ def test_a_class_without_votes_has_no_radius(
     ("name", "fields"), [case for case in CASES if case[0] != "soft" and "radius" not in case[1]], ids=str
 )
 @pytest.mark.parametrize("change", [(1, 0), (0, 1), (1, 1), (-1, -1)])
-def test_numbers_that_do_not_add_up_are_refused(
+def test_inconsistent_counts_are_refused(
     name: str, fields: dict[str, Any], change: tuple[int, int], random_voter: Callable[..., Voter]
 ) -> None:
-    """A vote more or less, in the counts or in the samples stated, or in both where their number is fixed."""
+    """One vote more or less in the counts, in the stated samples, or in both where their number is fixed."""
     certifier, voter = certifiers.create(name, **fields), random_voter(0.9, 0.1, 0.0, seed=1)
     found = certifier.certify(voter, None, NoiseAddress(0), 0)
     counts = np.array(found.counts) + np.array([change[0], 0, 0])

@@ -103,7 +103,7 @@ def test_verify_has_an_exit_code_and_one_line(home: Path, tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_predict_says_when_asked_for_another_engine_and_keeps_to_the_certified_kind(home: Path, tmp_path: Path) -> None:
+def test_predict_warns_about_another_engine_and_uses_the_certified_kind(home: Path, tmp_path: Path) -> None:
     pytest.importorskip("openvino")
     shutil.copytree(home / "runs" / "g", tmp_path / "g", ignore=shutil.ignore_patterns("certificates"))
     fields = ["--max", "1", "--set", "estimation=200", "--engine", "torch", "--workers", "1"]
@@ -121,7 +121,7 @@ def test_predict_says_when_asked_for_another_engine_and_keeps_to_the_certified_k
         other = radii("predict", "g", photo, "--engine", "openvino", "--with", "prediction", cwd=tmp_path)
     assert (plain.code, plain.error, other.code) == (0, "", 0)
     assert asked == ["soft", "prediction"]
-    assert other.error == "radii: the certificates of g are about the engine 'torch': they do not hold for 'openvino'\n"
+    assert other.error == "radii: the certificates of g are of the engine 'torch': they do not hold for 'openvino'\n"
 
 
 def test_list_shows_every_registry(home: Path) -> None:
@@ -187,7 +187,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["certify", "runs/g", "--workers", "0"], "workers = 0, expected"),
     (["certify", "runs/g", "--radii", "a,b"], "expected numbers separated by commas"),
     (["predict", "runs/g", "absent.png"], "cannot read absent.png"),
-    (["predict", "runs/g", "small.toml"], "cannot read small.toml as a picture"),
+    (["predict", "runs/g", "small.toml"], "cannot read small.toml as an image"),
     (["predict", "runs/g", "large.png"], "large.png is 9 x 10 pixels, the model takes 8 x 8"),
     (["verify", "nowhere"], "there is neither a run nor a certificate file nowhere"),
     (["verify", "runs/g", "--rows", "-1"], "rows = -1, expected"),
@@ -227,7 +227,7 @@ def test_every_argument_has_help() -> None:
     assert [where for where, text in texts.items() if not text] == []
 
 
-def test_a_name_in_a_file_cannot_command_the_terminal(tmp_path: Path) -> None:
+def test_control_characters_in_a_file_do_not_reach_the_terminal(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n\x1b[2J\t1\t1\t0\t1\t0\n")
     wrong = radii("report", "log.tsv", cwd=tmp_path)
     assert "line 2 is not a certificate" in wrong.error

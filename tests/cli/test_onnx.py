@@ -1,4 +1,4 @@
-"""An ONNX file from the command line: imported, certified, asked, reported and exported again."""
+"""An ONNX file from the command line: import, certify, predict, report and export."""
 
 import importlib.util
 import sys
@@ -35,7 +35,7 @@ def make_pictures(folder: Path) -> None:
 
 
 @pytest.mark.slow
-def test_from_a_file_to_a_report(
+def test_onnx_file_can_be_imported_certified_and_reported(
     radii: Callable[..., object], linear_onnx: Write, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     make_pictures(tmp_path / "pictures")
@@ -54,7 +54,7 @@ def test_from_a_file_to_a_report(
 
 
 @pytest.mark.parametrize(
-    ("arguments", "told"),
+    ("arguments", "message"),
     [
         (("import", "linear.onnx", "--run", "x"), "folder needs a folder with train/<class>/ and val/<class>/"),
         (("import", "linear.onnx", "--model", "lenet", "--run", "x"), "holds its architecture: leave out --model"),
@@ -62,7 +62,7 @@ def test_from_a_file_to_a_report(
         (("import", "absent.onnx", "--run", "x"), "there is no file absent.onnx"),
         (("import", "broken.onnx", "--run", "x"), "broken.onnx is not an ONNX file that can be read"),
         (("import", "linear.onnx", "--mean", "a", "--run", "x"), "--mean 'a': expected numbers separated by commas"),
-        (("import", "linear.onnx", "--mean", "0.5", "--run", "x"), "expected one each a channel"),
+        (("import", "linear.onnx", "--mean", "0.5", "--run", "x"), "expected one each per channel"),
         (("import", "a.pth", "--run", "x"), "a.pth needs --dataset and --model"),
         (
             ("import", "a.pth", "--dataset", "digits", "--model", "lenet", "--size", "8", "--run", "x"),
@@ -73,7 +73,7 @@ def test_from_a_file_to_a_report(
 )
 def test_errors_are_one_sentence(
     arguments: tuple[str, ...],
-    told: str,
+    message: str,
     radii: Callable[..., object],
     linear_onnx: Write,
     tmp_path: Path,
@@ -86,12 +86,12 @@ def test_errors_are_one_sentence(
     (tmp_path / "broken.onnx").write_bytes(b"hello")
     assert radii(*arguments) == 2
     error = capsys.readouterr().err
-    assert told in error
+    assert message in error
     assert error.count("\n") == 1
     assert not (tmp_path / "x").exists()
 
 
-def test_without_the_extra_it_says_what_to_install(
+def test_without_the_extra_the_error_says_what_to_install(
     radii: Callable[..., object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)

@@ -1,4 +1,4 @@
-"""The bars: what they say, and what a call costs."""
+"""The progress bars: their text, and the cost of an update."""
 
 import io
 import time
@@ -30,7 +30,7 @@ def training(bar: TrainingBar, number: int) -> None:
 @pytest.mark.parametrize(
     ("make", "call"), [(CertificationBar, certification), (CountingBar, counting), (TrainingBar, training)]
 )
-def test_a_call_costs_the_same_however_many_there_were(
+def test_cost_of_an_update_does_not_grow(
     terminal: bool, make: Callable[[Console], CertificationBar], call: Callable[[CertificationBar, int], None]
 ) -> None:
     console = Console(file=io.StringIO(), force_terminal=terminal, width=100)
@@ -41,7 +41,7 @@ def test_a_call_costs_the_same_however_many_there_were(
     assert time.process_time() - began < 2
 
 
-def test_the_certified_and_correct_are_counted() -> None:
+def test_certified_and_correct_images_are_counted() -> None:
     out = io.StringIO()
     with CertificationBar(Console(file=out, force_terminal=True, width=120)) as bar:
         for number in range(10):

@@ -1,4 +1,4 @@
-"""The verb `report`, and the line at the end of `certify`."""
+"""The command `report`, and the last line of `certify`."""
 
 from pathlib import Path
 
@@ -34,7 +34,7 @@ def test_any_path_can_be_named(
     assert printed.strip() == f"{name}/out/report.html".replace("\x1b", r"\x1b")
 
 
-def test_the_linf_radius_of_asked_radii_is_a_bound(
+def test_linf_radius_of_tested_radii_is_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     class Spec:

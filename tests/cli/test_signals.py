@@ -1,4 +1,4 @@
-"""Commands that are stopped from outside, or given twice at once."""
+"""Commands that are stopped by signals, or run twice at the same time."""
 
 import os
 import signal
@@ -26,7 +26,7 @@ CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 
 
 def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
-    """A command with processes of its own, as a terminal starts one."""
+    """A command in its own process group, as a terminal starts one."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
     command = [sys.executable, "-m", "radii", *arguments]
     return subprocess.Popen(
@@ -42,7 +42,7 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def members(group: int) -> list[str]:
-    """The processes of a group that run."""
+    """The running processes of a group."""
     listed = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], check=True, capture_output=True, text=True).stdout
     found = [line.split() for line in listed.splitlines()]
     return [number for number, state in found if int(number) == group and not state.startswith("Z")]
@@ -55,7 +55,9 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("number", "code"), CODES)
-def test_training_saves_says_so_and_continues(number: signal.Signals, code: int, trained: Run, tmp_path: Path) -> None:
+def test_interrupted_training_is_saved_reported_and_continued(
+    number: signal.Signals, code: int, trained: Run, tmp_path: Path
+) -> None:
     (tmp_path / "small.toml").write_text(RECIPE.to_toml())
     run = Run(tmp_path / "run")
     with start("train", "small.toml", "--run", "run", cwd=tmp_path) as process:
@@ -87,7 +89,7 @@ def test_certification_stops_with_its_workers(number: signal.Signals, code: int,
 
 
 @pytest.mark.slow
-def test_a_killed_worker_costs_nothing_but_time(trained: Run, tmp_path: Path) -> None:
+def test_killed_worker_does_not_change_the_certificates(trained: Run, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
     command = ["certify", "run", "--engine", "torch", "--workers", "2", "--max", "40", "--set", "estimation=10000"]
     with start(*command, cwd=tmp_path) as process:
@@ -121,8 +123,8 @@ def test_two_commands_at_once_write_every_image_once(trained: Run, tmp_path: Pat
     (file,) = run.certificates.glob("*.tsv")
     assert [row.index for row in certificates.read(file).rows] == list(range(45))
     for process, other, error in ((first, second, errors[0]), (second, first, errors[1])):
-        told = f"is being written by process {other.pid}: wait for it, or stop it\n"
-        assert (process.returncode, error) == (0, "") or (process.returncode == 2 and error.endswith(told))
+        message = f"is being written by process {other.pid}: wait for it, or stop it\n"
+        assert (process.returncode, error) == (0, "") or (process.returncode == 2 and error.endswith(message))
     assert 0 in (first.returncode, second.returncode)
 
 

@@ -1,4 +1,4 @@
-"""Images and labels of one's own."""
+"""A user's images and labels."""
 
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ def images(*shape: int) -> NDArray[np.uint8]:
         ((images(4, 6, 5, 3) / 255).astype(np.float16), (0, 3, 1, 2)),
     ],
 )
-def test_every_layout_becomes_planes(content: NDArray[Any], planes: tuple[int, ...], tmp_path: Path) -> None:
+def test_every_layout_becomes_channels_first(content: NDArray[Any], planes: tuple[int, ...], tmp_path: Path) -> None:
     np.savez(tmp_path / "mine.npz", allow_pickle=False, images=content, labels=LABELS)
     dataset = datasets.create("arrays", tmp_path / "mine.npz")
     batch = dataset.split("test").batch(torch.arange(4))
@@ -79,7 +79,7 @@ def test_classes_are_counted_over_both_splits(tmp_path: Path) -> None:
         ),
     ],
 )
-def test_bad_arrays_are_told(content: dict[str, NDArray[Any]], sentence: str, tmp_path: Path) -> None:
+def test_bad_arrays_are_errors(content: dict[str, NDArray[Any]], sentence: str, tmp_path: Path) -> None:
     np.savez(tmp_path / "arrays.npz", allow_pickle=False, **content)
     with pytest.raises(DataError, match=sentence):
         datasets.create("arrays", tmp_path)
@@ -91,13 +91,13 @@ def test_pickles_are_refused(tmp_path: Path) -> None:
         datasets.create("arrays", tmp_path)
 
 
-def test_a_file_that_is_not_npz_is_told(tmp_path: Path) -> None:
+def test_file_that_is_not_npz_is_an_error(tmp_path: Path) -> None:
     np.save(tmp_path / "one.npy", LABELS)
     with pytest.raises(DataError, match=r"one.npy is not a whole \.npz file"):
         datasets.create("arrays", tmp_path / "one.npy")
 
 
-def test_a_missing_file_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_file_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"there is no file .*arrays\.npz"):
         datasets.create("arrays", tmp_path)
     monkeypatch.delenv("RADII_DATA", raising=False)

@@ -8,7 +8,7 @@ from radii.datasets.base import PADDING, InMemory, crop_and_flip
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])
-def test_each_image_is_a_window_of_its_padded_self(dtype: torch.dtype) -> None:
+def test_each_image_is_a_crop_of_its_padded_image(dtype: torch.dtype) -> None:
     images = (torch.rand(64, 3, 10, 7, generator=torch.Generator().manual_seed(0)) * 200).to(dtype)
     result = crop_and_flip(images, torch.Generator().manual_seed(3))
     rng = torch.Generator().manual_seed(3)
@@ -21,7 +21,7 @@ def test_each_image_is_a_window_of_its_padded_self(dtype: torch.dtype) -> None:
     assert result.is_contiguous()
 
 
-def test_every_place_and_both_directions_come_up() -> None:
+def test_every_position_and_both_flips_occur() -> None:
     marked = torch.zeros(4000, 1, 9, 9)
     marked[:, 0, 4, 4] = 1
     marked[:, 0, 4, 3] = 2
@@ -46,7 +46,7 @@ def test_bytes_and_floats_give_the_same_pixels() -> None:
     assert torch.equal(*results)
 
 
-def test_a_batch_leaves_the_images_alone() -> None:
+def test_batch_does_not_change_the_images() -> None:
     images = torch.rand(4, 1, 4, 4)
     before = images.clone()
     InMemory(images, torch.zeros(4, dtype=torch.int64)).batch(torch.arange(4)).zero_()

@@ -1,4 +1,4 @@
-"""Files that unpack to far more than they are, or that end their reader: refused in little memory."""
+"""Files that unpack to far more than their size, or that crash their reader, are refused with little memory."""
 
 import gzip
 import io
@@ -30,15 +30,15 @@ ZEROS = bytes(1 << 20)
 
 
 def refused(read: Callable[[], object], path: Path) -> str:
-    """The sentence of a refusal that took no more memory than a file may."""
+    """The error message of a refusal that used no more memory than allowed."""
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match=re.escape(str(path))) as told:
+        with pytest.raises(ValueError, match=re.escape(str(path))) as caught:
             read()
         assert tracemalloc.get_traced_memory()[1] < 3 * ALWAYS
     finally:
         tracemalloc.stop()
-    return str(told.value)
+    return str(caught.value)
 
 
 def bomb(path: Path, size: int = GIGABYTE) -> Path:
@@ -105,7 +105,7 @@ def test_arrays_are_read_as_numpy_reads_them(content: Any, order: Any, tmp_path:
 
 
 def png(width: int, height: int) -> bytes:
-    """A PNG of one colour: its head states its size, its pixels are packed a thousandfold."""
+    """A PNG of one colour: its header states its size, its pixels are compressed a thousandfold."""
 
     def chunk(kind: bytes, data: bytes) -> bytes:
         return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
@@ -120,10 +120,10 @@ def png(width: int, height: int) -> bytes:
 
 
 @pytest.mark.parametrize("size", [(60_000, 60_000), (12_000, 12_000), (9_000, 9_000)])
-def test_a_picture_bomb_is_refused(size: tuple[int, int], tmp_path: Path) -> None:
+def test_image_bomb_is_refused(size: tuple[int, int], tmp_path: Path) -> None:
     path = tmp_path / "picture.png"
     path.write_bytes(png(*size))
-    refused(lambda: datasets.read_picture(path, (1, 8, 8)), path)
+    refused(lambda: datasets.read_image(path, (1, 8, 8)), path)
     for place in ("train", "val"):
         (tmp_path / place / "cat").mkdir(parents=True)
         (tmp_path / place / "cat" / "1.png").write_bytes(png(*size))
@@ -132,10 +132,10 @@ def test_a_picture_bomb_is_refused(size: tuple[int, int], tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("channels", [1, 3])
-def test_pictures_of_16_bits_are_scaled(channels: int, tmp_path: Path) -> None:
+def test_images_of_16_bits_are_scaled(channels: int, tmp_path: Path) -> None:
     grey = np.linspace(0, 65_535, 64).astype(np.uint16).reshape(8, 8)
     Image.fromarray(grey).save(tmp_path / "picture.png")
-    pixels = datasets.read_picture(tmp_path / "picture.png", (channels, 8, 8))
+    pixels = datasets.read_image(tmp_path / "picture.png", (channels, 8, 8))
     for channel in pixels:
         np.testing.assert_allclose(channel.numpy(), grey / 65_535, atol=1e-7)
 
@@ -148,20 +148,20 @@ def test_photographs_of_16_bits_are_scaled(tmp_path: Path) -> None:
     assert float(split.batch(torch.tensor([0])).mean()) == pytest.approx(30_000 / 65_535, abs=1 / 255)
 
 
-def test_pictures_of_32_bits_and_of_rare_formats_are_refused(tmp_path: Path) -> None:
+def test_images_of_32_bits_and_of_rare_formats_are_refused(tmp_path: Path) -> None:
     Image.fromarray(np.zeros((8, 8), np.float32)).save(tmp_path / "a.tiff")
     assert "the kind F, expected 8 or 16 bits" in refused(
-        lambda: datasets.read_picture(tmp_path / "a.tiff", (1, 8, 8)), tmp_path
+        lambda: datasets.read_image(tmp_path / "a.tiff", (1, 8, 8)), tmp_path
     )
     Image.new("RGB", (8, 8)).save(tmp_path / "a.eps")
-    refused(lambda: datasets.read_picture(tmp_path / "a.eps", (3, 8, 8)), tmp_path)
+    refused(lambda: datasets.read_image(tmp_path / "a.eps", (3, 8, 8)), tmp_path)
 
 
-def test_a_truncated_picture_is_refused(tmp_path: Path) -> None:
+def test_truncated_image_is_refused(tmp_path: Path) -> None:
     Image.fromarray(np.random.default_rng(0).integers(0, 256, (8, 8, 3), np.uint8)).save(tmp_path / "whole.png")
     path = tmp_path / "picture.png"
     path.write_bytes((tmp_path / "whole.png").read_bytes()[:100])
-    refused(lambda: datasets.read_picture(path, (3, 8, 8)), path)
+    refused(lambda: datasets.read_image(path, (3, 8, 8)), path)
 
 
 def mat(path: Path) -> Path:
@@ -170,16 +170,16 @@ def mat(path: Path) -> Path:
     return path
 
 
-def test_a_mat_file_that_ends_its_reader_ends_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mat_file_that_crashes_its_reader_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = mat(tmp_path / "test_32x32.mat")
     child = tmp_path / "child.py"
     child.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
     monkeypatch.setattr(_mat, "CHILD", child)
-    with pytest.raises(DataError, match="not a whole .mat file \\(it ended its reader\\)"):
+    with pytest.raises(DataError, match="not a whole .mat file \\(the reader crashed\\)"):
         read_mat(path, "another hash")
 
 
-def test_a_mat_file_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mat_file_that_takes_too_long_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = mat(tmp_path / "test_32x32.mat")
     child = tmp_path / "child.py"
     child.write_text("import time\ntime.sleep(60)\n")
@@ -189,7 +189,7 @@ def test_a_mat_file_that_takes_for_ever_is_given_up(tmp_path: Path, monkeypatch:
         read_mat(path, "another hash")
 
 
-def test_the_publishers_mat_file_is_read_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_publishers_mat_file_is_read_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from radii.datasets._published import md5_of
 
     path = mat(tmp_path / "test_32x32.mat")

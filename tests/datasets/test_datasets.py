@@ -140,7 +140,7 @@ def test_a_test_split_is_never_augmented(dataset: Dataset) -> None:
 
 
 @pytest.mark.parametrize("name", ["mnist", "cifar10", "svhn"])
-def test_files_may_lie_in_a_folder_of_the_dataset_s_name(
+def test_files_may_be_in_a_folder_with_the_name_of_the_dataset(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / name).mkdir()
@@ -226,7 +226,9 @@ def regzipped(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
         ("folder", "val/dog/4.png", half, "4.png is not a readable photograph"),
     ],
 )
-def test_damage_is_told(name: str, file: str, damage: Callable[[bytes], bytes], sentence: str, tmp_path: Path) -> None:
+def test_damaged_file_is_an_error(
+    name: str, file: str, damage: Callable[[bytes], bytes], sentence: str, tmp_path: Path
+) -> None:
     WRITERS[name](tmp_path)
     path = tmp_path / file
     path.write_bytes(damage(path.read_bytes()))
@@ -235,7 +237,7 @@ def test_damage_is_told(name: str, file: str, damage: Callable[[bytes], bytes], 
 
 
 @pytest.mark.parametrize("damage", [half, flipped_bit, lambda _: b"no archive"])
-def test_a_damaged_archive_is_told(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
+def test_damaged_archive_is_an_error(damage: Callable[[bytes], bytes], tmp_path: Path) -> None:
     write_cifar10(tmp_path)
     (tmp_path / "cifar10").mkdir()
     content = packed(tmp_path)
@@ -246,7 +248,7 @@ def test_a_damaged_archive_is_told(damage: Callable[[bytes], bytes], tmp_path: P
         datasets.create("cifar10", tmp_path).split("test")
 
 
-def test_an_archive_of_something_else_is_told(tmp_path: Path) -> None:
+def test_archive_of_other_files_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cifar-10-batches-bin").mkdir()
     (tmp_path / "cifar-10-binary.tar.gz").write_bytes(packed(tmp_path))
     with pytest.raises(DataError, match=r"does not hold cifar-10-batches-bin/test_batch.bin"):

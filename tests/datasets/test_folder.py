@@ -35,7 +35,7 @@ def test_labels_follow_the_sorted_class_folders(tmp_path: Path) -> None:
     assert np.array_equal(images.batch(torch.tensor([2]))[0].mul(255).round().byte().numpy(), expected)
 
 
-def test_test_is_another_word_for_val(tmp_path: Path) -> None:
+def test_test_folder_is_accepted_for_val(tmp_path: Path) -> None:
     write_photographs(tmp_path, "test/ant", "test/dog")
     dataset = datasets.create("folder", tmp_path)
     assert len(dataset.split("test")) == 4
@@ -61,14 +61,14 @@ def test_grey_and_transparent_photographs_become_rgb(tmp_path: Path) -> None:
         (lambda root: [(root / "val" / kind).rename(root / kind) for kind in ("ant", "dog")], "val holds no class"),
     ],
 )
-def test_a_wrong_layout_is_told(change: Callable[[Path], object], sentence: str, tmp_path: Path) -> None:
+def test_wrong_layout_is_an_error(change: Callable[[Path], object], sentence: str, tmp_path: Path) -> None:
     write_photographs(tmp_path, "train/ant", "train/dog", "val/ant", "val/dog")
     change(tmp_path)
     with pytest.raises(DataError, match=sentence):
         datasets.create("folder", tmp_path).split("train")
 
 
-def test_a_missing_folder_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(DataError, match=r"there is no folder .*nowhere"):
         datasets.create("folder", tmp_path / "nowhere")
     monkeypatch.delenv("RADII_DATA", raising=False)
@@ -113,7 +113,7 @@ def test_the_first_draw_flips() -> None:
     assert np.array_equal(flipped, np.asarray(photograph)[:, ::-1])
 
 
-def test_a_digest_names_the_files_wherever_they_lie(tmp_path: Path) -> None:
+def test_digest_does_not_depend_on_the_folder(tmp_path: Path) -> None:
     write_photographs(tmp_path / "here", "val/ant", "val/dog")
     (tmp_path / "there").mkdir()
     digest = datasets.create("folder", tmp_path / "here").split("test").digest

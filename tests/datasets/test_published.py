@@ -46,7 +46,7 @@ def test_a_download_of_another_hash_is_refused(site: str, tmp_path: Path) -> Non
     assert not list((tmp_path / "data").rglob("*.bin"))
 
 
-def test_a_file_that_is_there_is_never_replaced(site: str, tmp_path: Path) -> None:
+def test_existing_file_is_not_replaced(site: str, tmp_path: Path) -> None:
     (tmp_path / "data" / "svhn").mkdir()
     (tmp_path / "data" / "svhn" / "two.bin").write_bytes(b"mine")
     files = [Published(f"{site}/{name}.bin", md5(b"one").hexdigest()) for name in ("one", "two")]
@@ -71,13 +71,13 @@ def test_without_a_network_the_error_says_what_to_put_where(
         "cifar100": "cifar-100-binary.tar.gz (or its folder cifar-100-binary)",
         "svhn": "train_32x32.mat",
     }
-    with pytest.raises(DataError) as told:
+    with pytest.raises(DataError) as caught:
         datasets.create(name, tmp_path).split("train")
-    assert f"put {files[name]} into {tmp_path / name}, or name" in str(told.value)
-    assert "pages of it" not in str(told.value)
+    assert f"put {files[name]} into {tmp_path / name}, or name" in str(caught.value)
+    assert "pages of it" not in str(caught.value)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_a_missing_folder_is_told(name: str, tmp_path: Path) -> None:
+def test_missing_folder_is_an_error(name: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"there is no folder .*nowhere"):
         datasets.create(name, tmp_path / "nowhere").split("train")

@@ -29,7 +29,7 @@ def test_idx(name: str, first: list[int], mean: float) -> None:
     assert images.batch(torch.arange(10_000)).mean().item() == pytest.approx(mean, abs=1e-4)
 
 
-def test_one_publisher_is_not_taken_for_another() -> None:
+def test_files_of_another_publisher_are_refused() -> None:
     with pytest.raises(DataError, match="is a file of mnist, expected fashion_mnist's"):
         datasets.create("fashion_mnist", real("mnist") / "mnist").split("test")
 

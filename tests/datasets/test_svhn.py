@@ -22,7 +22,7 @@ from radii.datasets import DataError
         ({"X": np.zeros((32, 32, 3, 5), np.uint8), "y": np.full((5, 1), 11, np.uint8)}, "expected 0 to 9"),
     ],
 )
-def test_a_mat_file_of_something_else_is_told(
+def test_mat_file_without_the_arrays_is_an_error(
     content: dict[str, NDArray[np.generic]], sentence: str, tmp_path: Path
 ) -> None:
     scipy.io.savemat(tmp_path / "test_32x32.mat", content)

@@ -14,7 +14,7 @@ from radii.smoothing.noise import Gaussian
 
 
 def trained_like(name: str, shape: tuple[int, int, int]) -> nn.Module:
-    """A model whose BatchNorm has statistics to fold."""
+    """A model whose BatchNorm has running statistics."""
     torch.manual_seed(0)
     model = models.create(name, shape=shape, classes=10)
     with torch.no_grad():
@@ -49,7 +49,7 @@ def test_a_model_that_cannot_be_traced_is_left_as_it_is() -> None:
     assert torch.equal(folded(model)(images), model(images))
 
 
-def job(tmp_path: Path) -> EngineSpec:
+def engine_spec(tmp_path: Path) -> EngineSpec:
     shape = (1, 8, 8)
     return EngineSpec(
         trained_like("cifar_resnet20", shape),
@@ -71,7 +71,7 @@ def skip_without_its_extra(engine: str) -> None:
 @pytest.mark.parametrize("engine", engines.names())
 def test_every_engine_agrees_with_plain_torch(engine: str, tmp_path: Path) -> None:
     skip_without_its_extra(engine)
-    name, form = prepare(job(tmp_path), engine)
+    name, form = prepare(engine_spec(tmp_path), engine)
     assert name == engine
     short = torch.rand(5, 1, 8, 8)
     with torch.inference_mode():
@@ -80,7 +80,7 @@ def test_every_engine_agrees_with_plain_torch(engine: str, tmp_path: Path) -> No
 
 @pytest.mark.slow
 @pytest.mark.parametrize("engine", ["torch", "onnx", "openvino", "openvino_int8"])
-def test_no_engine_claims_more_than_the_distance_to_a_plane(engine: str, tmp_path: Path) -> None:
+def test_engine_radius_does_not_exceed_the_distance_to_a_plane(engine: str, tmp_path: Path) -> None:
     skip_without_its_extra(engine)
     torch.manual_seed(0)
     shape, sigma = (3, 32, 32), 0.25
@@ -103,9 +103,9 @@ def test_no_engine_claims_more_than_the_distance_to_a_plane(engine: str, tmp_pat
 
 @pytest.mark.slow
 def test_auto_chooses_an_installed_engine_that_agrees(tmp_path: Path) -> None:
-    name, form = prepare(job(tmp_path), "auto")
+    name, form = prepare(engine_spec(tmp_path), "auto")
     assert name in ("torch", "openvino")
-    assert agreement(job(tmp_path), form) == 1.0
+    assert agreement(engine_spec(tmp_path), form) == 1.0
 
 
 def test_an_engine_that_disagrees_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,9 +119,9 @@ def test_an_engine_that_disagrees_is_refused(tmp_path: Path, monkeypatch: pytest
 
     monkeypatch.setattr(_prepare, "create", lambda _: StuckEngine())
     with pytest.raises(ValueError, match="gives the trained model's class on [0-9.]+ % of a probe, expected 100 %"):
-        prepare(job(tmp_path), "stuck")
+        prepare(engine_spec(tmp_path), "stuck")
 
 
 def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="did you mean 'openvino'"):
-        prepare(job(tmp_path), "openvin")
+        prepare(engine_spec(tmp_path), "openvin")

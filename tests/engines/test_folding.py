@@ -1,4 +1,4 @@
-"""Folding keeps the function of any model, or leaves it alone."""
+"""Folding keeps the function of any model, or does not change the model."""
 
 import copy
 from collections.abc import Callable
@@ -19,7 +19,7 @@ SHAPE = (3, 8, 8)
 
 
 class Net(nn.Module):
-    """A convolution, a BatchNorm and a linear layer, wired by a test."""
+    """A convolution, a BatchNorm and a linear layer, connected by a test."""
 
     def __init__(self, wiring: Callable[["Net", Tensor], Tensor] | None = None) -> None:
         super().__init__()
@@ -84,7 +84,7 @@ def _tied(net: Net) -> None:
 
 
 def _for_tracers_only(net: Net, images: Tensor) -> Tensor:
-    """Takes another way where it is given no tensor: what a trace records is not what runs."""
+    """Branches when its input is not a tensor: a trace does not record what runs."""
     return net.norm(net.conv(images)) if isinstance(images, Tensor) else net.conv(images)  # type: ignore[no-any-return]
 
 
@@ -162,7 +162,7 @@ def test_a_global_hook_stops_folding() -> None:
         handle.remove()
 
 
-def test_what_is_plain_is_still_folded() -> None:
+def test_plain_model_is_folded() -> None:
     fast = folded(Net(), torch.rand(4, *SHAPE))
     assert not any(isinstance(module, nn.BatchNorm2d) for module in fast.modules())
 
@@ -174,7 +174,7 @@ def test_a_model_in_training_mode_is_compared_in_eval_mode() -> None:
     assert model.training
 
 
-def test_a_model_that_cannot_be_copied_is_run_as_it_is() -> None:
+def test_model_that_cannot_be_copied_is_not_folded() -> None:
     model = Net()
     model.kept = model.conv.weight * 1.0  # not a leaf: deepcopy refuses it
     assert folded(model) is model
@@ -188,7 +188,7 @@ SHAPES: dict[str, Shape] = dict.fromkeys(models.architectures(), (3, 32, 32)) | 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", models.architectures())
 def test_every_model_stays_folded(name: str) -> None:
-    """The comparison refuses none: a model that fell back would be slower, and round otherwise than before."""
+    """The comparison refuses none: an unfolded model would be slower and round differently."""
     torch.manual_seed(0)
     shape = SHAPES[name]
     model = models.create(name, shape=shape, classes=10)
@@ -206,7 +206,7 @@ def spec_of(model: nn.Module, tmp_path: Path, **fields: Callable[[], Tensor]) ->
 def test_torch_is_compared_with_the_original_on_training_images(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A fold that is wrong on the training images alone, and on nothing that is drawn."""
+    """A fold that is wrong on the training images only, not on drawn images."""
     bright = torch.full((16, *SHAPE), 1.0)
 
     class Wrong(nn.Module):
@@ -236,7 +236,7 @@ def test_a_wrong_fold_falls_back_to_the_original(tmp_path: Path, monkeypatch: py
     assert isinstance(form, Net)
 
 
-def test_the_probe_is_no_grey(tmp_path: Path) -> None:
+def test_probe_images_are_varied(tmp_path: Path) -> None:
     spec = spec_of(Net(), tmp_path)
     assert spec.probe.shape == (32, *SHAPE)
     assert drawn(32, SHAPE).flatten(1).std(1).max() > 0.2
@@ -247,7 +247,7 @@ def test_the_probe_is_no_grey(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("output", [lambda z: (z, z), lambda z: {"logits": z}, lambda z: torch.cat([z, z])])
-def test_an_original_of_other_outputs_is_one_sentence(output: Callable[[Tensor], object], tmp_path: Path) -> None:
+def test_invalid_output_of_the_original_is_an_error(output: Callable[[Tensor], object], tmp_path: Path) -> None:
     class Odd(Net):
         def forward(self, images: Tensor) -> Tensor:
             return output(super().forward(images))  # type: ignore[return-value]

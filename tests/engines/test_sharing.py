@@ -1,4 +1,4 @@
-"""Every engine under a smoothed classifier: threads share it, and its rows answer for themselves."""
+"""Every engine in a smoothed classifier: threads can share it, and its rows are independent."""
 
 import importlib.util
 from concurrent.futures import ThreadPoolExecutor
@@ -33,7 +33,7 @@ def lenet() -> nn.Module:
 @pytest.mark.slow
 @pytest.mark.parametrize("probed", [True, False])
 @pytest.mark.parametrize("engine", engines.names())
-def test_four_threads_get_the_answers_of_one(engine: str, probed: bool, tmp_path: Path) -> None:
+def test_threads_get_the_same_results_as_one_thread(engine: str, probed: bool, tmp_path: Path) -> None:
     classifier = classifier_of(engine, lenet(), tmp_path)
     images = torch.rand((ANSWERS, *SHAPE), generator=torch.Generator().manual_seed(1))
 
@@ -66,7 +66,7 @@ def test_a_larger_block_than_an_engine_was_prepared_for_is_refused() -> None:
         form(torch.rand(17, 1, 2, 2))
 
 
-def test_rows_too_many_do_not_hide_behind_the_padding() -> None:
+def test_surplus_rows_are_refused_despite_padding() -> None:
     def twice(images: Tensor) -> Tensor:
         return images.flatten(1)[:, :2].repeat_interleave(2, 0)
 

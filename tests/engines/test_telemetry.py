@@ -1,4 +1,4 @@
-"""OpenVINO and NNCF contact nobody and leave nothing in the home directory."""
+"""OpenVINO and NNCF open no connection and leave nothing in the home directory."""
 
 import importlib.util
 import os
@@ -28,7 +28,7 @@ for name in ("connect", "connect_ex", "sendto"):
 for name in ("getaddrinfo", "gethostbyname", "create_connection"):
     setattr(socket, name, recorder(name))
 """
-"""A sitecustomize: every Python process records what it does on the network, for reports are sent by children."""
+"""A sitecustomize: every Python process records its network calls, because child processes send the reports."""
 
 PREPARE = """
 from pathlib import Path
@@ -68,10 +68,10 @@ def run(folder: Path, script: str) -> tuple[list[str], list[Path]]:
     return calls.read_text().splitlines() if calls.is_file() else [], sorted(home.rglob("*"))
 
 
-def test_engines_contact_nobody_and_leave_the_home_directory_empty(tmp_path: Path) -> None:
+def test_engines_open_no_connection_and_leave_the_home_directory_empty(tmp_path: Path) -> None:
     assert run(tmp_path, PREPARE + WAIT) == ([], [])
 
 
-def test_a_process_that_imported_openvino_itself_sends_nothing_more(tmp_path: Path) -> None:
+def test_no_telemetry_if_openvino_was_imported_before(tmp_path: Path) -> None:
     assert run(tmp_path, OWN_IMPORT + PREPARE + WAIT)[0] == []
     assert (tmp_path / "work" / "before").read_text()

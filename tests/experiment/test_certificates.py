@@ -1,4 +1,4 @@
-"""Certificate files: whole lines, one header, and anybody's files in Cohen's columns."""
+"""Certificate files: complete lines, one header, and files of any tool in Cohen's columns."""
 
 import json
 import random
@@ -27,7 +27,7 @@ def filled(path: Path) -> CertificateFile:
     return file
 
 
-def test_rows_come_back_exactly(tmp_path: Path) -> None:
+def test_rows_round_trip(tmp_path: Path) -> None:
     file = filled(tmp_path / "deep" / "fixed.tsv")
     assert file.rows() == ROWS
     assert [row.index for row in file.rows()] == [0, 20, 40]
@@ -54,7 +54,7 @@ def test_numpy_numbers_are_written_plainly(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", range(1, 60))
-def test_a_half_written_line_is_cut_and_never_doubled(tmp_path: Path, cut: int) -> None:
+def test_partial_line_is_removed_and_not_duplicated(tmp_path: Path, cut: int) -> None:
     file = filled(tmp_path / "fixed.tsv")
     whole = file.path.read_bytes()
     file.path.write_bytes(whole[:-cut])
@@ -67,14 +67,14 @@ def test_a_half_written_line_is_cut_and_never_doubled(tmp_path: Path, cut: int) 
 
 
 @pytest.mark.parametrize("rest", ["", "idx\tlab", "\t".join(COLUMNS)])
-def test_a_file_killed_at_its_first_line_starts_anew(tmp_path: Path, rest: str) -> None:
+def test_file_cut_in_its_first_line_is_restarted(tmp_path: Path, rest: str) -> None:
     file = CertificateFile(tmp_path / "fixed.tsv", HEADER)
     file.path.write_text(rest)
     CertificateFile(file.path, HEADER).append(ROWS[0])
     assert read(file.path).rows == ROWS[:1]
 
 
-def test_a_whole_last_line_of_nonsense_is_cut_too(tmp_path: Path) -> None:
+def test_invalid_last_line_is_removed(tmp_path: Path) -> None:
     file = filled(tmp_path / "fixed.tsv")
     whole = file.path.read_bytes()
     file.path.write_bytes(whole + b"60\t\xff\0\0\t1\n")
@@ -104,18 +104,18 @@ def test_a_header_equals_itself_after_json(tmp_path: Path) -> None:
     CertificateFile(tmp_path / "a.tsv", header)
 
 
-def test_a_foreign_file_is_never_continued(tmp_path: Path) -> None:
+def test_file_of_another_tool_is_not_continued(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(COHEN)
     with pytest.raises(ValueError, match=r"has no a\.json beside it"):
         CertificateFile(tmp_path / "a.tsv", HEADER)
     assert (tmp_path / "a.tsv").read_text() == COHEN
     header_file(tmp_path / "a.tsv").write_text(json.dumps({**HEADER, "format": 2}))
-    with pytest.raises(ValueError, match="has not the columns"):
+    with pytest.raises(ValueError, match="does not have the columns"):
         CertificateFile(tmp_path / "a.tsv", HEADER)
 
 
 @pytest.mark.parametrize("text", ["{", "[1]"])
-def test_a_broken_header_is_said(tmp_path: Path, text: str) -> None:
+def test_invalid_header_is_an_error(tmp_path: Path, text: str) -> None:
     file = filled(tmp_path / "a.tsv")
     header_file(file.path).write_text(text)
     with pytest.raises(ValueError, match=r"a\.json .*JSON"):
@@ -156,12 +156,12 @@ def test_sigma_comes_from_the_path(tmp_path: Path, name: str, sigma: float | Non
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("", "no column 'idx'"),
         ("idx\tlabel\tpredict\tcorrect\ttime\n0\t1\t1\t1\t2.0\n", "no column 'radius'"),
         ("idx\tlabel\tpredict\tradius\tcorrect\ttime\n", "holds no certificates"),
-        (COHEN + "0\t3\t3\t0.48\t1\t0:00:14.5\n", "line 4: image 0 is there twice"),
+        (COHEN + "0\t3\t3\t0.48\t1\t0:00:14.5\n", "line 4: image 0 occurs twice"),
         (COHEN + "1\t3\t3\n", "line 4 has 3 cells, expected 6"),
         (COHEN + "1\t3\tx\t0.1\t1\t1.0\n", "line 4 is not a certificate"),
         (COHEN + "1\t3\t3\tnan\t1\t1.0\n", "line 4 has radius nan"),
@@ -170,10 +170,10 @@ def test_sigma_comes_from_the_path(tmp_path: Path, name: str, sigma: float | Non
         (COHEN + "1\t3\t3\t0.5\t1\t1:00\n", "line 4 is not a certificate"),
     ],
 )
-def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "a.tsv"
     path.write_text(text)
-    with pytest.raises(ValueError, match=said) as caught:
+    with pytest.raises(ValueError, match=message) as caught:
         read(path)
     assert "a.tsv" in str(caught.value)
 
@@ -228,7 +228,7 @@ def lines_of(path: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("order", [[0, 2, 3], [0, 1, 3], [0, 2, 1, 3], [0, 3]])
-def test_a_removed_or_exchanged_line_is_told(tmp_path: Path, order: list[int]) -> None:
+def test_removed_or_exchanged_line_is_an_error(tmp_path: Path, order: list[int]) -> None:
     path = filled(tmp_path / "fixed.tsv").path
     lines = lines_of(path)
     path.write_text("".join(lines[number] for number in order))
@@ -239,7 +239,7 @@ def test_a_removed_or_exchanged_line_is_told(tmp_path: Path, order: list[int]) -
 
 
 @pytest.mark.parametrize("line", [1, 2, 3])
-def test_an_edited_line_is_told_and_never_cut(tmp_path: Path, line: int) -> None:
+def test_edited_line_is_an_error_and_is_not_removed(tmp_path: Path, line: int) -> None:
     path = filled(tmp_path / "fixed.tsv").path
     lines = lines_of(path)
     lines[line] = lines[line].replace("\t0", "\t1", 1) if line != 2 else lines[line].replace("3:50000", "3:50001")
@@ -250,7 +250,7 @@ def test_an_edited_line_is_told_and_never_cut(tmp_path: Path, line: int) -> None
     assert path.read_text() == "".join(lines)
 
 
-def test_an_edited_header_is_told(tmp_path: Path) -> None:
+def test_edited_header_is_an_error(tmp_path: Path) -> None:
     path = filled(tmp_path / "fixed.tsv").path
     header_file(path).write_text(header_file(path).read_text().replace("0.001", "0.0001"))
     with pytest.raises(ValueError, match="line 2 does not have the checksum"):
@@ -260,7 +260,7 @@ def test_an_edited_header_is_told(tmp_path: Path) -> None:
 def test_columns_cannot_be_dropped(tmp_path: Path) -> None:
     path = filled(tmp_path / "fixed.tsv").path
     path.write_text("".join("\t".join(line.split("\t")[:8]) + "\n" for line in lines_of(path)))
-    with pytest.raises(ValueError, match="has not the columns"):
+    with pytest.raises(ValueError, match="does not have the columns"):
         read(path)
 
 
@@ -273,7 +273,7 @@ def test_without_its_header_the_lines_are_still_chained(tmp_path: Path) -> None:
         read(path)
 
 
-def test_an_environment_is_noted_where_it_changes(tmp_path: Path) -> None:
+def test_environment_is_recorded_where_it_changes(tmp_path: Path) -> None:
     here, there = {"instruction_set": "AVX2"}, {"instruction_set": "AVX512"}
     path = tmp_path / "fixed.tsv"
     for environment, row in zip((here, here, there), ROWS, strict=True):

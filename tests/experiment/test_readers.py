@@ -1,4 +1,4 @@
-"""Files of a run from anybody: of another shape, too deep, too large; each is a sentence that names the file."""
+"""Invalid files of an untrusted run: each is an error of one sentence that names the file."""
 
 import json
 from collections.abc import Callable
@@ -36,23 +36,23 @@ JSON_READERS: dict[str, Callable[[Run], object]] = {
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        (DEEP, "nests too deeply"),
-        ('{"a":' * 100_000, "nests too deeply"),
-        ("[]", "holds no JSON object"),
-        ("7", "holds no JSON object"),
+        (DEEP, "is nested too deeply"),
+        ('{"a":' * 100_000, "is nested too deeply"),
+        ("[]", "does not hold a JSON object"),
+        ("7", "does not hold a JSON object"),
         (f'{{"seed": {LONG}}}', "a number of 400 digits"),
-        ('{"sigma": NaN}', "NaN is no number of JSON"),
+        ('{"sigma": NaN}', "NaN is not a JSON number"),
         ("", "is not JSON"),
         (b"\xff\xfe\x00", "is not text"),
     ],
     ids=["deep list", "deep object", "list", "number", "400 digits", "nan", "empty", "binary"],
 )
-def test_json_of_another_shape_is_named(name: str, content: str | bytes, sentence: str, run: Run) -> None:
+def test_invalid_json_is_an_error_with_the_file_name(name: str, content: str | bytes, sentence: str, run: Run) -> None:
     path = run.path / name
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(ValueError, match=sentence) as told:
+    with pytest.raises(ValueError, match=sentence) as caught:
         JSON_READERS[name](run)
-    assert str(path) in str(told.value)
+    assert str(path) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -71,13 +71,13 @@ def test_json_of_another_shape_is_named(name: str, content: str | bytes, sentenc
         ("header.json", {"parameters": {"failure": 1}}, "parameters.failure = 1, expected a number between 0 and 1"),
     ],
 )
-def test_a_field_of_another_kind_is_named(name: str, content: Any, sentence: str, run: Run) -> None:
+def test_field_of_the_wrong_type_is_named(name: str, content: Any, sentence: str, run: Run) -> None:
     (run.path / name).write_text(json.dumps(content))
     with pytest.raises(ValueError, match=sentence):
         JSON_READERS[name](run)
 
 
-def test_a_file_beyond_the_bound_or_of_no_end_is_not_read(run: Run) -> None:
+def test_too_large_or_endless_file_is_not_read(run: Run) -> None:
     run.environment_file.write_bytes(b" " * (readers.MOST_TEXT + 1))
     with pytest.raises(ValueError, match="has more than 16,777,216 bytes"):
         run.environment()
@@ -88,8 +88,8 @@ def test_a_file_beyond_the_bound_or_of_no_end_is_not_read(run: Run) -> None:
 @pytest.mark.parametrize(
     ("content", "sentence"),
     [
-        ("epoch,seconds\n0,1.0,2\n", "line 2 has not as many cells"),
-        ("epoch,seconds\n0\n", "line 2 has not as many cells"),
+        ("epoch,seconds\n0,1.0,2\n", "line 2 does not have the cells"),
+        ("epoch,seconds\n0\n", "line 2 does not have the cells"),
         ("epoch,loss\n0,1\n", "seconds = None, expected a time above 0"),
         ("epoch,seconds\n0,nan\n", "seconds = 'nan'"),
         (f"epoch,seconds\n0,{LONG}\n", "seconds = '777"),
@@ -97,11 +97,11 @@ def test_a_file_beyond_the_bound_or_of_no_end_is_not_read(run: Run) -> None:
         ("epoch,seconds\n0,\0\n", "seconds = |is not CSV"),
     ],
 )
-def test_a_history_of_something_else_is_named(content: str, sentence: str, run: Run) -> None:
+def test_invalid_history_is_an_error(content: str, sentence: str, run: Run) -> None:
     run.history_file.write_text(content)
-    with pytest.raises(ValueError, match=sentence) as told:
+    with pytest.raises(ValueError, match=sentence) as caught:
         run.history()
-    assert str(run.history_file) in str(told.value)
+    assert str(run.history_file) in str(caught.value)
 
 
 @pytest.mark.parametrize(
@@ -116,13 +116,13 @@ def test_a_history_of_something_else_is_named(content: str, sentence: str, run: 
         f"0\t1\t1\t0.5\t1\t{LONG} days, 0:0:0",
     ],
 )
-def test_a_number_that_no_certificate_has_is_named(line: str, tmp_path: Path) -> None:
+def test_invalid_number_in_a_certificate_is_an_error(line: str, tmp_path: Path) -> None:
     path = tmp_path / "log.tsv"
     path.write_text(f"{COLUMNS}{line}\n")
-    with pytest.raises(ValueError, match="line 2") as told:
+    with pytest.raises(ValueError, match="line 2") as caught:
         certificates.read(path)
-    assert str(path) in str(told.value)
-    assert len(str(told.value)) < 500
+    assert str(path) in str(caught.value)
+    assert len(str(caught.value)) < 500
 
 
 def test_the_largest_radius_makes_a_table_of_some_thousand_columns_at_most(tmp_path: Path) -> None:
@@ -145,12 +145,12 @@ def test_the_largest_radius_makes_a_table_of_some_thousand_columns_at_most(tmp_p
     ],
     ids=["deep", "400 digits", "400 digits inside", "binary", "large", "nul"],
 )
-def test_toml_that_is_no_recipe_is_named(content: str | bytes, sentence: str, tmp_path: Path) -> None:
+def test_invalid_recipe_is_an_error(content: str | bytes, sentence: str, tmp_path: Path) -> None:
     path = tmp_path / "recipe.toml"
     path.write_bytes(content if isinstance(content, bytes) else content.encode())
-    with pytest.raises(recipe.RecipeError, match=sentence) as told:
+    with pytest.raises(recipe.RecipeError, match=sentence) as caught:
         recipe.read(path)
-    assert str(path) in str(told.value)
+    assert str(path) in str(caught.value)
 
 
 def test_a_number_of_400_digits_is_refused_where_it_is_typed() -> None:
@@ -163,11 +163,11 @@ def test_teachers_in_a_circle_are_refused(links: list[str], tmp_path: Path) -> N
     for pupil, teacher in pairwise(links):
         (tmp_path / pupil).mkdir(exist_ok=True)
         (tmp_path / pupil / "origin.json").write_text(json.dumps({"teacher": {"path": f"../{teacher}", "hash": ""}}))
-    with pytest.raises(RunError, match="origin.json names .* as the teacher, which it taught itself"):
+    with pytest.raises(RunError, match="origin.json names .* as the teacher, in a circle"):
         teachers(Run(tmp_path / "a"))
 
 
-def test_teachers_are_told_from_the_nearest_on(tmp_path: Path) -> None:
+def test_teachers_are_listed_nearest_first(tmp_path: Path) -> None:
     for pupil, teacher in ("ab", "bc"):
         (tmp_path / pupil).mkdir()
         (tmp_path / pupil / "origin.json").write_text(json.dumps({"teacher": {"path": f"../{teacher}", "hash": ""}}))
@@ -185,19 +185,17 @@ def weights(path: Path, header: bytes, size: int | None = None) -> Path:
     [
         (b"{}", 1 << 63, "has a header of 9,223,372,036,854,775,808 bytes"),
         (b"{}", 100, "has a header of 100 bytes"),
-        (DEEP.encode(), None, "nests too deeply"),
-        (b"[]", None, "holds no JSON object"),
+        (DEEP.encode(), None, "is nested too deeply"),
+        (b"[]", None, "does not hold a JSON object"),
         (b'{"__metadata__": []}', None, "metadata that is not text"),
         (b'{"__metadata__": {"spec": 7}}', None, "metadata that is not text"),
-        (b'{"__metadata__": {"spec": "[]"}}', None, "the spec in .* holds no JSON object"),
+        (b'{"__metadata__": {"spec": "[]"}}', None, "the spec in .* does not hold a JSON object"),
         (b'{"__metadata__": {"spec": "{\\"class_names\\": 7}"}}', None, "class_names = 7, expected a list"),
         (b"", None, "is not JSON"),
     ],
 )
-def test_a_safetensors_header_of_something_else_is_named(
-    header: bytes, size: int | None, sentence: str, run: Run
-) -> None:
+def test_invalid_safetensors_header_is_an_error(header: bytes, size: int | None, sentence: str, run: Run) -> None:
     weights(run.weights_file, header, size)
-    with pytest.raises(ValueError, match=sentence) as told:
+    with pytest.raises(ValueError, match=sentence) as caught:
         run.class_names()
-    assert str(run.weights_file) in str(told.value)
+    assert str(run.weights_file) in str(caught.value)

@@ -1,4 +1,4 @@
-"""A command killed at each of its writes in turn, then given again: `python crash_points.py COMMAND FOLDER`.
+"""A command killed at each of its writes in turn, then run again: `python crash_points.py COMMAND FOLDER`.
 
 Prints, as JSON, at how many points it was killed, and those after which the same command did not come to the same end.
 A process is forked for every try, and it ends for real, so that nothing of it can tidy up.
@@ -31,26 +31,26 @@ from radii.loops.soft_labels import soft_labels
 from radii.loops.train import train
 from radii.loops.transfer import transfer
 
-DEEDS = ("open", "write", "fsync", "replace", "unlink", "mkdir", "truncate", "ftruncate")
-"""What the package does to files; `tests/test_disk.py` sees to it that there is nothing else."""
+WRITES = ("open", "write", "fsync", "replace", "unlink", "mkdir", "truncate", "ftruncate")
+"""The calls by which the package changes files; `tests/test_disk.py` checks that there are no others."""
 KILLED = 137
 TRAINING = Training(epochs=2, images_per_step=16, learning_rate=0.05)
 
 
 class Dying:
-    """The module os, of a process that ends at its `last` deed: before it, or in the middle of a write."""
+    """The module os of a process that ends at its `last` write: before it, or in the middle of it."""
 
     def __init__(self, last: int | None) -> None:
         self.last = last
-        self.deeds = 0
+        self.writes = 0
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os, name)
-        return partial(self.do, name, real) if name in DEEDS else real
+        return partial(self.do, name, real) if name in WRITES else real
 
     def do(self, name: str, real: Callable[..., Any], *arguments: Any) -> Any:
-        self.deeds += 1
-        if self.deeds == self.last:
+        self.writes += 1
+        if self.writes == self.last:
             if name == "write":
                 real(arguments[0], arguments[1][: len(arguments[1]) // 2])
             os._exit(KILLED)
@@ -63,7 +63,7 @@ def recipe(folder: Path, objective: str = "gaussian") -> Recipe:
 
 
 def prepare(folder: Path) -> None:
-    """What the commands begin from: a dataset, a trained run, a foreign checkpoint."""
+    """The inputs of the commands: a dataset, a trained run, a checkpoint of another tool."""
     rng = np.random.default_rng(0)
     arrays = {name: rng.integers(0, 256, (count, 8, 8), np.uint8) for name, count in (("train", 32), ("test", 8))}
     labels = {f"{name}_labels": np.arange(len(images)) % 4 for name, images in arrays.items()}
@@ -121,7 +121,7 @@ def save_model(_: object, path: Path, **__: object) -> None:
 
 
 def attempt(act: Callable[[Path], None], folder: Path, last: int | None) -> tuple[int, int]:
-    """Run a command in a process of its own, up to its `last` deed; the exit code, and how many deeds it did."""
+    """Run a command in a separate process, up to its `last` write; the exit code and the number of writes."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         code = 1
@@ -129,20 +129,20 @@ def attempt(act: Callable[[Path], None], folder: Path, last: int | None) -> tupl
             dying = Dying(last)
             disk.os = lock.os = dying  # type: ignore[assignment, attr-defined]
             act(folder)
-            os.write(writing, str(dying.deeds).encode())
+            os.write(writing, str(dying.writes).encode())
             code = 0
         except BaseException:
             traceback.print_exc()
         os._exit(code)
     os.close(writing)
     code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    deeds = int(os.read(reading, 100) or 0)
+    writes = int(os.read(reading, 100) or 0)
     os.close(reading)
-    return code, deeds
+    return code, writes
 
 
 def end(folder: Path) -> dict[str, Any]:
-    """All that a command has written, without times."""
+    """Everything that a command has written, without times."""
     return {str(path.relative_to(folder)): content(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 
@@ -181,7 +181,7 @@ def main(command: str, folder: Path) -> None:
 
 
 def alike(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    if "state/radii/trusted" in found:  # half a digest of the killed process may stand beside the whole ones
+    if "state/radii/trusted" in found:  # a partial digest of the killed process may be among the complete ones
         return set(found["state/radii/trusted"]) >= set(wanted["state/radii/trusted"])
     return found == wanted
 

@@ -56,12 +56,12 @@ def content(path: Path) -> list[Row]:
     ]
 
 
-def plan(run: Run, **fields: object) -> CertificationConfig:
+def config(run: Run, **fields: object) -> CertificationConfig:
     return CertificationConfig(**{"run": run.path, "certifier": FIXED, "every": 45, "engine": "torch", **fields})  # type: ignore[arg-type]
 
 
-def test_the_file_says_how_it_was_made(run: Run) -> None:
-    path = certify_run(plan(run), workers=1)
+def test_header_records_the_configuration(run: Run) -> None:
+    path = certify_run(config(run), workers=1)
     header = json.loads(path.with_suffix(".json").read_text())
     assert header["procedure"] == "fixed"
     assert header["parameters"] == {"failure": 0.001, "selection": 20, "estimation": 200} | {
@@ -75,22 +75,22 @@ def test_the_file_says_how_it_was_made(run: Run) -> None:
 
 
 @pytest.mark.slow
-def test_workers_order_and_company_do_not_matter(run: Run, tmp_path: Path) -> None:
-    alone = content(certify_run(plan(run), workers=1))
+def test_results_do_not_depend_on_workers_or_order(run: Run, tmp_path: Path) -> None:
+    alone = content(certify_run(config(run), workers=1))
     for path in run.certificates.iterdir():
         path.rename(tmp_path / path.name)
-    assert content(certify_run(plan(run), workers=2)) == alone
-    denser = content(certify_run(plan(run, every=15), workers=1))
+    assert content(certify_run(config(run), workers=2)) == alone
+    denser = content(certify_run(config(run, every=15), workers=1))
     assert [row for row in denser if row.index % 45 == 0] == alone
 
 
 def test_a_stopped_certification_continues_and_repairs_its_last_line(run: Run) -> None:
-    path = certify_run(plan(run), workers=1)
+    path = certify_run(config(run), workers=1)
     whole = content(path)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:4]) + lines[4][:9])
     seen: list[int] = []
-    certify_run(plan(run), workers=1, on_image=lambda _, row: seen.append(row.index) if row else None)
+    certify_run(config(run), workers=1, on_image=lambda _, row: seen.append(row.index) if row else None)
     assert content(path) == whole
     assert seen == [row.index for row in whole]
 
@@ -101,11 +101,11 @@ def test_two_cannot_write_one_file(run: Run) -> None:
     def second(_: int, row: Row | None) -> None:
         if row is None:
             with pytest.raises(LockedError, match=rf"\.tsv is being written by process {os.getpid()}: wait for it"):
-                certify_run(plan(run), workers=1)
+                certify_run(config(run), workers=1)
             other = certifiers.create("fixed", selection=20, estimation=100)
-            seen.append(len(content(certify_run(plan(run, certifier=other), workers=1))))
+            seen.append(len(content(certify_run(config(run, certifier=other), workers=1))))
 
-    assert len(content(certify_run(plan(run), workers=1, on_image=second))) == 10
+    assert len(content(certify_run(config(run), workers=1, on_image=second))) == 10
     assert seen == [10]
     assert not list(run.certificates.glob(".*"))
 
@@ -128,22 +128,22 @@ def test_two_cannot_write_one_file(run: Run) -> None:
 def test_another_seed_is_refused_where_images_overlap(run: Run, other: dict[str, object]) -> None:
     if other.get("engine") == "openvino":
         pytest.importorskip("openvino")
-    certify_run(plan(run), workers=1)
-    with pytest.raises(RunError, match=r"under seed 0, not 1: a seed is named before looking"):
-        certify_run(plan(run, **{"seed": 1, **other}), workers=1)
+    certify_run(config(run), workers=1)
+    with pytest.raises(RunError, match=r"under seed 0, not 1: a seed is chosen before any result is known"):
+        certify_run(config(run, **{"seed": 1, **other}), workers=1)
 
 
 def test_another_seed_is_taken_for_other_images_other_weights_and_where_there_is_no_row(run: Run) -> None:
-    begun = certify_run(plan(run, max_images=1), workers=1)
+    begun = certify_run(config(run, max_images=1), workers=1)
     lines = begun.read_text().splitlines(keepends=True)
     begun.write_text(lines[0])
-    kept = certify_run(plan(run, seed=1, max_images=1), workers=1)
+    kept = certify_run(config(run, seed=1, max_images=1), workers=1)
     assert [row.index for row in content(kept)] == [0]
     begun.write_text("".join(lines))
     with pytest.raises(RunError, match="under seed"):
-        certify_run(plan(run, seed=2, max_images=1), workers=1)
+        certify_run(config(run, seed=2, max_images=1), workers=1)
     retrain(run)
-    assert len(content(certify_run(plan(run, seed=2, max_images=1), workers=1))) == 1
+    assert len(content(certify_run(config(run, seed=2, max_images=1), workers=1))) == 1
 
 
 def retrain(run: Run) -> None:
@@ -155,7 +155,7 @@ def retrain(run: Run) -> None:
 
 
 def test_rows_and_header_name_the_data(run: Run) -> None:
-    path = certify_run(plan(run), workers=1)
+    path = certify_run(config(run), workers=1)
     images = dataset_of(run, None).split("test")
     assert certificates.read(path).header["data"] == images.digest
     assert [row.digest for row in certificates.read(path).rows] == [images.image_digest(i) for i in range(0, 450, 45)]
@@ -188,20 +188,20 @@ def swap(data: Path, *names: str) -> None:
 @pytest.mark.parametrize("swapped", [["test_images"], ["test_labels"], ["test_images", "test_labels"]], ids=str)
 def test_continuing_on_other_data_is_refused(arrays: tuple[Run, Path], swapped: list[str]) -> None:
     run, data = arrays
-    path = certify_run(plan(run, every=1, max_images=3), workers=1)
+    path = certify_run(config(run, every=1, max_images=3), workers=1)
     before = path.read_bytes()
     swap(data, *swapped)
-    with pytest.raises(RunError, match=r"was made of other data: its image 0 is another one here"):
-        certify_run(plan(run, every=1, max_images=3), workers=1)
+    with pytest.raises(RunError, match=r"was made from other data: its image 0 differs"):
+        certify_run(config(run, every=1, max_images=3), workers=1)
     assert path.read_bytes() == before
 
 
-def test_the_order_of_images_is_no_way_to_another_seed(arrays: tuple[Run, Path]) -> None:
+def test_another_seed_is_refused_for_reordered_images(arrays: tuple[Run, Path]) -> None:
     run, data = arrays
-    certify_run(plan(run, every=1, max_images=2), workers=1)
+    certify_run(config(run, every=1, max_images=2), workers=1)
     swap(data, "test_images", "test_labels")
     with pytest.raises(RunError, match=r"holds 1 of these images under seed 0, not 1"):
-        certify_run(plan(run, every=1, max_images=1, seed=1), workers=1)
+        certify_run(config(run, every=1, max_images=1, seed=1), workers=1)
 
 
 @pytest.mark.parametrize("swapped", ["train_images", "train_labels"])
@@ -211,7 +211,7 @@ def test_training_on_other_data_is_refused(arrays: tuple[Run, Path], swapped: st
     swap(data, swapped)
     training = Training(epochs=1, images_per_step=32, learning_rate=0.05)
     recipe = Recipe(dataset="arrays", model="digits_cnn", sigma=0.25, training=training)
-    with pytest.raises(RunError, match="was begun with other data: pixels or labels of its training split differ"):
+    with pytest.raises(RunError, match="was started with other data: pixels or labels of its training split differ"):
         train(recipe, run.path, data=data)
 
 
@@ -230,11 +230,11 @@ def test_soft_labels_of_other_data_are_refused(arrays: tuple[Run, Path], tmp_pat
 
 @pytest.mark.parametrize("name", ["weights", "data", "code", "artefact"])
 def test_a_process_that_finds_something_else_refuses(run: Run, name: str) -> None:
-    config = CertificationSession(plan(run)).config
-    assert {key for key, _ in config.identity} == {"weights", "data", "code", "artefact"}
-    meant = tuple((key, '"other"' if key == name else value) for key, value in config.identity)
+    opened = CertificationSession(config(run)).config
+    assert {key for key, _ in opened.identity} == {"weights", "data", "code", "artefact"}
+    meant = tuple((key, '"other"' if key == name else value) for key, value in opened.identity)
     with pytest.raises(RunError, match=f"the {name} of .* changed since the certification began"):
-        certify_image(replace(config, identity=meant), 0)
+        certify_image(replace(opened, identity=meant), 0)
 
 
 def test_weights_that_change_while_they_are_loaded_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -244,16 +244,16 @@ def test_weights_that_change_while_they_are_loaded_are_refused(run: Run, monkeyp
 
     monkeypatch.setattr(certify, "open_run", swapped)
     with pytest.raises(RunError, match="the weights of .* changed since the certification began"):
-        CertificationSession(plan(run))
+        CertificationSession(config(run))
 
 
-def test_the_header_names_the_users_code_and_nothing_that_only_rounds(run: Run) -> None:
-    header = CertificationSession(plan(run)).header
+def test_header_contains_the_users_code_but_no_environment(run: Run) -> None:
+    header = CertificationSession(config(run)).header
     assert header["code"] == {}
-    own = CertificationSession(plan(run, certifier=Own())).header
+    own = CertificationSession(config(run, certifier=Own())).header
     assert list(own["code"]) == [f"{__name__}:Own"]
     assert not {"torch", "instruction_set", "environments"} & header.keys()
-    (noted,) = certificates.read(certify_run(plan(run), workers=1)).header["environments"]
+    (noted,) = certificates.read(certify_run(config(run), workers=1)).header["environments"]
     assert (noted["first_row"], noted["instruction_set"]) == (0, torch.backends.cpu.get_cpu_capability())
 
 
@@ -262,31 +262,31 @@ class Own(Fixed):
 
 
 def test_a_file_is_continued_on_another_machine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = certify_run(plan(run), workers=1)
+    path = certify_run(config(run), workers=1)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     monkeypatch.setattr(certify, "environment_of", lambda _: {"instruction_set": "another"})
-    assert certify_run(plan(run), workers=1) == path
+    assert certify_run(config(run), workers=1) == path
     assert [each["first_row"] for each in certificates.read(path).header["environments"]] == [0, 4]
     assert len(content(path)) == 10
 
 
-def test_auto_keeps_the_engine_that_a_file_was_begun_with(run: Run) -> None:
-    begun = certify_run(plan(run, engine="torch"), workers=1)
-    assert certify_run(plan(run, engine="auto"), workers=1) == begun
+def test_auto_keeps_the_engine_of_an_existing_file(run: Run) -> None:
+    begun = certify_run(config(run, engine="torch"), workers=1)
+    assert certify_run(config(run, engine="auto"), workers=1) == begun
 
 
 def test_an_untrained_run_is_refused(run: Run) -> None:
     run.weights_file.unlink()
     with pytest.raises(RunError, match="not trained to the end"):
-        certify_run(plan(run), workers=1)
+        certify_run(config(run), workers=1)
 
 
 def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"it has no recipe.toml"):
-        certify_run(plan(Run(tmp_path)))
+        certify_run(config(Run(tmp_path)))
 
 
 @pytest.mark.parametrize("field", ["every", "max_images", "batch_size"])
 def test_counts_below_one_are_refused(run: Run, field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} = 0, expected"):
-        plan(run, **{field: 0})
+        config(run, **{field: 0})

@@ -1,4 +1,4 @@
-"""Components of a recipe: fields, where data lies, and what fine-tuning starts from."""
+"""Components of a recipe: fields, the location of data, and the start of fine-tuning."""
 
 import os
 from dataclasses import replace
@@ -78,7 +78,7 @@ def test_a_run_and_its_data_may_move_together(tmp_path: Path) -> None:
     assert certify(run).is_file()
 
 
-def test_data_that_moved_alone_is_named_anew(birds: Path, tmp_path: Path) -> None:
+def test_moved_data_can_be_named_again(birds: Path, tmp_path: Path) -> None:
     run = train(parse(PHOTOGRAPHS, "here"), "runs/birds")
     birds.rename(tmp_path / "moved")
     with pytest.raises(ValueError, match="there is no folder"):
@@ -86,7 +86,7 @@ def test_data_that_moved_alone_is_named_anew(birds: Path, tmp_path: Path) -> Non
     assert certify(run, tmp_path / "moved").is_file()
 
 
-def test_a_run_continues_wherever_its_data_lies(birds: Path, tmp_path: Path) -> None:
+def test_run_continues_with_its_data_at_another_path(birds: Path, tmp_path: Path) -> None:
     recipe = parse(PHOTOGRAPHS, "here")
     train(recipe, "runs/birds")
     birds.rename(tmp_path / "moved")
@@ -102,7 +102,7 @@ def test_another_size_is_another_recipe() -> None:
         train(replace(recipe, dataset={**recipe.dataset, "size": 32}), "runs/birds")
 
 
-def test_the_place_of_published_data_is_remembered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_path_of_published_data_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     arrays = tmp_path / "data" / "mine.npz"
     arrays.parent.mkdir()
     images, labels = np.zeros((8, 8, 8), np.uint8), np.arange(8) % 2
@@ -140,11 +140,11 @@ def test_a_run_started_from_changed_weights_is_not_continued(tmp_path: Path) -> 
     train(tuned, tmp_path / "tuned")
     train(replace(DIGITS, seed=1), tmp_path / "second")
     first.weights_file.write_bytes(Run(tmp_path / "second").weights_file.read_bytes())
-    with pytest.raises(RunError, match="was begun from another initial"):
+    with pytest.raises(RunError, match="was started from another initial"):
         train(tuned, tmp_path / "tuned")
 
 
-def test_adamw_and_a_killed_run_of_it(tmp_path: Path) -> None:
+def test_adamw_run_continues_after_a_kill(tmp_path: Path) -> None:
     recipe = replace(DIGITS, training=replace(TRAINING, epochs=2, optimizer="adamw", learning_rate=1e-3))
     whole = train(recipe, tmp_path / "whole")
 
@@ -159,7 +159,7 @@ def test_adamw_and_a_killed_run_of_it(tmp_path: Path) -> None:
     assert all(torch.equal(a[key], b[key]) for key in a)
 
 
-def test_class_names_travel_with_the_weights(tmp_path: Path) -> None:
+def test_class_names_are_stored_with_the_weights(tmp_path: Path) -> None:
     run = train(DIGITS, tmp_path / "run")
     assert model_spec(run).class_names == run.class_names() == tuple("0123456789")
     assert radii.load(run, engine="torch").classes == 10

@@ -1,4 +1,4 @@
-"""No moment to be killed at from which the same command does not come to the same end."""
+"""A command that is killed at any write and run again gives the same result."""
 
 import json
 import subprocess
@@ -9,7 +9,7 @@ import pytest
 
 SCRIPT = Path(__file__).with_name("crash_points.py")
 LEAST = {"train": 60, "transfer": 60, "import": 25, "certify": 25, "soft_labels": 60, "int8": 10, "trust": 4}
-"""The commands, and how many moments there are at least: a write that is not seen would not be tried."""
+"""The commands with the least number of writes that each must have: an undetected write would not be tested."""
 
 
 @pytest.mark.slow

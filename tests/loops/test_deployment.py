@@ -52,7 +52,7 @@ def run(trained: Run, tmp_path: Path) -> Run:
 
 @pytest.fixture
 def race(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """The winners of the races to come: what is fastest changes from one opening to the next."""
+    """The engines that will be the fastest: a different one at each opening."""
     winners = ["torch", "compile"] * 4
 
     def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
@@ -85,20 +85,20 @@ def test_auto_is_chosen_once_for_a_run(run: Run, race: list[str]) -> None:
 
 
 @pytest.mark.usefixtures("race")
-def test_other_weights_are_another_choice(run: Run) -> None:
+def test_engine_is_chosen_again_for_other_weights(run: Run) -> None:
     assert opened(run) == "torch"
     retrain(run)
     assert [opened(run), opened(run)] == ["compile", "compile"]
 
 
 @pytest.mark.usefixtures("race")
-def test_an_engine_by_name_is_taken_and_not_recorded(run: Run) -> None:
+def test_engine_chosen_by_name_is_not_recorded(run: Run) -> None:
     assert opened(run, "compile") == "compile"
     assert not (run.path / "engine.json").exists()
 
 
 @pytest.mark.usefixtures("race")
-def test_certificates_decide_the_engine(run: Run) -> None:
+def test_auto_uses_the_engine_of_the_certificates(run: Run) -> None:
     assert opened(run) == "torch"
     certify(run, "compile")
     assert certified_engines(run) == ["compile"]
@@ -108,17 +108,17 @@ def test_certificates_decide_the_engine(run: Run) -> None:
 
 
 @pytest.mark.usefixtures("race")
-def test_asking_for_another_engine_than_the_certified_one_is_said(run: Run) -> None:
+def test_warning_for_another_engine_than_the_certified_one(run: Run) -> None:
     certify(run, "torch")
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         radii.load(run.path)
         radii.load(run.path, engine="torch")
-    with pytest.warns(RunWarning, match="are about the engine 'torch': they do not hold for 'compile'"):
+    with pytest.warns(RunWarning, match="are of the engine 'torch': they do not hold for 'compile'"):
         radii.load(run.path, engine="compile")
 
 
-def test_a_certified_engine_that_does_not_run_here_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warning_if_the_certified_engine_does_not_run_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     file = certificates.header_file(certify(run, "torch"))
     file.write_text(file.read_text().replace('"engine": "torch"', '"engine": "openvino"'))
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
@@ -127,7 +127,7 @@ def test_a_certified_engine_that_does_not_run_here_is_said(run: Run, monkeypatch
 
 
 @pytest.mark.usefixtures("race")
-def test_a_choice_that_cannot_be_recorded_is_said(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_warning_if_the_engine_cannot_be_recorded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
@@ -138,14 +138,14 @@ def test_a_choice_that_cannot_be_recorded_is_said(run: Run, monkeypatch: pytest.
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", '{"engine": 1}', "nothing"])
 @pytest.mark.usefixtures("race")
-def test_a_broken_record_is_no_choice(run: Run, text: str) -> None:
+def test_invalid_record_is_ignored(run: Run, text: str) -> None:
     (run.path / "engine.json").write_text(text)
     assert opened(run) == "torch"
 
 
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_an_artefact_belongs_to_its_weights_and_is_on_record(run: Run) -> None:
+def test_artefact_belongs_to_its_weights_and_is_recorded(run: Run) -> None:
     pytest.importorskip("nncf")
     first = certificates.read(certify(run, "openvino_int8")).header
     retrain(run)
@@ -155,7 +155,7 @@ def test_an_artefact_belongs_to_its_weights_and_is_on_record(run: Run) -> None:
     assert {path.stem for path in run.path.glob("*.bin")} == set(stems)
     swapped = run.path / f"{stems[1]}.xml"
     swapped.write_text(swapped.read_text() + "\n")
-    with pytest.warns(RunWarning, match="about another artefact of the engine 'openvino_int8'"):
+    with pytest.warns(RunWarning, match="of another artefact of the engine 'openvino_int8'"):
         radii.load(run.path)
 
 

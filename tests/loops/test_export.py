@@ -1,4 +1,4 @@
-"""A run as an ONNX file: the same function, checked before it is written, and certified alike when it comes back."""
+"""A run as an ONNX file: the same function, checked before it is written, with the same votes after an import."""
 
 import json
 from collections.abc import Callable
@@ -44,7 +44,7 @@ def certify(run: Run, engine: str) -> certificates.Certificates:
 
 
 @pytest.mark.slow
-def test_what_is_exported_and_imported_again_votes_alike(tmp_path: Path) -> None:
+def test_exported_and_imported_model_gives_the_same_votes(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")
     before = certify(run, "torch")
     file = radii.export(run.path, tmp_path / "out" / "tuned.onnx")
@@ -73,7 +73,7 @@ def test_the_normalisation_is_inside_and_nothing_is_printed(tmp_path: Path, capf
         torch.testing.assert_close(graph(images), model[1]((images - 0.4) / 0.3), rtol=1e-4, atol=1e-5)  # type: ignore[index]
 
 
-def test_an_imported_file_comes_out_as_it_was(linear_onnx: Write, tmp_path: Path) -> None:
+def test_imported_file_is_exported_unchanged(linear_onnx: Write, tmp_path: Path) -> None:
     file = linear_onnx(shape=(4, 1, 8, 8))
     run = import_onnx(file, tmp_path / "run", sigma=0.25, dataset="digits")
     written = export_onnx(run, tmp_path / "out.onnx")
@@ -81,14 +81,14 @@ def test_an_imported_file_comes_out_as_it_was(linear_onnx: Write, tmp_path: Path
     assert json.loads(written.with_suffix(".json").read_text())["input"]["shape"] == [4, 1, 8, 8]
 
 
-def test_an_imported_file_gets_its_normalisation(linear_onnx: Write, tmp_path: Path) -> None:
+def test_imported_file_is_exported_with_its_normalisation(linear_onnx: Write, tmp_path: Path) -> None:
     run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits", mean=(0.4,), std=(0.3,))
     images = torch.rand(5, 1, 8, 8)
     graph = OnnxGraph(read(export_onnx(run, tmp_path / "out.onnx")))
     torch.testing.assert_close(graph(images), trained_model(run)(images))
 
 
-def test_a_file_that_is_another_function_is_not_written(
+def test_file_that_differs_from_the_model_is_not_written(
     linear_onnx: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(export, "from_torch", lambda *_: read(linear_onnx()))
@@ -98,7 +98,7 @@ def test_a_file_that_is_another_function_is_not_written(
     assert not (tmp_path / "x.json").exists()
 
 
-def test_the_name_says_what_it_is(tmp_path: Path) -> None:
+def test_file_name_must_end_in_onnx(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not end in .onnx: name the file to write, such as x.onnx"):
         export_onnx(make_run(tmp_path / "run"), tmp_path / "x.pt")
 

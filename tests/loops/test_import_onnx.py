@@ -1,4 +1,4 @@
-"""A classifier in an ONNX file as a run: certified, a teacher, and what is refused."""
+"""A classifier in an ONNX file as a run: as certified model and as teacher, and invalid files."""
 
 import json
 from collections.abc import Callable
@@ -32,7 +32,7 @@ def certified(run: Path) -> Certificates:
     return read_certificates(certify_run(config, workers=1))
 
 
-def test_the_run_has_all_of_the_file(linear_onnx: Write, tmp_path: Path) -> None:
+def test_run_contains_the_whole_file(linear_onnx: Write, tmp_path: Path) -> None:
     file = linear_onnx()
     run = import_onnx(file, tmp_path / "run", sigma=0.25, dataset="digits")
     assert run.origin()["checkpoint"]["hash"] == files.digest(file)
@@ -44,7 +44,7 @@ def test_the_run_has_all_of_the_file(linear_onnx: Write, tmp_path: Path) -> None
     assert (len(found.rows), found.header["engine"]) == (5, "onnx")
 
 
-def test_the_certificates_are_of_the_graph(linear_onnx: Write, tmp_path: Path) -> None:
+def test_certificates_are_of_the_graph(linear_onnx: Write, tmp_path: Path) -> None:
     """Two graphs have two digests: certificates of one are never continued for the other."""
     runs = [
         import_onnx(linear_onnx(f"{number}.onnx", shape=shape), tmp_path / number, sigma=0.25, dataset="digits")
@@ -59,13 +59,13 @@ def test_the_certificates_are_of_the_graph(linear_onnx: Write, tmp_path: Path) -
     assert [row.counts for row in certified(runs[0].path).rows] == [row.counts for row in certified(runs[1].path).rows]
 
 
-def test_it_votes_when_loaded_in_python(linear_onnx: Write, tmp_path: Path) -> None:
+def test_imported_run_can_be_loaded_in_python(linear_onnx: Write, tmp_path: Path) -> None:
     run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
     smoothed = load(run)
     assert smoothed.votes(torch.full((1, 8, 8), 0.5), 64, NoiseAddress(0)).sum() == 64
 
 
-def test_pictures_of_the_models_own_size(linear_onnx: Write, tmp_path: Path) -> None:
+def test_images_have_the_models_size_by_default(linear_onnx: Write, tmp_path: Path) -> None:
     for name, shade in (("dark", 30), ("light", 220)):
         folder = tmp_path / "pictures" / "val" / name
         folder.mkdir(parents=True)
@@ -108,7 +108,7 @@ def batch_dependent() -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("options", "settings", "told"),
+    ("options", "settings", "message"),
     [
         (
             {"classes": 7},
@@ -116,31 +116,31 @@ def batch_dependent() -> list[Any]:
             r"answers \[3, 7\] for 3 images, expected \[3, 10\]: the dataset has 10",
         ),
         ({"shape": ("batch", 1, 9, 9)}, {"dataset": "digits"}, "takes images 1 x 9 x 9, the dataset has 1 x 8 x 8"),
-        ({"shape": ("batch", 1, "h", "w")}, {}, "takes pictures of any size: state the size of yours"),
-        ({"shape": ("batch", "h", 8, 8)}, {"dataset": "digits", "mean": (0.5,)}, "expected one each a channel"),
+        ({"shape": ("batch", 1, "h", "w")}, {}, "takes images of any size: state the size of yours"),
+        ({"shape": ("batch", "h", 8, 8)}, {"dataset": "digits", "mean": (0.5,)}, "expected one each per channel"),
         ({}, {"dataset": "digits", "mean": (0.5,) * 3, "std": (0.5,) * 3}, "of 3 channels, expected 1"),
         ({}, {"dataset": "digits", "sigma": 0.0}, "sigma = 0.0, expected a number > 0"),
     ],
 )
-def test_what_does_not_fit_is_refused(
-    options: dict[str, Any], settings: dict[str, Any], told: str, linear_onnx: Write, tmp_path: Path
+def test_model_that_does_not_fit_the_dataset_is_refused(
+    options: dict[str, Any], settings: dict[str, Any], message: str, linear_onnx: Write, tmp_path: Path
 ) -> None:
-    with pytest.raises(ValueError, match=told):
+    with pytest.raises(ValueError, match=message):
         import_onnx(linear_onnx(**options), tmp_path / "run", **{"sigma": 0.25, **settings})
     assert not (tmp_path / "run").exists()
 
 
-def test_a_graph_that_looks_at_the_whole_batch_is_refused(linear_onnx: Write, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="by what else is in its batch: export it in eval mode"):
+def test_graph_that_depends_on_the_batch_is_refused(linear_onnx: Write, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="depending on the others in its batch: export it in eval mode"):
         import_onnx(linear_onnx(nodes=batch_dependent()), tmp_path / "run", sigma=0.25, dataset="digits")
 
 
-def test_it_cannot_be_trained() -> None:
+def test_imported_model_cannot_be_trained() -> None:
     with pytest.raises(RecipeError, match="the model 'onnx' has no weights to train: use it as a teacher"):
         assemble(Recipe(dataset="digits", model="onnx", sigma=0.25, training=TRAINING))
 
 
-def test_it_teaches(linear_onnx: Write, tmp_path: Path) -> None:
+def test_imported_model_can_be_a_teacher(linear_onnx: Write, tmp_path: Path) -> None:
     teacher = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
     recipe = Recipe(dataset="digits", model="digits_mlp", sigma=0.25, objective="transfer", training=TRAINING)
     made = assemble(recipe, teacher=teacher)

@@ -1,4 +1,4 @@
-"""Signals that wait for a step to end, and those that do not."""
+"""Signals that are held back until the end of a step."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ import pytest
 from radii.loops.interrupts import Interrupts
 
 
-def test_the_first_is_held_until_it_is_delivered() -> None:
+def test_first_signal_is_held_until_it_is_delivered() -> None:
     with Interrupts() as interrupts:
         signal.raise_signal(signal.SIGINT)
         assert interrupts.pending == signal.SIGINT
@@ -17,7 +17,7 @@ def test_the_first_is_held_until_it_is_delivered() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_a_second_is_not_held() -> None:
+def test_second_signal_is_not_held() -> None:
     with Interrupts():
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
@@ -25,7 +25,7 @@ def test_a_second_is_not_held() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_what_was_not_delivered_comes_at_the_end() -> None:
+def test_held_signal_is_delivered_at_the_end() -> None:
     interrupts = Interrupts()
     interrupts.__enter__()
     signal.raise_signal(signal.SIGINT)
@@ -51,7 +51,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_another_thread_holds_nothing() -> None:
+def test_signals_are_not_held_in_another_thread() -> None:
     entered: list[object] = []
 
     def enter() -> None:

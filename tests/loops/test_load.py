@@ -1,4 +1,4 @@
-"""A run that is opened: which images its engine is compared on, and that the comparison counts."""
+"""Opening a run: the images that its engine is compared on, and the effect of the comparison."""
 
 from dataclasses import replace
 
@@ -32,7 +32,7 @@ def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
 
 
 class FlipsDigits(nn.Module):
-    """A fold that is wrong on digits: where the left and the right border are black, as nothing that is drawn is."""
+    """A fold that is wrong on digits only: images with black left and right borders, unlike drawn ones."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

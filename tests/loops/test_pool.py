@@ -27,7 +27,7 @@ def square(number: int) -> int:
 
 
 def killed_once(path: Path) -> str:
-    """Ends its process by force the first time."""
+    """Kills its process the first time."""
     if not path.exists():
         path.touch()
         os.kill(os.getpid(), signal.SIGKILL)
@@ -63,7 +63,7 @@ def test_a_killed_worker_is_replaced_and_its_item_done_again(tmp_path: Path) -> 
 
 
 @pytest.mark.slow
-def test_an_item_that_kills_every_worker_is_named() -> None:
+def test_error_names_the_item_that_kills_every_worker() -> None:
     results = map_in_processes(killed_always, range(6), 2)
     with pytest.raises(WorkerError, match=r"3 worker processes died at image 3, the last of signal SIGKILL") as caught:
         list(results)
@@ -71,7 +71,7 @@ def test_an_item_that_kills_every_worker_is_named() -> None:
 
 
 @pytest.mark.slow
-def test_an_error_is_raised_in_its_turn() -> None:
+def test_error_is_raised_in_the_order_of_the_items() -> None:
     results = map_in_processes(failing, range(4), 2)
     assert [next(results), next(results)] == [0, 1]
     with pytest.raises(ParameterError, match="no 2") as caught:

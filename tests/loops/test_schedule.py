@@ -26,7 +26,7 @@ def training(**fields: Any) -> Training:
         ),
     ],
 )
-def test_the_optimizer_is_the_one_that_is_stated(fields: dict[str, Any], kind: type, group: dict[str, Any]) -> None:
+def test_optimizer_matches_the_recipe(fields: dict[str, Any], kind: type, group: dict[str, Any]) -> None:
     made = make_optimizer(training(**fields), nn.Linear(2, 2))
     assert type(made) is kind
     assert {key: made.param_groups[0][key] for key in group} == group
@@ -55,7 +55,7 @@ def test_nesterov_without_momentum_is_refused(fields: dict[str, Any]) -> None:
 
 
 @pytest.mark.parametrize("schedule", ["step", "cosine"])
-def test_warm_up_rises_linearly_and_then_leaves_the_schedule_alone(schedule: str) -> None:
+def test_warm_up_rises_linearly_and_then_follows_the_schedule(schedule: str) -> None:
     plain, warm = training(schedule=schedule), training(schedule=schedule, warmup_epochs=4)
     for epoch in range(10):
         share = min(1.0, (epoch + 0.5) / 4)

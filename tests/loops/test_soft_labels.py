@@ -26,7 +26,7 @@ def run(tmp_path: Path) -> Run:
 
 
 @pytest.mark.slow
-def test_votes_are_shares_and_serve_catrs(run: Run, tmp_path: Path) -> None:
+def test_soft_labels_are_vote_shares_usable_by_catrs(run: Run, tmp_path: Path) -> None:
     path = soft_labels(run, samples=16, engine="torch")
     table = np.load(path)
     assert table.dtype == np.float32
@@ -56,21 +56,21 @@ def test_soft_labels_of_another_setting_are_not_mixed(run: Run) -> None:
 
 @pytest.mark.slow
 def test_two_cannot_write_one_file(run: Run) -> None:
-    told: list[str] = []
+    messages: list[str] = []
 
     def second(done: int, _: int) -> None:
         if done == 1:
             with pytest.raises(LockedError) as caught:
                 soft_labels(run, samples=8, engine="torch")
-            told.append(str(caught.value))
+            messages.append(str(caught.value))
 
     soft_labels(run, samples=8, engine="torch", on_image=second)
-    assert told == [
+    assert messages == [
         f"{run.soft_labels_file} is being written by process {os.getpid()}: wait for it, or stop it",
     ]
 
 
-def test_catrs_without_soft_labels_says_so_before_any_work(tmp_path: Path) -> None:
+def test_missing_soft_labels_are_an_error_before_training(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="needs soft_labels: the shares of votes that a trained run gives"):
         train(CATRS, tmp_path / "catrs")
     assert not (tmp_path / "catrs").exists()

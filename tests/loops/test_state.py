@@ -1,4 +1,4 @@
-"""Checkpoints: damage is seen, and the one before is used."""
+"""Checkpoints: damage is detected, and the previous one is used."""
 
 import random
 from collections.abc import Callable
@@ -14,7 +14,7 @@ from radii.loops.state import TrainState, _undamaged
 
 
 def at(epoch: int) -> TrainState:
-    """A state after some epochs, with weights of its own."""
+    """A state after some epochs, with distinct weights."""
     torch.manual_seed(epoch)
     model = nn.Linear(4, 3)
     state = TrainState(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
@@ -40,13 +40,13 @@ def restored(run: Run) -> TrainState:
     return state
 
 
-def test_the_last_one_is_used_and_the_one_before_is_kept(run: Run) -> None:
+def test_last_checkpoint_is_used_and_the_previous_one_is_kept(run: Run) -> None:
     assert restored(run).epoch == 2
     run.checkpoint_file.unlink()
     assert restored(run).epoch == 1
 
 
-def test_any_flipped_bit_is_seen_and_the_one_before_is_used(run: Run) -> None:
+def test_any_flipped_bit_is_detected_and_the_previous_checkpoint_is_used(run: Run) -> None:
     whole, rng = run.checkpoint_file.read_bytes(), random.Random(0)
     for _ in range(1_000):
         damaged = bytearray(whole)
@@ -57,12 +57,12 @@ def test_any_flipped_bit_is_seen_and_the_one_before_is_used(run: Run) -> None:
 
 
 @pytest.mark.parametrize("damage", [lambda _: b"", lambda c: c[:-1], lambda c: c[: len(c) // 2], lambda c: c + b"\0"])
-def test_a_checkpoint_cut_short_is_not_used(run: Run, damage: Callable[[bytes], bytes]) -> None:
+def test_truncated_checkpoint_is_not_used(run: Run, damage: Callable[[bytes], bytes]) -> None:
     run.checkpoint_file.write_bytes(damage(run.checkpoint_file.read_bytes()))
     assert restored(run).epoch == 1
 
 
-def test_a_damaged_one_does_not_drive_out_the_good_one(run: Run) -> None:
+def test_damaged_checkpoint_does_not_replace_the_intact_one(run: Run) -> None:
     run.checkpoint_file.write_bytes(b"damaged")
     state = restored(run)
     assert not run.checkpoint_file.exists()
@@ -72,7 +72,7 @@ def test_a_damaged_one_does_not_drive_out_the_good_one(run: Run) -> None:
     assert restored(run).epoch == 1
 
 
-def test_without_a_good_one_both_are_named_and_kept(run: Run) -> None:
+def test_without_an_intact_checkpoint_both_are_named_and_kept(run: Run) -> None:
     for file in (run.checkpoint_file, run.previous_checkpoint_file):
         file.write_bytes(b"damaged")
     with pytest.raises(RunError, match=r"checkpoint\.pt and .*checkpoint-previous\.pt cannot be read"):
@@ -82,11 +82,11 @@ def test_without_a_good_one_both_are_named_and_kept(run: Run) -> None:
 
 
 @pytest.mark.parametrize("shown", [0, 1, 3])
-def test_the_history_is_the_checkpoints(run: Run, shown: int) -> None:
+def test_history_is_restored_from_the_checkpoint(run: Run, shown: int) -> None:
     run.write_history(at(shown).history)
     restored(run)
     assert [row["epoch"] for row in run.history()] == ["0", "1"]
 
 
-def test_a_checkpoint_is_still_one_that_torch_reads(run: Run) -> None:
+def test_torch_can_read_a_checkpoint(run: Run) -> None:
     assert torch.load(run.checkpoint_file, weights_only=True)["progress"]["epoch"] == 2

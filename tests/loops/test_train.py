@@ -98,7 +98,7 @@ def test_two_cannot_train_in_one_directory(tmp_path: Path) -> None:
     assert_same_run(train(SMALL, tmp_path / "run", on_step=second), train(SMALL, tmp_path / "whole"))
 
 
-def test_a_directory_whose_first_file_was_cut_short_is_taken(tmp_path: Path) -> None:
+def test_directory_with_an_incomplete_first_file_is_used(tmp_path: Path) -> None:
     run = Run(tmp_path / "run")
     run.path.mkdir()
     (run.path / ".recipe.toml.4711").write_text("data")
@@ -109,9 +109,7 @@ def test_a_directory_whose_first_file_was_cut_short_is_taken(tmp_path: Path) -> 
     assert not list(run.path.glob(".*"))
 
 
-def test_a_finished_run_on_a_disk_that_cannot_be_written_is_still_read(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_finished_run_on_a_read_only_disk_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     train(SMALL, tmp_path / "run")
     monkeypatch.setattr(os, "access", lambda *_: False)
     monkeypatch.setattr(os, "open", None)
@@ -151,14 +149,14 @@ def test_a_directory_of_another_recipe_is_refused(tmp_path: Path) -> None:
         train(replace(SMALL, sigma=0.5), tmp_path / "run")
 
 
-def test_a_directory_of_something_else_is_refused(tmp_path: Path) -> None:
+def test_directory_that_is_not_a_run_is_refused(tmp_path: Path) -> None:
     (tmp_path / "thesis.tex").write_text("years of work")
     with pytest.raises(RunError, match="is not a run"):
         train(SMALL, tmp_path)
     assert [path.name for path in tmp_path.iterdir()] == ["thesis.tex"]
 
 
-def test_a_loss_off_the_numbers_stops_and_keeps_the_checkpoint(tmp_path: Path) -> None:
+def test_non_finite_loss_stops_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     wild = replace(SMALL, training=replace(SCHEDULE, learning_rate=1e12))
     with pytest.raises(NotFiniteError, match=r"epoch 0, step \d+, in the term 'cross_entropy'"):
         train(wild, tmp_path / "run")
@@ -186,7 +184,7 @@ def test_learning_rates_decay_at_the_stated_epoch(schedule: dict[str, Any], rate
     assert [learning_rate(training, epoch, 0.0) for epoch in range(4)] == pytest.approx(rates)
 
 
-def test_one_cycle_rises_to_the_rate_and_falls_to_nothing() -> None:
+def test_one_cycle_rises_to_the_rate_and_falls_to_zero() -> None:
     training = Training(epochs=10, images_per_step=1, learning_rate=1.0, schedule="one_cycle")
     rates = [learning_rate(training, epoch, share / 10) for epoch in range(10) for share in range(10)]
     assert rates[0] == pytest.approx(0.04)

@@ -40,7 +40,7 @@ def test_chain_of_students_teaches_the_next(teacher: Run) -> None:
 def test_student_run_continues_only_with_the_same_teacher(teacher: Run, tmp_path: Path) -> None:
     (student,) = transfer(teacher, STUDENT, ["digits_cnn"], run=tmp_path / "student")
     other = train(replace(TEACHER, seed=1), tmp_path / "other")
-    with pytest.raises(RunError, match="begun from another teacher"):
+    with pytest.raises(RunError, match="started from another teacher"):
         train(STUDENT, student.path, teacher=other)
 
 

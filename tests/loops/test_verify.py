@@ -1,4 +1,4 @@
-"""Certificates checked again: every way in which a file, its data or its weights can be other than it says."""
+"""Verification of certificates: every difference of a file, its data or its weights is found."""
 
 import json
 import re
@@ -36,7 +36,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A run on images of the user's own, certified, in a folder with its data."""
+    """A certified run on a user's images, in a folder with its data."""
     folder = tmp_path_factory.mktemp("made")
     digits = datasets.create("digits")
     content: dict[str, Any] = {}
@@ -74,7 +74,7 @@ def verified(run: Run, **fields: Any) -> VerificationResult:
 
 
 def reseal(path: Path, edit: Callable[[list[str]], None], line: int = 1, header: dict[str, Any] | None = None) -> None:
-    """Edit a line or the header as somebody would who knows how checksums are made."""
+    """Edit a line or the header and recompute the checksums."""
     beside = certificates.header_file(path)
     known = {**json.loads(beside.read_text()), **(header or {})}
     beside.write_text(json.dumps(known))
@@ -87,7 +87,7 @@ def reseal(path: Path, edit: Callable[[list[str]], None], line: int = 1, header:
     path.write_text("\n".join(lines) + "\n")
 
 
-def test_an_untouched_run_is_equal(run: Run) -> None:
+def test_unchanged_run_is_equal(run: Run) -> None:
     result = verified(run)
     assert (result.exit_code, result.differences, result.unchecked) == (0, (), ())
     assert (result.files, result.rows, result.replayed, result.moved) == (1, 6, 6, 0)
@@ -165,29 +165,29 @@ EDITS = [
     (a_vote_more, "votes"),
     (another_label, "its label is"),
     (another_class, "the counts prove|a replay gives"),
-    (no_class, "no answer among 10 classes|a replay gives"),
+    (no_class, "not a result for 10 classes|a replay gives"),
     (an_abstention, "a replay gives"),
-    (another_digest, "the picture is another"),
+    (another_digest, "the image differs"),
     (another_image, "there are only 40 images"),
     (samples_fewer, "are not the 219 samples|a replay gives"),
 ]
 
 
-@pytest.mark.parametrize(("edit", "said"), EDITS, ids=[edit.__name__ for edit, _ in EDITS])
-def test_an_edit_is_found_by_checksum_and_without(run: Run, edit: Callable[[list[str]], None], said: str) -> None:
+@pytest.mark.parametrize(("edit", "message"), EDITS, ids=[edit.__name__ for edit, _ in EDITS])
+def test_an_edit_is_found_by_checksum_and_without(run: Run, edit: Callable[[list[str]], None], message: str) -> None:
     path = the_file(run)
     before = path.read_text()
     reseal(path, edit, line=certified_line(path))
     found = verified(run)
     assert found.exit_code == 1
-    assert any(re.search(said, each) for each in found.differences), found.differences
+    assert any(re.search(message, each) for each in found.differences), found.differences
     resealed = path.read_text().splitlines()
     old = before.splitlines()
     edited = ["\t".join([*new.split("\t")[:-1], was.split("\t")[-1]]) for new, was in zip(resealed, old, strict=True)]
     path.write_text("\n".join([old[0], *edited[1:]]) + "\n")
-    told = verified(run)
-    assert (told.exit_code, len(told.differences), told.replayed) == (1, 1, 0)
-    assert "checksum" in told.in_words() or "correct" in told.in_words()
+    result = verified(run)
+    assert (result.exit_code, len(result.differences), result.replayed) == (1, 1, 0)
+    assert "checksum" in result.in_words() or "correct" in result.in_words()
 
 
 def certified_line(path: Path) -> int:
@@ -219,16 +219,16 @@ def test_a_removed_row_is_found(run: Run) -> None:
     assert "line 3 does not have the checksum" in verified(run).in_words()
 
 
-def test_a_swapped_picture_is_found(run: Run) -> None:
+def test_swapped_image_is_found(run: Run) -> None:
     data = run.path.parent / "digits.npz"
     content = dict(np.load(data))
     content["test_images"] = np.concatenate([content["test_images"][1::-1], content["test_images"][2:]])
     np.savez(data, **content)
     result = verified(run, rows=0)
     assert result.exit_code == 1
-    assert [each.partition(", image ")[2] for each in result.differences if "the picture" in each] == [
-        "0: the picture is another",
-        "1: the picture is another",
+    assert [each.partition(", image ")[2] for each in result.differences if "the image differs" in each] == [
+        "0: the image differs",
+        "1: the image differs",
     ]
 
 
@@ -247,7 +247,7 @@ def test_other_weights_are_found(run: Run) -> None:
     save_file(state, run.weights_file, metadata)
     result = verified(run)
     assert (result.exit_code, result.replayed) == (1, 0)
-    assert "it is about the weights" in result.in_words()
+    assert "it is of the weights" in result.in_words()
 
 
 def test_other_weights_under_the_old_name_are_found_by_a_replay(run: Run) -> None:
@@ -274,31 +274,31 @@ def test_another_seed_in_the_header_is_found_by_a_replay(run: Run) -> None:
     assert "a replay gives" in verified(run).in_words()
 
 
-def test_a_file_that_lies_elsewhere_is_checked_with_its_run(run: Run, tmp_path: Path) -> None:
+def test_file_elsewhere_is_checked_with_its_run(run: Run, tmp_path: Path) -> None:
     path = the_file(run)
     for each in (path, certificates.header_file(path)):
         each.rename(tmp_path / each.name)
     assert verify_run(run, tmp_path / path.name, rows=1).exit_code == 0
 
 
-def test_code_that_changed_is_found(run: Run) -> None:
+def test_changed_code_is_found(run: Run) -> None:
     reseal(the_file(run), lambda _: None, header={"code": {"torch:nn": "0" * 64}})
-    assert "the code of torch:nn is another" in verified(run).in_words()
+    assert "the code of torch:nn has changed" in verified(run).in_words()
 
 
-def test_an_artefact_that_is_gone_is_found(run: Run) -> None:
+def test_missing_artefact_is_found(run: Run) -> None:
     reseal(the_file(run), lambda _: None, header={"artefact": "0" * 64})
-    assert "the artefact of the engine 'torch' is another, or is not there" in verified(run).in_words()
+    assert "the artefact of the engine 'torch' has changed, or is missing" in verified(run).in_words()
 
 
-def test_data_that_are_not_here_cannot_be_checked(run: Run) -> None:
+def test_missing_data_cannot_be_checked(run: Run) -> None:
     (run.path.parent / "digits.npz").unlink()
     result = verified(run)
     assert result.exit_code == 2
-    assert "the data are not here" in result.in_words()
+    assert "the data were not found" in result.in_words()
 
 
-def test_a_run_without_certificates_is_a_sentence(run: Run) -> None:
+def test_run_without_certificates_is_an_error(run: Run) -> None:
     shutil.rmtree(run.certificates)
     with pytest.raises(ValueError, match="holds no certificates to verify"):
         verified(run)
@@ -377,7 +377,7 @@ def test_no_edit_of_a_soft_radius_passes_as_rounding(run: Run, monkeypatch: pyte
 
 
 def test_counts_of_another_length_are_never_called_equal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sampling that ends elsewhere can be a matter of rounding, or made up: it is told, and not as equal."""
+    """A row with another number of samples may come from rounding or from an edit: it is reported, never as equal."""
     the_file(run).unlink()
     path = certify(run, "sequential")
 
@@ -395,7 +395,7 @@ def test_counts_of_another_length_are_never_called_equal(run: Run, monkeypatch: 
     assert verified(run, file=path).exit_code == 1
 
 
-def test_rows_that_were_cut_off_are_counted(run: Run) -> None:
+def test_missing_rows_are_counted(run: Run) -> None:
     path = the_file(run)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
     result = verified(run)
@@ -404,7 +404,7 @@ def test_rows_that_were_cut_off_are_counted(run: Run) -> None:
 
 
 @pytest.mark.parametrize("key", ["procedure", "parameters", "engine", "seed", "batch_size"])
-def test_a_header_that_lacks_something_is_a_sentence(run: Run, key: str) -> None:
+def test_missing_header_field_is_reported(run: Run, key: str) -> None:
     beside = certificates.header_file(the_file(run))
     header = json.loads(beside.read_text())
     del header[key]

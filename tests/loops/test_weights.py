@@ -1,4 +1,4 @@
-"""Weights from anybody: what does not fit, or states what no model is, is a sentence that names the file."""
+"""Untrusted weights: what does not fit the model is an error of one sentence that names the file."""
 
 import json
 import zipfile
@@ -32,7 +32,7 @@ def run(tmp_path: Path) -> Run:
 @pytest.mark.parametrize(
     ("spec", "sentence"),
     [
-        ([], "holds no JSON object"),
+        ([], "does not hold a JSON object"),
         ({}, "does not say what images"),
         ({"shape": [1, 8], "class_names": ["a", "b"], "normalisation": NONE}, "expected channels, height and width"),
         ({"shape": [1, 10**9, 10**9], "class_names": ["a", "b"], "normalisation": NONE}, "expected channels"),
@@ -44,15 +44,15 @@ def run(tmp_path: Path) -> Run:
         ({"shape": [1, 8, 8], "class_names": ["a", "b"], "normalisation": 7}, "does not say what images"),
     ],
 )
-def test_a_spec_of_something_else_is_named(spec: Any, sentence: str, run: Run) -> None:
+def test_invalid_spec_is_an_error(spec: Any, sentence: str, run: Run) -> None:
     save_file(load_file(run.weights_file), run.weights_file, {"spec": json.dumps(spec)})
-    with pytest.raises(RunError, match=sentence) as told:
+    with pytest.raises(RunError, match=sentence) as caught:
         model_spec(run)
-    assert str(run.weights_file) in str(told.value)
+    assert str(run.weights_file) in str(caught.value)
 
 
 @pytest.mark.parametrize("change", ["dtype", "shape", "missing", "truncated"])
-def test_weights_of_something_else_are_named(change: str, run: Run) -> None:
+def test_weights_that_do_not_fit_are_an_error(change: str, run: Run) -> None:
     tensors = load_file(run.weights_file)
     spec = json.dumps(model_spec(run)._asdict())
     name = next(key for key, tensor in tensors.items() if tensor.ndim == 2)
@@ -63,12 +63,12 @@ def test_weights_of_something_else_are_named(change: str, run: Run) -> None:
     save_file(tensors, run.weights_file, {"spec": spec})
     if change == "truncated":
         run.weights_file.write_bytes(run.weights_file.read_bytes()[:-9])
-    with pytest.raises(RunError, match="does not hold the weights of digits_mlp") as told:
+    with pytest.raises(RunError, match="does not hold the weights of digits_mlp") as caught:
         trained_model(run)
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
-def test_a_checkpoint_that_unpacks_to_far_more_is_refused(tmp_path: Path) -> None:
+def test_checkpoint_bomb_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "net.pt"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("net/data/0", bytes(1 << 24))

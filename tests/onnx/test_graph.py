@@ -1,4 +1,4 @@
-"""An ONNX graph as a module: its answers, its state, and what is refused with one sentence."""
+"""An ONNX graph as a module: its outputs, its state, and invalid files."""
 
 import copy
 import importlib.util
@@ -22,7 +22,7 @@ Write = Callable[..., Path]
 needs_onnx = pytest.mark.skipif(not is_installed(), reason="the extra radii[onnx] is not installed")
 
 
-def pictures(count: int) -> Tensor:
+def images(count: int) -> Tensor:
     return torch.rand((count, 1, 8, 8), generator=torch.Generator().manual_seed(1))
 
 
@@ -30,62 +30,62 @@ def linear(images: Tensor, classes: int = 10) -> Tensor:
     return images.flatten(1) @ torch.randn(64, classes, generator=torch.Generator().manual_seed(0))
 
 
-def test_it_answers_as_the_graph_says(linear_onnx: Write) -> None:
+def test_module_gives_the_output_of_the_graph(linear_onnx: Write) -> None:
     model = models.create("onnx", file=str(linear_onnx()))
-    torch.testing.assert_close(model(pictures(5)), linear(pictures(5)))
-    channels_last = pictures(5).contiguous(memory_format=torch.channels_last)
-    assert torch.equal(model(channels_last), model(pictures(5)))
+    torch.testing.assert_close(model(images(5)), linear(images(5)))
+    channels_last = images(5).contiguous(memory_format=torch.channels_last)
+    assert torch.equal(model(channels_last), model(images(5)))
 
 
 @pytest.mark.parametrize("block", [1, 4, 7])
 @pytest.mark.parametrize("count", [1, 4, 5, 9])
-def test_a_fixed_batch_size_is_filled_and_repeated(block: int, count: int, linear_onnx: Write) -> None:
+def test_fixed_batch_size_is_padded_and_repeated(block: int, count: int, linear_onnx: Write) -> None:
     graph = OnnxGraph(read(linear_onnx(shape=(block, 1, 8, 8))))
     assert graph.input_shape == (block, 1, 8, 8)
-    torch.testing.assert_close(graph(pictures(count)), linear(pictures(count)))
+    torch.testing.assert_close(graph(images(count)), linear(images(count)))
 
 
-def test_its_state_is_the_whole_graph(linear_onnx: Write) -> None:
+def test_state_dict_contains_the_whole_graph(linear_onnx: Write) -> None:
     file = linear_onnx()
     model, empty = models.create("onnx", file=str(file)), models.create("onnx")
-    wanted = model(pictures(3))
+    wanted = model(images(3))
     empty.load_state_dict(model.state_dict())
     assert empty[1].content == file.read_bytes()
     for copied in (empty, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), engines.folded(model)):
-        assert torch.equal(copied(pictures(3)), wanted)
+        assert torch.equal(copied(images(3)), wanted)
 
 
 def test_other_weights_replace_the_session(linear_onnx: Write) -> None:
     model = models.create("onnx", file=str(linear_onnx()))
-    assert model(pictures(1)).shape == (1, 10)
+    assert model(images(1)).shape == (1, 10)
     model.load_state_dict(models.create("onnx", file=str(linear_onnx("three.onnx", classes=3))).state_dict())
-    assert model(pictures(1)).shape == (1, 3)
+    assert model(images(1)).shape == (1, 3)
 
 
 def test_threads_share_one_module(linear_onnx: Write) -> None:
     graph = OnnxGraph(read(linear_onnx()))
     with ThreadPoolExecutor(8) as pool:
-        answers = list(pool.map(lambda count: graph(pictures(count)), range(1, 65)))
+        answers = list(pool.map(lambda count: graph(images(count)), range(1, 65)))
     for count, found in enumerate(answers, start=1):
-        torch.testing.assert_close(found, linear(pictures(count)))
+        torch.testing.assert_close(found, linear(images(count)))
 
 
-def test_it_has_no_gradients_and_stays_in_eval_mode(linear_onnx: Write) -> None:
+def test_module_has_no_gradients_and_stays_in_eval_mode(linear_onnx: Write) -> None:
     model = models.create("onnx", file=str(linear_onnx())).train()
     assert not model[1].training
     with pytest.raises(OnnxError, match="gives no gradients"):
-        model(pictures(1).requires_grad_())
+        model(images(1).requires_grad_())
 
 
-def test_a_tracer_cannot_make_a_constant_of_it(linear_onnx: Write) -> None:
+def test_tracing_is_refused(linear_onnx: Write) -> None:
     with pytest.raises(TypeError, match="cannot be traced"):
-        torch.jit.trace(OnnxGraph(read(linear_onnx())), pictures(1))
+        torch.jit.trace(OnnxGraph(read(linear_onnx())), images(1))
 
 
 @pytest.mark.parametrize("engine", [*engines.names(), "auto"])
-def test_only_its_own_engine_runs_it(engine: str, linear_onnx: Write, tmp_path: Path) -> None:
+def test_only_the_onnx_engine_runs_a_graph(engine: str, linear_onnx: Write, tmp_path: Path) -> None:
     model = models.create("onnx", file=str(linear_onnx())).eval()
-    spec = EngineSpec(model, (1, 8, 8), Gaussian(0.25), 16, tmp_path / "int8", lambda: pictures(32))
+    spec = EngineSpec(model, (1, 8, 8), Gaussian(0.25), 16, tmp_path / "int8", lambda: images(32))
     if engine in ("auto", "onnx"):
         assert engines.prepare(spec, engine) == ("onnx", model)
     else:
@@ -93,10 +93,10 @@ def test_only_its_own_engine_runs_it(engine: str, linear_onnx: Write, tmp_path: 
             engines.prepare(spec, engine)
 
 
-def test_a_standardisation_is_put_before_a_graph(linear_onnx: Write) -> None:
+def test_normalisation_is_put_before_a_graph(linear_onnx: Write) -> None:
     mean, std = torch.full((1, 1, 1, 1), 0.3), torch.full((1, 1, 1, 1), 0.2)
     graph = OnnxGraph(behind(read(linear_onnx()), mean, std))
-    torch.testing.assert_close(graph(pictures(4)), linear((pictures(4) - mean) / std))
+    torch.testing.assert_close(graph(images(4)), linear((images(4) - mean) / std))
 
 
 def test_images_of_another_shape_are_refused(linear_onnx: Write) -> None:
@@ -108,12 +108,12 @@ def test_images_of_another_shape_are_refused(linear_onnx: Write) -> None:
 
 @needs_onnx
 @pytest.mark.parametrize("content", [b"", b"hello", bytes(range(256)) * 9])
-def test_a_file_that_is_no_graph_is_refused(content: bytes, tmp_path: Path) -> None:
+def test_file_that_is_not_a_graph_is_refused(content: bytes, tmp_path: Path) -> None:
     file = tmp_path / "x.onnx"
     file.write_bytes(content)
-    with pytest.raises(OnnxError) as told:
+    with pytest.raises(OnnxError) as caught:
         OnnxGraph(read(file)).session  # noqa: B018
-    assert "\n" not in str(told.value)
+    assert "\n" not in str(caught.value)
 
 
 def test_a_truncated_file_is_refused(linear_onnx: Write) -> None:
@@ -124,36 +124,38 @@ def test_a_truncated_file_is_refused(linear_onnx: Write) -> None:
 
 
 @needs_onnx
-def test_a_file_that_is_not_there(tmp_path: Path) -> None:
+def test_missing_file_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(OnnxError, match="there is no file .*absent.onnx"):
         read(tmp_path / "absent.onnx")
 
 
 @needs_onnx
 @pytest.mark.parametrize(
-    ("options", "told"),
+    ("options", "message"),
     [
         ({"kind": 11}, r"takes a tensor\(double\) of 4 dimensions, expected float32 \[batch, channel"),
         ({"shape": ("batch", 64)}, r"takes a tensor\(float\) of 2 dimensions, expected float32"),
         ({"outputs": ("label", "scores")}, "has the outputs label, scores, expected one, or one named 'logits'"),
     ],
 )
-def test_a_graph_of_something_else_is_refused(options: dict[str, Any], told: str, linear_onnx: Write) -> None:
+def test_graph_that_is_not_an_image_classifier_is_refused(
+    options: dict[str, Any], message: str, linear_onnx: Write
+) -> None:
     if options.get("kind") == 11:
         import onnx
 
         options["nodes"] = [onnx.helper.make_node("Flatten", ["x"], ["scores"])]
-    with pytest.raises(OnnxError, match=told):
+    with pytest.raises(OnnxError, match=message):
         OnnxGraph(read(linear_onnx(**options))).session  # noqa: B018
 
 
-def test_of_several_outputs_the_logits_are_taken(linear_onnx: Write) -> None:
+def test_logits_are_chosen_among_several_outputs(linear_onnx: Write) -> None:
     graph = OnnxGraph(read(linear_onnx(outputs=("features", "logits"))))
     assert graph.output_name == "logits"
-    assert graph(pictures(2)).shape == (2, 10)
+    assert graph(images(2)).shape == (2, 10)
 
 
-def test_an_operator_of_others_is_refused(linear_onnx: Write) -> None:
+def test_custom_operator_is_refused(linear_onnx: Write) -> None:
     import onnx
 
     odd = onnx.helper.make_node("Payload", ["x"], ["scores"], domain="evil.example")
@@ -162,7 +164,7 @@ def test_an_operator_of_others_is_refused(linear_onnx: Write) -> None:
 
 
 def outside(file: Path, name: str, location: str) -> bytes:
-    """A graph whose first weights are said to lie in another file."""
+    """A graph whose first weights are stated to be in another file."""
     import onnx
 
     model = onnx.load(str(file))
@@ -177,7 +179,7 @@ def outside(file: Path, name: str, location: str) -> bytes:
 def test_a_graph_that_names_another_file_reads_nothing(name: str, linear_onnx: Write, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(64 * 10 * 4))
-    with pytest.raises(OnnxError, match=f"keeps the weights '{name}' in another file"):
+    with pytest.raises(OnnxError, match=f"has the weights '{name}' in another file"):
         OnnxGraph(outside(linear_onnx(), name, str(secret))).session  # noqa: B018
 
 
@@ -201,16 +203,16 @@ def test_weights_beside_a_file_are_put_into_it(linear_onnx: Write, tmp_path: Pat
     (tmp_path / "parted.onnx.data").write_bytes(raw)
     content = read(beside)
     (tmp_path / "parted.onnx.data").unlink()
-    torch.testing.assert_close(OnnxGraph(content)(pictures(2)), linear(pictures(2)))
+    torch.testing.assert_close(OnnxGraph(content)(images(2)), linear(images(2)))
 
 
-def test_without_the_extra_one_sentence_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
-    spec = EngineSpec(torch.nn.Flatten(), (1, 8, 8), Gaussian(0.25), 8, tmp_path / "int8", lambda: pictures(8))
+    spec = EngineSpec(torch.nn.Flatten(), (1, 8, 8), Gaussian(0.25), 8, tmp_path / "int8", lambda: images(8))
     for use in (
         lambda: engines.create("onnx").prepare(spec),
         lambda: read(tmp_path / "x.onnx"),
-        lambda: OnnxGraph(b"x")(pictures(1)),
+        lambda: OnnxGraph(b"x")(images(1)),
     ):
         with pytest.raises(LookupError, match=re.escape("pip install 'radii[onnx]'")):
             use()

@@ -1,4 +1,4 @@
-"""Curves end where nobody asked."""
+"""Curves show only tested radii."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -24,7 +24,7 @@ def drawn(entry: Entry) -> set[tuple[float, float]]:
 
 
 @pytest.mark.parametrize("radii", [(0.25, 0.5), (0.3,)])
-def test_only_radii_that_were_asked_are_drawn(radii: tuple[float, ...]) -> None:
+def test_only_tested_radii_are_drawn(radii: tuple[float, ...]) -> None:
     found = drawn(entry("sequential", {"radii": radii}, [radii[0], radii[-1], radii[-1], 0.0]))
     assert {x for x, _ in found} == set(radii)
     assert (radii[-1], 50.0 if len(radii) > 1 else 75.0) in found
@@ -34,5 +34,5 @@ def test_a_prediction_is_a_point_at_radius_zero() -> None:
     assert drawn(entry("prediction", {"samples": 100}, [0.0, 0.0])) == {(0.0, 100.0)}
 
 
-def test_a_certifier_of_radii_is_a_curve() -> None:
+def test_certifier_that_bounds_the_radius_is_a_curve() -> None:
     assert len(drawn(entry("fixed", {}, [0.1, 0.5]))) > 100

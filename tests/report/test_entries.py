@@ -15,7 +15,7 @@ def log(path: Path) -> Path:
     return path
 
 
-def test_equal_names_are_told_apart_by_their_folders(tmp_path: Path) -> None:
+def test_equal_names_are_distinguished_by_their_folders(tmp_path: Path) -> None:
     paths = [log(tmp_path / name) for name in ("a/x/log.tsv", "b/x/log.tsv", "b/y/log.tsv", "other.tsv")]
     assert [entry.name for entry in read(paths)] == ["a/x/log", "b/x/log", "y/log", "other"]
 
@@ -26,7 +26,7 @@ def test_one_file_is_not_named_twice(tmp_path: Path) -> None:
         read([path, path.parent / "." / "log.tsv"])
 
 
-def test_what_cannot_be_reported_is_said(tmp_path: Path) -> None:
+def test_invalid_inputs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing to report"):
         read([])
     log(tmp_path / "folder" / "log.tsv")

@@ -1,4 +1,4 @@
-"""The facts behind the numbers, in words."""
+"""The facts behind the numbers, as text."""
 
 from typing import Any
 
@@ -35,7 +35,7 @@ def made(indices: range | list[int], **header: Any) -> Certificates:
         (made([7]), "1 image"),
     ],
 )
-def test_choice_of_images_in_words(certificates: Certificates, words: str) -> None:
+def test_choice_of_images_as_text(certificates: Certificates, words: str) -> None:
     assert choice(certificates) == words
 
 

@@ -1,4 +1,4 @@
-"""Tables as Markdown, LaTeX and CSV: nothing unescaped, and how the numbers were made is never far."""
+"""Tables as Markdown, LaTeX and CSV: escaped, and with how the numbers were made."""
 
 import csv
 import io
@@ -40,7 +40,7 @@ def test_csv_has_one_row_per_input() -> None:
     assert strong["name"] == "strong|2"
 
 
-def test_csv_says_how_the_certificates_were_made() -> None:
+def test_csv_contains_how_the_certificates_were_made() -> None:
     (row,) = rows(Entry("a", entry("a", 0.5, 0.5, 0.5, **HOW).summary, weights=OWN))
     assert {key: row[key] for key in ("certifier", "failure", "images", "images_chosen", "engine", "seed")} == {
         **{"certifier": "fixed", "failure": "0.01", "engine": "torch", "seed": "3"},
@@ -49,7 +49,7 @@ def test_csv_says_how_the_certificates_were_made() -> None:
     assert (row["label_known"], row["weights"]) == ("no", OWN)
 
 
-def test_csv_leaves_empty_what_nobody_knows() -> None:
+def test_unknown_values_are_empty_in_csv() -> None:
     (unknown,) = rows(Entry("a", Summary(Certificates("a", WEAK.certificates.rows))))
     assert {unknown[key] for key in ("sigma", "certifier", "failure", "engine", "seed", "images_chosen")} == {""}
     (row,) = rows(entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL))
@@ -58,7 +58,7 @@ def test_csv_leaves_empty_what_nobody_knows() -> None:
     assert row["label_known"] == "yes"
 
 
-def test_csv_quotes_what_a_spreadsheet_would_compute() -> None:
+def test_formulas_are_quoted_in_csv() -> None:
     (row,) = rows(entry("=1+1", 0.5, engine="@x", seed=-1))
     assert (row["name"], row["engine"], row["seed"]) == ("'=1+1", "'@x", "-1")
 
@@ -70,7 +70,7 @@ def test_markdown_is_a_table_with_the_best_in_bold() -> None:
     assert lines[3] == r"| strong\|2 | 0.50 | **0.3000** | **66.6** | **66.6** | **33.3** | 0.0 | 33.4 |"
 
 
-def test_markdown_stays_one_line_a_row() -> None:
+def test_markdown_has_one_line_per_row() -> None:
     text = markdown(accuracies([entry("a\n| b |\n\n# c <script>[x](y)", 0.5)]))
     assert len(text.splitlines()) == 3
     assert "<script>" not in text
@@ -86,19 +86,19 @@ def test_latex_is_escaped() -> None:
     assert text.count("\\\\\n") == 5
 
 
-def said(*entries: Entry) -> tuple[list[str], str]:
+def remarks(*entries: Entry) -> tuple[list[str], str]:
     """The comments of a table in LaTeX, and its last row."""
     lines = latex(entries).splitlines()
     return [line for line in lines if line.startswith("%")], lines[-2]
 
 
-def test_latex_says_how_the_certificates_were_made() -> None:
+def test_latex_contains_how_the_certificates_were_made() -> None:
     how: dict[str, Any] = {**HOW, "seed": 4}
-    comments, last = said(entry("a", 0.5, **HOW), entry("b", 0.5, **how))
+    comments, last = remarks(entry("a", 0.5, **HOW), entry("b", 0.5, **how))
     assert comments[0] == "% a: certifier fixed, failure 0.01, engine torch, seed 3, images 1 of 5"
     assert len(comments) == 2
     assert "certifier fixed, failure 0.01, engine torch, images 1 of 5; seed: not the same in all rows" in last
-    _, last = said(entry("a", 0.5, **SEQUENTIAL))
+    _, last = remarks(entry("a", 0.5, **SEQUENTIAL))
     assert "certifier sequential, failure 0.001, images 1, label known" in last
 
 

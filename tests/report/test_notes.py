@@ -1,4 +1,4 @@
-"""What a reader is told before comparing."""
+"""Notes that a reader needs before comparing inputs."""
 
 from typing import Any
 
@@ -22,7 +22,7 @@ def entry(name: str, certificates: Certificates) -> Entry:
     return Entry(name, Summary(certificates))
 
 
-def test_alike_inputs_need_no_note() -> None:
+def test_comparable_inputs_have_no_note() -> None:
     assert notes([entry("a", made(MANY)), entry("b", made(MANY))]) == []
 
 
@@ -35,46 +35,46 @@ def test_alike_inputs_need_no_note() -> None:
         (made(MANY, dataset="mnist"), "different datasets"),
     ],
 )
-def test_what_does_not_compare_is_said(other: Certificates, words: str) -> None:
+def test_inputs_that_are_not_comparable_have_a_note(other: Certificates, words: str) -> None:
     found = notes([entry("a", made(MANY)), entry("b", other)])
     assert any(words in note for note in found)
-    assert found[-1] == "No best is marked, as the inputs were not certified alike."
+    assert found[-1] == "No best is marked, as the inputs were not certified in the same way."
 
 
-def test_seeds_are_said_and_do_not_hinder() -> None:
+def test_different_seeds_have_a_note_and_are_comparable() -> None:
     inputs = [entry(name, made(MANY, seed=seed)) for name, seed in (("a", 0), ("b", 1), ("c", 0))]
     assert notes(inputs) == ["The seeds differ: 1 (b), 0 (the others)."]
 
 
-def test_few_images_are_said() -> None:
+def test_few_images_have_a_note() -> None:
     found = notes([entry("a", made(range(10))), entry("b", made(range(10)))])
     assert found == ["No best is marked: that takes at least 100 images."]
 
 
-def test_an_unfinished_file_is_said() -> None:
+def test_unfinished_file_has_a_note() -> None:
     assert notes([entry("a", made(MANY, every=1, images=200))]) == ["a: all 200 test images, 100 of them so far."]
 
 
-def test_a_biased_choice_is_said() -> None:
+def test_biased_choice_has_a_note() -> None:
     rows = [Row(index, 0, index % 10, 0.1, 1.0) for index in range(20)]
     (found,) = notes([entry("a", Certificates("a", rows, {**FIXED, "every": 1, "images": 100, "most": 20}))])
     assert found.startswith("a: the 20 images are of 1 of 10 classes: a biased choice")
 
 
-def test_a_known_label_and_radii_never_asked_are_said() -> None:
+def test_known_label_and_untested_radii_have_a_note() -> None:
     sequential = made(MANY, procedure="sequential", parameters={"radii": [0.25], "failure": 0.001})
     some, label = notes([entry("a", sequential)])
-    assert some.startswith("a: only some radii were asked")
+    assert some.startswith("a: only some radii were tested")
     assert "label known" in label
     assert "radii.certify without a label" in label
     (some,) = notes([entry("a", made(MANY, **{**sequential.header, "label_known": False}))])
     assert "label" not in some
 
 
-def test_files_that_others_made_are_said() -> None:
+def test_files_of_other_tools_have_a_note() -> None:
     rounded = Certificates("b", [Row(0, 1, 1, 0.953, 1.0), Row(1, 0, 1, 1.35, 1.0)])
-    not_on_record, printed = notes([entry("b", rounded)])
-    assert not_on_record.startswith("b: the certifier is not on record")
+    unrecorded, printed = notes([entry("b", rounded)])
+    assert unrecorded.startswith("b: the certifier is not recorded")
     assert printed.startswith("b: the radii were printed with three significant digits")
     exact = Certificates("c", made(range(3)).rows)
     assert len(notes([entry("c", exact)])) == 1, "radii in full precision were not rounded"

@@ -60,7 +60,7 @@ def test_every_file_is_written_and_stays_the_same(tmp_path: Path) -> None:
     assert ElementTree.fromstring(first["curves.svg"]).tag.endswith("svg")
 
 
-def test_the_page_is_whole_and_asks_for_nothing(tmp_path: Path) -> None:
+def test_page_is_self_contained(tmp_path: Path) -> None:
     text = report([log(tmp_path / "a.tsv"), log(tmp_path / "b.tsv")], tmp_path / "out").read_text()
     tags = Tags()
     tags.feed(text)
@@ -99,7 +99,7 @@ def test_nothing_is_written_when_an_input_is_bad(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
-def test_nothing_certified_is_still_a_report(tmp_path: Path) -> None:
+def test_report_without_any_certificate(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t-1\t0.0\t0\t1.0\n")
     assert "0.000000" in report([path], tmp_path / "out").with_name("report.csv").read_text()
@@ -138,7 +138,7 @@ def test_tiles_show_bounds_and_dashes(tmp_path: Path) -> None:
     assert tiles(text) == ["50.0", "–", "–", "–"]  # noqa: RUF001
 
 
-def test_tiles_and_bold_are_only_of_inputs_that_compare(tmp_path: Path) -> None:
+def test_tiles_and_bold_only_for_comparable_inputs(tmp_path: Path) -> None:
     many, same = sequential(tmp_path / "a.tsv", 100), sequential(tmp_path / "b.tsv", 100)
     text = report([many, same], tmp_path / "out").read_text()
     assert len(tiles(text)) == 4
@@ -151,7 +151,7 @@ def test_tiles_and_bold_are_only_of_inputs_that_compare(tmp_path: Path) -> None:
 
 
 def test_the_claim_holds_for_all_inputs(tmp_path: Path) -> None:
-    """Of different failure probabilities the largest is stated, and none where one is not on record."""
+    """Of different failure probabilities the largest is stated, and none where one is not recorded."""
     loose = sequential(tmp_path / "a.tsv", 3)
     strict = tmp_path / "b.tsv"
     CertificateFile(strict, {"procedure": "fixed", "parameters": {"failure": 0.001}}).append(Row(0, 1, 1, 0.5, 1.0))
@@ -159,7 +159,7 @@ def test_the_claim_holds_for_all_inputs(tmp_path: Path) -> None:
     assert "proof fails" not in report([loose, log(tmp_path / "c.tsv")], tmp_path / "out").read_text()
 
 
-def test_control_characters_in_a_name_break_nothing(tmp_path: Path) -> None:
+def test_control_characters_in_a_name_are_escaped(tmp_path: Path) -> None:
     page = report([log(tmp_path / "a\n\x1b[31m\x08.tsv")], tmp_path / "out")
     for name in ("report.html", "report.md", "report.csv", "report.tex", "curves.svg"):
         text = page.with_name(name).read_text()

@@ -1,4 +1,4 @@
-"""What a certificate file can know, and which files compare."""
+"""What a certificate file records, and which files are comparable."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -16,7 +16,7 @@ ASKED: dict[str, tuple[dict[str, Any], tuple[float, ...] | None]] = {
     "sequential": ({"radii": [0.5, 0.25]}, (0.25, 0.5)),
     "soft": ({"estimation": 1000}, None),
 }
-"""The radii that each certifier decides, with such parameters."""
+"""The radii that each certifier tests, with such parameters."""
 
 
 def made(images: int = FEWEST_IMAGES, *, label: int = 1, **header: Any) -> Certificates:
@@ -24,25 +24,25 @@ def made(images: int = FEWEST_IMAGES, *, label: int = 1, **header: Any) -> Certi
     return Certificates("a", rows, {"procedure": "fixed", "parameters": {"failure": 0.001}, **header})
 
 
-def test_every_certifier_is_known_here() -> None:
+def test_every_certifier_is_in_the_table() -> None:
     assert sorted(ASKED) == sorted(certifiers.names()), "say which radii a new certifier decides"
 
 
 @pytest.mark.parametrize("certifier", ASKED)
-def test_the_radii_that_a_certifier_decides(certifier: str) -> None:
+def test_tested_radii_of_a_certifier(certifier: str) -> None:
     parameters, radii = ASKED[certifier]
     certificates = made(procedure=certifier, parameters=parameters)
     assert asked(certificates) == radii
     assert label_known(certificates) == (certifier == "sequential")
 
 
-def test_one_radius_is_one_that_was_asked() -> None:
+def test_single_radius_is_a_tested_radius() -> None:
     assert asked(made(parameters={"radius": 0.25})) == (0.25,)
     assert asked(Certificates("foreign", made().rows)) is None
     assert asked(made(parameters={"radii": ["x", True]})) is None, "no numbers"
 
 
-def test_a_header_can_say_that_the_label_was_not_known() -> None:
+def test_header_can_state_that_the_label_was_not_known() -> None:
     assert not label_known(made(procedure="sequential", label_known=False))
     assert label_known(made(procedure="mine:Own", label_known=True))
 
@@ -76,29 +76,29 @@ ALIKE = made(dataset="digits", noise={"name": "gaussian", "sigma": 0.25}, seed=0
         (made(dataset="mnist"), "datasets"),
         (made(noise={"name": "uniform"}), "noises"),
         (made(label_known=True), "label"),
-        (Certificates("foreign", made().rows), "on record"),
+        (Certificates("foreign", made().rows), "record their certifier"),
     ],
 )
-def test_unlike_protocols_have_no_best(other: Certificates, word: str) -> None:
+def test_different_protocols_have_no_best(other: Certificates, word: str) -> None:
     same = Certificates("b", other.rows, {**ALIKE.header, **other.header} if other.header else {})
     assert any(word in words for words in differences([ALIKE, same]))
     assert not comparable([ALIKE, same])
 
 
-def test_sigma_seed_and_engine_are_the_classifiers_own() -> None:
+def test_different_sigma_seed_or_engine_is_comparable() -> None:
     other = made(**{**ALIKE.header, "sigma": 0.5, "seed": 1, "engine": "openvino"})
     assert comparable([ALIKE, other])
     assert not comparable([ALIKE]), "one input is not the best of anything"
 
 
-def test_a_few_images_win_nothing() -> None:
+def test_few_images_have_no_best() -> None:
     assert not differences([made(3), made(3)])
     assert not comparable([made(3), made(3)])
 
 
 @dataclass(frozen=True)
 class Pictured(Row):
-    """A row with the digest of its picture."""
+    """A row with the digest of its image."""
 
     digest: str = ""
 
@@ -108,6 +108,6 @@ def pictured(digest: str) -> Certificates:
     return Certificates("a", rows, ALIKE.header)
 
 
-def test_other_pictures_under_the_same_numbers_do_not_compare() -> None:
+def test_other_images_with_the_same_indices_are_not_comparable() -> None:
     assert not comparable([pictured("a"), ALIKE, pictured("b")])
     assert comparable([pictured("a"), ALIKE, pictured("a")]), "older files have no digests"

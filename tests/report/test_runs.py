@@ -44,7 +44,7 @@ def test_a_run_gives_a_row_per_certificate_file(tmp_path: Path) -> None:
     assert all(entry.run for entry in found)
 
 
-def test_a_run_without_certificates_is_told_how_to_get_them(tmp_path: Path) -> None:
+def test_error_for_a_run_without_certificates_says_how_to_make_them(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"`radii certify .*bare` makes them"):
         read([made(tmp_path / "bare").path])
 
@@ -102,7 +102,7 @@ def test_certificates_of_the_present_weights_are_the_runs_own(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("retrained", ["to the end", "half"])
-def test_certificates_of_weights_that_are_gone_are_marked(tmp_path: Path, retrained: str) -> None:
+def test_certificates_of_previous_weights_are_marked(tmp_path: Path, retrained: str) -> None:
     run = certified(tmp_path / "run", WEIGHTS)
     if retrained == "half":
         run.weights_file.unlink()
@@ -114,18 +114,18 @@ def test_certificates_of_weights_that_are_gone_are_marked(tmp_path: Path, retrai
     assert (facts(found)["Weights"], facts(found)["Epochs"]) == (GONE, UNKNOWN), "the epochs are those of other weights"
     page = report([run.path], tmp_path / "out")
     for name in ("report.html", "report.md", "report.csv", "report.tex", "curves.svg"):
-        assert "of weights that are no longer there" in page.with_name(name).read_text()
-    assert "trained anew" in page.read_text()
+        assert "of weights that the run no longer has" in page.with_name(name).read_text()
+    assert "trained again" in page.read_text()
 
 
-def test_an_archive_without_weights_is_no_alarm(tmp_path: Path) -> None:
+def test_archive_without_weights_has_no_note(tmp_path: Path) -> None:
     run = certified(tmp_path / "run", WEIGHTS)
     run.weights_file.unlink()
     (found,) = read([run.path])
     assert (found.name, facts(found)["Weights"], facts(found)["Epochs"]) == ("run", ABSENT, "1")
 
 
-def test_a_file_that_does_not_say_its_weights_is_not_the_runs_own(tmp_path: Path) -> None:
+def test_file_without_recorded_weights_is_not_the_runs_own(tmp_path: Path) -> None:
     run = certified(tmp_path / "run", WEIGHTS)
     (run.certificates / "fixed.json").unlink()
     (found,) = read([run.path])

@@ -56,7 +56,7 @@ def test_radii_reach_the_largest_certificate_and_at_least_three_quarters() -> No
     assert thinned(radii_of([small]), 16) == radii_of([small])
 
 
-def test_a_radius_beyond_reason_makes_no_endless_table() -> None:
+def test_table_of_a_huge_radius_is_bounded() -> None:
     far = Summary(Certificates("a", [Row(0, 1, 1, 1e8, 1.0)]))
     assert len(radii_of([far])) <= 400
 
@@ -89,7 +89,7 @@ def test_abstentions_are_known_where_nothing_else_can_be_missing() -> None:
     assert asked("fixed", {"radius": None}).known_abstentions == Share(1, 4)
 
 
-def test_the_line_of_a_file_claims_no_more_than_it_knows() -> None:
+def test_line_of_a_file_contains_only_tested_radii() -> None:
     assert in_words(ACCURACY) == "4 images, 50.0% certified and correct, average certified radius 0.187"
     assert in_words(SEQUENTIAL) == (
         "4 images, 75.0% at radius 0.25, 50.0% at radius 0.50 certified and correct, the label known, "
@@ -113,7 +113,7 @@ def test_known_texts() -> None:
 
 
 @given(st.floats(0, 1), st.integers(0, 6), st.sampled_from([0, 2]))
-def test_text_never_claims_more_nor_less(value: float, digits: int, shift: int) -> None:
+def test_text_is_rounded_down_or_up(value: float, digits: int, shift: int) -> None:
     scale, slack = 10**shift, 1e-12
     assert float(down(value, digits, shift)) <= value * scale + slack
     assert float(up(value, digits, shift)) >= value * scale - slack

@@ -1,4 +1,4 @@
-"""Tables: rounded down, the best marked where there is one, a dash for what nobody knows."""
+"""Tables: rounded down, the best marked where there is one, a dash for an unknown value."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -54,22 +54,22 @@ def test_one_input_has_no_best() -> None:
     ],
     ids=lambda other: other.name,
 )
-def test_nothing_is_the_best_across_unlike_protocols(other: Entry) -> None:
+def test_different_protocols_have_no_marked_best(other: Entry) -> None:
     assert bests([WEAK, other]) == []
 
 
-def test_three_images_win_nothing() -> None:
+def test_three_images_have_no_best() -> None:
     assert bests([entry("a", 0.5, 0.6, 0.7), entry("b", 0.1, 0.2, 0.3)]) == []
 
 
-def test_a_radius_that_was_never_asked_is_a_dash_or_a_bound() -> None:
+def test_untested_radius_is_a_dash_or_a_bound() -> None:
     table = accuracies([entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL)])
     assert table.head == ["", "σ", "ACR", "0.00", "0.25", "0.50", "0.75", "abstains"]  # noqa: RUF001
     assert texts(table) == ["a", "0.50", "≥ 0.3125", "≥ 75.0", "75.0", "50.0", UNKNOWN, UNKNOWN]
     assert [bool(cell.interval) for cell in table.rows[0]] == [False, False, False, False, True, True, False, False]
 
 
-def test_one_radius_asked_of_fixed_is_all_that_it_knows() -> None:
+def test_fixed_with_a_radius_knows_only_that_radius() -> None:
     table = accuracies([entry("a", 0.5, 0.0, parameters={"radius": 0.5})])
     assert texts(table) == ["a", "0.50", "≥ 0.2500", "≥ 50.0", "≥ 50.0", "50.0", UNKNOWN, UNKNOWN]
 
@@ -85,13 +85,13 @@ def test_a_prediction_knows_radius_zero() -> None:
     assert texts(accuracies([predicted])) == ["a", UNKNOWN, UNKNOWN, "50.0", UNKNOWN, UNKNOWN, UNKNOWN, "50.0"]
 
 
-def test_an_asked_radius_has_a_column_of_its_own() -> None:
+def test_tested_radius_has_its_own_column() -> None:
     table = accuracies([entry("a", 0.125, 0.125, parameters={"radius": 0.125}), WEAK])
     assert table.head[3:6] == ["0.00", "0.125", "0.25"]
     assert [cell.text for cell in table.rows[1][3:6]] == ["66.6", "33.3", "33.3"]
 
 
-def test_bounds_are_no_best() -> None:
+def test_bounds_are_not_marked_as_best() -> None:
     inputs = [entry(name, radius, times=FEWEST_IMAGES, **SEQUENTIAL) for name, radius in (("a", 0.25), ("b", 0.5))]
     table = accuracies(inputs)
     assert [cell.best for cell in table.rows[1]] == [False, False, False, False, True, True, False, False]
@@ -104,7 +104,7 @@ def test_intervals_are_a_table_of_the_radii_alone() -> None:
     assert texts(table, 1)[:2] == ["weak_1", "61.0–72.0"]  # noqa: RUF001
 
 
-def test_facts_stand_side_by_side_until_they_are_many() -> None:
+def test_facts_are_columns_for_few_inputs_and_rows_for_many() -> None:
     few = facts_table([entry("a", 0.25), entry("b", 0.5)])
     assert few.head == ["", "a", "b"]
     assert [row[0].text for row in few.rows] == ["Images", "Certifier", "Time per image", "Certification time"]

@@ -1,4 +1,4 @@
-"""Text of others is shown as it is."""
+"""Untrusted text is escaped."""
 
 import csv
 import io
@@ -19,7 +19,7 @@ from radii.report.text import csv_cell, latex_text, markdown_text, plain
         ("\u202e", r"\u202e"),
     ],
 )
-def test_a_control_character_is_shown_by_its_number(text: str, shown: str) -> None:
+def test_control_characters_are_escaped(text: str, shown: str) -> None:
     assert plain(text) == shown
 
 
@@ -29,13 +29,13 @@ def test_a_formula_is_quoted(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["\t=1", "\r=1"])
-def test_a_cell_that_begins_with_space_of_a_kind_is_quoted(text: str) -> None:
+def test_cell_that_begins_with_whitespace_is_quoted(text: str) -> None:
     assert csv_cell(text).startswith("'")
     assert csv_cell(text).isprintable()
 
 
 @pytest.mark.parametrize("text", ["", "a=1", "0.5", "-1", "-0.25", "+1e-05", "1-2"])
-def test_a_number_or_a_name_is_not(text: str) -> None:
+def test_number_or_name_is_not_quoted(text: str) -> None:
     assert csv_cell(text) == text
 
 

@@ -30,12 +30,12 @@ def trained(path: Path, objective: str, seconds: float, origin: dict[str, dict[s
 def student(tmp_path: Path) -> Run:
     teacher = trained(tmp_path / "teacher", "smoothmix", 20.0, {}, 0.5)
     made = trained(tmp_path / "student", "transfer", 2.0, {"teacher": {"path": str(teacher.path), "hash": "a"}}, 0.4)
-    price = {"method": "smoothmix", "method_seconds_per_epoch": 30.98, "steps_timed": 5}
-    files.write_json(made.path / "transfer.json", price)
+    cost = {"method": "smoothmix", "method_seconds_per_epoch": 30.98, "steps_timed": 5}
+    files.write_json(made.path / "transfer.json", cost)
     return made
 
 
-def test_teacher_and_student_stand_side_by_side(student: Run) -> None:
+def test_transfer_table_compares_teacher_and_student(student: Run) -> None:
     table = transfers(read([student.path]))
     assert table is not None
     (row,) = table.rows
@@ -60,7 +60,7 @@ def test_without_a_student_there_is_no_such_table(student: Run) -> None:
     assert transfers(read([teacher])) is None
 
 
-def test_a_teacher_that_was_trained_again_is_not_the_one_that_taught(student: Run) -> None:
+def test_acr_of_a_retrained_teacher_is_not_shown(student: Run) -> None:
     teacher = student.source("teacher")
     assert teacher is not None
     for path in Run(teacher).certificates.iterdir():
@@ -72,7 +72,7 @@ def test_a_teacher_that_was_trained_again_is_not_the_one_that_taught(student: Ru
     assert table.rows[0][1].text == "teacher, ACR –"  # noqa: RUF001
 
 
-def test_a_file_that_knows_the_acr_goes_before_one_that_does_not(student: Run) -> None:
+def test_file_with_an_exact_acr_is_preferred(student: Run) -> None:
     asked = {**HEADER, "procedure": "sequential", "parameters": {"radii": [0.25]}}
     CertificateFile(student.certificates / "sequential.tsv", asked).append(Row(0, 3, 3, 0.25, 1.0, 100))
     table = transfers(read([student.path]))

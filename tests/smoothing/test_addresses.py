@@ -94,6 +94,6 @@ def test_no_purpose_shares_a_stream_with_another() -> None:
         ("soft_labels", (0, 0, 1, 0), NoiseAddress(0, 0, 1)),
     ],
 )
-def test_streams_that_once_were_one_are_two(purpose: Purpose, address: tuple[int, ...], other: NoiseAddress) -> None:
+def test_formerly_shared_streams_are_separate(purpose: Purpose, address: tuple[int, ...], other: NoiseAddress) -> None:
     first = torch.randn(4, generator=generator("cpu", purpose, *address))
     assert tuple(first.tolist()) != draw(other)

@@ -68,7 +68,7 @@ def test_votes_are_those_of_the_noisy_copies() -> None:
     assert votes[0] == (inputs[:, 0, 0, 0] >= 0.5).sum()
 
 
-def test_noise_comes_from_the_address_and_is_laid_on_the_pixels() -> None:
+def test_noise_comes_from_the_address_and_is_added_to_the_pixels() -> None:
     base, image = Recorder(), torch.rand(3, 4, 4)
     probed(base, base, 200, image, sigma=0.3).votes(image, 200, NOISE)
     for number, block in enumerate(base.seen):
@@ -94,7 +94,7 @@ def test_noise_precedes_normalisation_and_is_never_clipped() -> None:
     assert values.max() > 3 * 5
 
 
-def test_memory_is_one_block() -> None:
+def test_memory_is_bounded_by_one_block() -> None:
     base = Recorder()
     probed(base, base, 16, batch_size=16).votes(IMAGE, 16 * 50, NOISE)
     assert len(base.seen) == 50
@@ -119,7 +119,7 @@ def test_probabilities_and_moments() -> None:
     assert squares == pytest.approx((probabilities**2).sum(0))
 
 
-def test_sharp_probabilities_are_votes() -> None:
+def test_large_sharpness_gives_votes() -> None:
     classifier = smoothed(Recorder())
     probabilities = np.concatenate(list(classifier.probabilities(IMAGE, 300, NOISE, sharpness=1e9)))
     assert (probabilities.sum(0).round() == classifier.votes(IMAGE, 300, NOISE)).all()
@@ -167,7 +167,7 @@ class Faulty(nn.Module):
         ("random", "not deterministic in eval mode"),
     ],
 )
-def test_refuses_a_base_that_votes_on_nothing(kind: str, message: str) -> None:
+def test_invalid_base_classifier_is_refused(kind: str, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         smoothed(Faulty(kind)).votes(IMAGE, 10, NOISE)
 
@@ -196,19 +196,19 @@ def test_refuses_an_image_that_the_base_does_not_take() -> None:
         (torch.zeros(4, 4), r"shape \[4, 4\]"),
     ],
 )
-def test_refuses_what_is_no_image(image: Tensor, message: str) -> None:
+def test_invalid_image_is_refused(image: Tensor, message: str) -> None:
     with pytest.raises(ValueError, match=message):
         smoothed(Recorder()).votes(image, 10, NOISE)
 
 
 @pytest.mark.parametrize("sigma", [0.0, -0.5, math.nan, math.inf])
-def test_refuses_a_sigma_that_is_no_noise(sigma: float) -> None:
+def test_invalid_sigma_is_refused(sigma: float) -> None:
     with pytest.raises(ValueError, match=r"sigma = .*, expected a (finite )?number"):
         smoothed(Recorder(), sigma=sigma)
 
 
 @pytest.mark.parametrize(("name", "value"), [("classes", 1), ("batch_size", 0)])
-def test_refuses_sizes_below_their_least(name: str, value: int) -> None:
+def test_sizes_below_the_minimum_are_refused(name: str, value: int) -> None:
     with pytest.raises(ValueError, match=f"{name} = {value}, expected at least"):
         smoothed(Recorder(), **{name: value})
 

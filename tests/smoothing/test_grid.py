@@ -1,4 +1,4 @@
-"""Grid noise: exact on the grid, and no use to a base classifier that reads the last bits."""
+"""Grid noise: exact on the grid, without information in the last bits."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ DISTANCE = float((NEARLY_BLACK - BLACK).norm())
 
 
 class LastBits(nn.Module):
-    """Class 0 where a small number is finer than any that is left when noise is added to one level in float32."""
+    """Class 0 where a pixel is finer than any sum of noise and one level in float32."""
 
     def forward(self, images: Tensor) -> Tensor:
         values = images.flatten(1).double()
@@ -41,22 +41,22 @@ def certified(noise: Noise, image: Tensor) -> Certificate:
     return radii.certify(classifier, image, seed=0, estimation=2_000)
 
 
-def test_gaussian_noise_in_floats_is_overturned_inside_its_radius() -> None:
-    """What floats cannot promise: a black picture, proven beyond 0.6, and another class 0.22 away."""
+def test_float_gaussian_noise_gives_a_false_certificate_for_a_crafted_base() -> None:
+    """The limit of floats: a black image, certified beyond 0.6, and another class 0.22 away."""
     proof = certified(Gaussian(SIGMA), BLACK)
     assert (proof.prediction, certified(Gaussian(SIGMA), NEARLY_BLACK).prediction) == (0, 1)
     assert proof.radius > 0.6 > 2 * DISTANCE
 
 
 @pytest.mark.parametrize("sigma", [0.12, 0.25, 1.0])
-def test_grid_noise_is_not(sigma: float) -> None:
+def test_grid_noise_gives_no_false_certificate_for_a_crafted_base(sigma: float) -> None:
     here, there = certified(Grid(sigma), BLACK), certified(Grid(sigma), NEARLY_BLACK)
     assert here.prediction == there.prediction or here.radius < DISTANCE > there.radius
 
 
 @pytest.mark.parametrize("level", [1, 77, 255])
-def test_noisy_pixels_are_decided_by_the_sum_alone(level: int) -> None:
-    """The same draws on any picture: integers that are moved by its level, each with one float of its own."""
+def test_noisy_pixels_depend_on_the_sum_alone(level: int) -> None:
+    """The same draws on any image: integers shifted by its level, each with its own float."""
     moved = Grid(SIGMA).perturb(torch.full(SHAPE, level).float().div_(255), torch.empty(32, *SHAPE), rng(7))
     black = Grid(SIGMA).perturb(BLACK, torch.empty(32, *SHAPE), rng(7))
     assert torch.equal(whole(moved), whole(black) + level)
@@ -82,7 +82,7 @@ def test_the_edges_are_those_of_the_normal_distribution(sigma: float, levels: in
         assert mpmath.ncdf((lowest - mpmath.mpf(1) / 2) / (mpmath.mpf(sigma) * levels)) * 2**BITS <= 1
 
 
-def test_slack_covers_the_total_variation_of_a_picture() -> None:
+def test_slack_covers_the_total_variation_of_an_image() -> None:
     _, edges, _ = table(SIGMA, 255)
     assert Grid(SIGMA).slack > 224 * 224 * 3 * (len(edges) + 2) * 2.0**-BITS
     assert Grid(SIGMA).slack < 1e-8
@@ -103,22 +103,22 @@ def test_draws_have_the_frequencies_of_the_edges(sigma: float, levels: int) -> N
     assert counts[~often].sum() == pytest.approx(expected[~often].sum(), abs=5 * expected[~often].sum() ** 0.5 + 1)
 
 
-def test_a_picture_of_other_levels_is_refused() -> None:
+def test_image_of_other_levels_is_refused() -> None:
     classifier = SmoothedClassifier(LastBits(), noise=Grid(SIGMA), classes=2)
     for image in (torch.full(SHAPE, 0.5), torch.full(SHAPE, 1 / 65_535)):
-        with pytest.raises(ValueError, match="not multiples of 1/255, which grid noise needs: use a picture"):
+        with pytest.raises(ValueError, match="not multiples of 1/255, which grid noise needs: use an image"):
             radii.certify(classifier, image, seed=0, estimation=100)
 
 
-def test_a_picture_beyond_the_bound_is_refused() -> None:
+def test_too_large_image_is_refused() -> None:
     with pytest.raises(ValueError, match="has 4,194,305 pixels, grid noise takes 4,194,304 at most"):
         Grid(SIGMA).perturb(torch.zeros(1), torch.empty(1, (1 << 22) + 1), rng(0))
 
 
 @pytest.mark.slow
-def test_the_command_line_certifies_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pictures = np.random.default_rng(0).integers(0, 256, (64, 8, 8), np.uint8)
-    content = {f"{split}_images": pictures for split in ("train", "test")}
+def test_grid_noise_works_on_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images = np.random.default_rng(0).integers(0, 256, (64, 8, 8), np.uint8)
+    content = {f"{split}_images": images for split in ("train", "test")}
     labels = {f"{split}_labels": np.arange(64) % 2 for split in ("train", "test")}
     np.savez(tmp_path / "arrays.npz", allow_pickle=False, **content, **labels)
     training = Training(epochs=1, images_per_step=32, learning_rate=0.01)

@@ -1,4 +1,4 @@
-"""What a base may return: one row of finite logits for each image, and how far rounding moves them."""
+"""Checks of a base's output: one row of finite logits per image, up to rounding."""
 
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -21,7 +21,7 @@ def smoothed(base: nn.Module) -> SmoothedClassifier:
 
 
 class Returns(nn.Module):
-    """Answers by the mean pixel, in some form."""
+    """Classifies by the mean pixel, in various forms of output."""
 
     def __init__(self, form: Callable[[Tensor], object]) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ FORMS: dict[str, tuple[Callable[[Tensor], object], str]] = {
 
 @pytest.mark.parametrize("ask", ["votes", "moments", "probabilities"])
 @pytest.mark.parametrize(("form", "message"), FORMS.values(), ids=FORMS)
-def test_refuses_what_is_not_one_row_of_logits_an_image(
+def test_output_other_than_one_row_of_logits_per_image_is_refused(
     form: Callable[[Tensor], object], message: str, ask: str
 ) -> None:
     with pytest.raises(ParameterError, match=message) as caught:
@@ -63,8 +63,8 @@ def test_refuses_what_is_not_one_row_of_logits_an_image(
     assert "\n" not in str(caught.value)
 
 
-def test_refuses_rows_too_many_after_the_probe_too() -> None:
-    """The block is checked each time: a base may change its mind."""
+def test_surplus_rows_are_refused_after_the_probe() -> None:
+    """Every block is checked: the output of a base may change later."""
     forms = [lambda z: z]
     classifier = smoothed(Returns(lambda z: forms[0](z)))
     classifier.votes(IMAGE, 256, NOISE)
@@ -74,7 +74,7 @@ def test_refuses_rows_too_many_after_the_probe_too() -> None:
 
 
 @pytest.mark.parametrize("error", [RuntimeError("a\nb"), TypeError("a"), IndexError("a"), AssertionError()])
-def test_an_error_of_the_base_is_one_sentence(error: Exception) -> None:
+def test_error_of_the_base_becomes_one_sentence(error: Exception) -> None:
     def fail(_: Tensor) -> Tensor:
         raise error
 
@@ -92,13 +92,13 @@ def test_rounding_is_relative_to_the_usual_logit() -> None:
     assert moved[1, 2] == pytest.approx(256 * 2.0**-23 * 1e9)
 
 
-def test_coarser_numbers_round_further_but_never_wholly() -> None:
+def test_rounding_grows_with_coarser_types_up_to_a_limit() -> None:
     logits = torch.ones(1, 2)
     assert rounding(logits.double())[0, 0] == rounding(logits)[0, 0]
     assert rounding(logits.bfloat16())[0, 0] == pytest.approx(0.05)
 
 
-def test_many_classes_that_change_are_no_rounding() -> None:
+def test_many_changed_classes_are_not_rounding() -> None:
     ties = torch.ones(200, 2)
     turned = ties.clone()
     turned[:2, 1] += 1e-6

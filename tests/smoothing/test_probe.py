@@ -1,4 +1,4 @@
-"""The probe of a base: whatever answers for more than the image alone is refused, and no honest model is."""
+"""The probe of a base: a base whose rows depend on each other is refused, and no other is."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ NOISE = NoiseAddress(0)
 
 
 class Base(nn.Module):
-    """A small network, and a fault that its logits get."""
+    """A small network with a fault in its logits."""
 
     def __init__(self, fault: Callable[[Tensor, Tensor], Tensor]) -> None:
         super().__init__()
@@ -77,28 +77,28 @@ def votes(base: nn.Module, samples: int = 128 + 37, batch_size: int = 128) -> No
 
 
 @pytest.mark.parametrize("fault", BY_COMPANY.values(), ids=BY_COMPANY)
-def test_company_is_refused(fault: Callable[[Tensor, Tensor], Tensor]) -> None:
+def test_dependence_on_the_other_rows_is_refused(fault: Callable[[Tensor, Tensor], Tensor]) -> None:
     with pytest.raises(ValueError, match="depends on the other images of its block"):
         votes(Base(fault))
 
 
 @pytest.mark.parametrize("batch_size", [128, 127])
 @pytest.mark.parametrize("fault", BY_PLACE.values(), ids=BY_PLACE)
-def test_place_is_refused(fault: Callable[[Tensor, Tensor], Tensor], batch_size: int) -> None:
-    with pytest.raises(ValueError, match="depends on its place in the block"):
+def test_dependence_on_the_position_is_refused(fault: Callable[[Tensor, Tensor], Tensor], batch_size: int) -> None:
+    with pytest.raises(ValueError, match="depends on its position in the block"):
         votes(Base(fault), batch_size=batch_size)
 
 
 @pytest.mark.parametrize("fault", BY_LENGTH.values(), ids=BY_LENGTH)
-def test_length_is_refused(fault: Callable[[Tensor, Tensor], Tensor]) -> None:
-    with pytest.raises(ValueError, match="depends on how many its block holds"):
+def test_dependence_on_the_block_length_is_refused(fault: Callable[[Tensor, Tensor], Tensor]) -> None:
+    with pytest.raises(ValueError, match="depends on the length of its block"):
         votes(Base(fault))
 
 
 def test_a_length_is_probed_before_it_is_used() -> None:
     classifier = SmoothedClassifier(Base(BY_LENGTH["the very length of a last block"]), sigma=0.5, classes=3)
     assert classifier.votes(IMAGE, 256, NOISE).sum() == 256
-    with pytest.raises(ValueError, match="how many"):
+    with pytest.raises(ValueError, match="length of its block"):
         classifier.votes(IMAGE, 37, NOISE)
 
 
@@ -111,7 +111,7 @@ def test_a_length_is_probed_before_it_is_used() -> None:
 )
 def test_batch_norm_of_the_block_is_named(layer: nn.Module, name: str) -> None:
     classify = nn.Sequential(nn.Flatten(), nn.Linear(64, 3))
-    if not name:  # in a list, out of reach of eval()
+    if not name:  # in a list, which eval() does not reach
         hidden = [layer.train()]
         base: nn.Module = Base(lambda _, images: classify(hidden[0](images)))
     else:
@@ -130,7 +130,7 @@ def test_dynamic_quantisation_is_named() -> None:
 
 
 def test_a_base_that_turns_logits_within_rounding_is_refused() -> None:
-    """Two classes that are a tie but for what the company decides: no logit differs by more than rounding."""
+    """Two tied classes, decided by the other rows: no logit differs by more than rounding."""
 
     def coin(logits: Tensor, images: Tensor) -> Tensor:
         tie = torch.full((len(images), 3), 1e3)
@@ -141,7 +141,7 @@ def test_a_base_that_turns_logits_within_rounding_is_refused() -> None:
         votes(Base(coin))
 
 
-def test_a_masked_class_hides_nothing() -> None:
+def test_masked_class_does_not_raise_the_tolerance() -> None:
     def masked(logits: Tensor, _: Tensor) -> Tensor:
         return torch.cat([(logits + 1e-3 * logits.mean(0))[:, :2], torch.full((len(logits), 1), -1e9)], 1)
 
@@ -164,7 +164,7 @@ def test_a_masked_class_hides_nothing() -> None:
     ids=["plain", "constant", "double", "bfloat16", "integers", "log softmax", "masked", "offset"],
 )
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 128])
-def test_an_honest_base_is_not_refused(fault: Callable[[Tensor, Tensor], Tensor], batch_size: int) -> None:
+def test_row_independent_base_is_not_refused(fault: Callable[[Tensor, Tensor], Tensor], batch_size: int) -> None:
     votes(Base(fault), batch_size=batch_size)
 
 
@@ -196,7 +196,7 @@ def test_no_model_is_refused(name: str, form: Callable[[nn.Module], nn.Module]) 
     assert classifier.votes(torch.rand(shape), 11, NOISE).sum() == 11
 
 
-def test_the_probe_is_paid_once_and_draws_nothing_from_a_certificate() -> None:
+def test_probe_runs_once_and_does_not_change_certificates() -> None:
     rows: list[int] = []
 
     def keep(logits: Tensor, _: Tensor) -> Tensor:
@@ -220,7 +220,7 @@ def test_another_base_is_probed_again() -> None:
     classifier = SmoothedClassifier(Base(lambda z, _: z), sigma=0.5, classes=3)
     classifier.votes(IMAGE, 10, NOISE)
     classifier.base = Base(BY_PLACE["odd places"])
-    with pytest.raises(ValueError, match="place"):
+    with pytest.raises(ValueError, match="position in the block"):
         classifier.votes(IMAGE, 10, NOISE)
 
 

@@ -55,7 +55,7 @@ class Certifier(Component, ABC):
 
     @abstractmethod
     def fewest_samples(self) -> tuple[str, int]:
-        """The field that states the number of samples, and the fewest that an answer can ever rest on."""
+        """The field that states the number of samples, and the fewest that a prediction can need."""
 
     @abstractmethod
     def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
@@ -85,7 +85,7 @@ class Certifier(Component, ABC):
     def possible_radii(
         self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
     ) -> tuple[float, ...] | None:
-        """The radii that these counts may have proven for a class; empty where nothing, none where counts do not say.
+        """The radii that these counts may have proven for a class; empty if none, None if counts do not determine it.
 
         Counts or samples that this certifier cannot have written are a ValueError.
         """

@@ -36,7 +36,7 @@ class Prediction(Certifier):
         return (0.0,) if self._decided(counts) == prediction else ()
 
     def _decided(self, counts: NDArray[np.int64]) -> int:
-        """The class that the votes tell from the runner-up, or ABSTAIN."""
+        """The class whose lead over the runner-up is significant, or ABSTAIN."""
         runner_up, top = np.argsort(counts, kind="stable")[-2:]
         decided = coin_p_value(int(counts[top]), int(counts[top] + counts[runner_up])) <= self.failure
         return int(top) if decided else ABSTAIN

@@ -1,4 +1,4 @@
-"""As few samples as decide which of the given radii is certified: an exact group-sequential test."""
+"""The largest of the given radii that is certified, with few samples: an exact group-sequential test."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""A trained run as a file for other tools."""
+"""The command that exports a trained run for other tools."""
 
 from pathlib import Path
 

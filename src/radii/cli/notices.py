@@ -1,4 +1,4 @@
-"""Warnings as a person reads them: one line each, without the place in the code."""
+"""Warnings about runs, one line each, without the location in the code."""
 
 import sys
 import warnings
@@ -11,7 +11,7 @@ from radii.errors import RunWarning
 
 @contextmanager
 def warnings_in_words() -> Iterator[None]:
-    """Print what should be known of a run on the error stream, one line each."""
+    """Print warnings about a run to stderr, one line each."""
     with warnings.catch_warnings():
         shown = warnings.showwarning
 

@@ -129,7 +129,7 @@ def import_(
         model: A checkpoint's architecture: a name, or a table such as '{ name = "resnet18", width = 32 }'.
         normalisation: A checkpoint's: full (centre and divide), centre, or none: as its authors did.
         sigma: The noise that it was trained with.
-        size: The pixels of an ONNX model's square pictures; by default the model's own.
+        size: The pixels of an ONNX model's square images; by default the model's.
         mean: What an ONNX model wants subtracted from each channel, such as 0.5,0.5,0.5; nothing by default.
         std: What an ONNX model wants each channel divided by.
     """
@@ -305,14 +305,14 @@ def predict(
         engine: What runs the forward passes; auto takes the one that the model was certified with.
     """
     from radii.api import predict as predict_image
-    from radii.datasets import read_picture
+    from radii.datasets import read_image
     from radii.loops.deployment import certified_prediction
     from radii.loops.load import load
     from radii.loops.weights import model_spec
 
     trained = Run(run, trust or ())
     spec = model_spec(trained)
-    picture = read_picture(image, spec.shape)
+    picture = read_image(image, spec.shape)
     procedure, fields = certified_prediction(trained, with_)
     with warnings_in_words():
         answer = predict_image(load(trained, engine=engine), picture, procedure, **{**fields, **parse_fields(set)})
@@ -378,6 +378,6 @@ def demo(*, run: Path = Path("runs/demo")) -> None:
 def print_trained(run: Run) -> None:
     rows = run.history()
     accuracy = rows[-1].get("noisy_test_accuracy") if rows else None
-    told = "" if accuracy is None else f", noisy test accuracy {down(float(accuracy), 4)}"
-    message = f"{run.path}: trained {len(rows)} epochs{told}; next: radii certify {run.path}"
+    reached = "" if accuracy is None else f", noisy test accuracy {down(float(accuracy), 4)}"
+    message = f"{run.path}: trained {len(rows)} epochs{reached}; next: radii certify {run.path}"
     console.print(message, soft_wrap=True, markup=False)

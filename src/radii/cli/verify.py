@@ -1,4 +1,4 @@
-"""The verb that checks certificates again."""
+"""The command that verifies certificates."""
 
 from pathlib import Path
 from typing import Annotated
@@ -27,20 +27,20 @@ def verify(
 ) -> None:
     """Check certificates again: digests, checksums, seeds and radii of all, votes of some; exit code 0, 1 or 2.
 
-    0 says that all is as the certificates say, 1 that something is not, 2 that something could not be checked.
+    0: everything agrees with the certificates, 1: something differs, 2: something could not be checked.
 
     Args:
         certificates: A run directory, or a certificate file of one.
-        run: The run that the file is about, where it does not lie in it.
-        rows: So many rows of each file, chosen at random, are replayed.
+        run: The run of the file, if the file is elsewhere.
+        rows: The number of rows of each file, chosen at random, to replay.
         all: Replay every row.
-        engine: How forward passes are made, where not by the engine that the certificates name.
+        engine: The engine to use instead of the certificates' own.
         workers: Processes of one thread each.
     """
     from radii.loops.verify import verify_run
 
     if not certificates.exists():
-        raise ValueError(f"there is neither a run nor a certificate file {certificates}: name one that there is")
+        raise ValueError(f"there is neither a run nor a certificate file {certificates}: name an existing one")
     file = None if certificates.is_dir() else certificates
     place = run or (certificates if file is None else file.resolve().parent.parent)
     with warnings_in_words(), CountingBar(console) as bar:

@@ -5,10 +5,10 @@ from typing import Any
 
 from radii import plugins
 from radii.datasets._bounded import read_npy
-from radii.datasets._pictures import read_picture
+from radii.datasets._pictures import read_image
 from radii.datasets.base import DataError, Dataset, Images
 
-__all__ = ["DataError", "Dataset", "Images", "create", "names", "read_npy", "read_picture"]
+__all__ = ["DataError", "Dataset", "Images", "create", "names", "read_image", "read_npy"]
 
 
 def names() -> list[str]:

@@ -1,4 +1,4 @@
-"""Reading files that others packed: no more memory than their size warrants."""
+"""Reads packed files with a limit on the memory that they unpack to."""
 
 import gzip
 import io
@@ -15,15 +15,15 @@ from numpy.typing import NDArray
 from radii.datasets.base import DataError
 
 ALWAYS, RATIO = 1 << 26, 20
-"""What a packed file may unpack to: 64 MB in any case, else twenty times its size. Real images reach five."""
+"""What a packed file may unpack to: 64 MB, or twenty times its size if that is more. Real images reach five."""
 CHUNK = 1 << 20
 MOST_DIMENSIONS = 8
 KINDS = "uifbUS"
-"""Of arrays: numbers, truth values and texts; no objects, which would be code."""
+"""Allowed types of arrays: numbers, booleans and text; no objects, which could run code."""
 
 
 def most_unpacked(packed: int) -> int:
-    """The bytes that so many packed bytes may become."""
+    """The bytes that a file of `packed` bytes may unpack to."""
     return max(ALWAYS, RATIO * packed)
 
 
@@ -41,7 +41,7 @@ class Limited(io.RawIOBase):
         content = self.stream.read(len(buffer))
         self.left -= len(content)
         if self.left < 0:
-            raise DataError(f"{self.path} unpacks to far more than its size warrants: it is not what it says")
+            raise DataError(f"{self.path} unpacks to far more than its size warrants: it is corrupt or malicious")
         buffer[: len(content)] = content
         return len(content)
 
@@ -56,12 +56,12 @@ def gunzip(path: Path) -> bytes:
 
 
 def read_npy(path: Path) -> NDArray[Any]:
-    """The array of a .npy file of plain numbers; a file of objects, or not of the size that it states, is refused."""
+    """The array of a .npy file of plain numbers; objects and a wrong size are refused."""
     try:
         with path.open("rb") as file:
             return _array(file, path.stat().st_size)
     except Exception as error:
-        # numpy's parser of headers lets through whatever Python's stumbles over.
+        # numpy's parser of headers raises errors of many kinds.
         raise DataError(f"{path} is not a whole .npy file of plain numbers ({_reason(error)})") from error
 
 
@@ -74,7 +74,7 @@ def read_npz(path: Path) -> dict[str, NDArray[Any]]:
                 raise ValueError("it unpacks to far more than its size warrants")
             return {member.filename.removesuffix(".npy"): _member(archive, member) for member in members}
     except Exception as error:
-        # Zip, zlib and numpy each have errors of their own.
+        # Zip, zlib and numpy each raise different errors.
         raise DataError(
             f"{path} is not a whole .npz file of plain arrays ({_reason(error)}): write it with numpy.savez"
         ) from error
@@ -86,7 +86,7 @@ def _member(archive: zipfile.ZipFile, member: zipfile.ZipInfo) -> NDArray[Any]:
 
 
 def _array(stream: IO[bytes], size: int) -> NDArray[Any]:
-    """The array of a stream of `size` bytes: memory is taken only when the header fits them."""
+    """The array of a stream of `size` bytes: memory is allocated only if the header agrees."""
     version = npy.read_magic(stream)
     if version not in ((1, 0), (2, 0)):
         raise ValueError(f"version {version} of the format is not known")

@@ -74,13 +74,13 @@ def read_members(archive: Path, names: Sequence[str], most: int) -> dict[str, by
                 for member in islice(tar, MOST_MEMBERS):
                     if member.name in names and (file := tar.extractfile(member)):
                         found[member.name] = file.read(most)
-            # The checksum comes at the end, after the last thing that tar looks at.
+            # The checksum comes at the end, after the last byte that tar reads.
             while stream.read(CHUNK):
                 pass
     except DataError:
         raise
     except Exception as error:
-        # Gzip, zlib and tar each have errors of their own, and tar lets through what its parser stumbles over.
+        # Gzip, zlib and tar each raise different errors, and tar also those of its parser.
         raise DataError(
             f"{archive} is truncated or corrupt ({type(error).__name__}: {error}): fetch it again"
         ) from error

@@ -1,4 +1,4 @@
-"""The idx format of MNIST and its kin."""
+"""The idx format of MNIST and similar datasets."""
 
 import math
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ SAME_FILE_NAMES = ("mnist", "fashion_mnist")
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Idx(Dataset):
-    """A dataset of two gzipped idx files a split: images and labels."""
+    """A dataset of two gzipped idx files per split: images and labels."""
 
     shape: ClassVar[Shape] = (1, 28, 28)
     mirror: ClassVar[str]
@@ -47,7 +47,7 @@ class Idx(Dataset):
         return [Published(f"{self.mirror}/{prefix}-{kind}-ubyte.gz", md5) for kind, md5 in hashes]
 
     def _check_publisher(self, path: Path) -> None:
-        """Refuse another publisher's file: the names are the same, and only the hash tells them apart."""
+        """Refuse another publisher's file: the names are the same, and only the hashes differ."""
         found = md5_of(path)
         for other in SAME_FILE_NAMES:
             if other != self.name and any(

@@ -1,4 +1,4 @@
-"""The .mat files of SVHN: the publisher's are read here, others by a process of their own."""
+"""The .mat files of SVHN: the publisher's are read in this process, others in a separate one."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ CHILD = Path(__file__).with_name("_mat_child.py")
 
 
 def read_arrays(path: Path, md5: str) -> dict[str, NDArray[Any]]:
-    """X and y of a .mat file, as far as it holds them; a file of another hash than `md5` is read at arm's length."""
+    """X and y of a .mat file, where it has them; a file with another hash than `md5` is read in a separate process."""
     if md5_of(path) == md5:
         found: dict[str, NDArray[Any]] = scipy.io.loadmat(path, variable_names=("X", "y"))
         return found
@@ -37,5 +37,5 @@ def _convert(path: Path, folder: Path) -> None:
     except subprocess.TimeoutExpired as error:
         raise DataError(f"{path} is not a whole .mat file (reading takes too long): fetch it again") from error
     if done.returncode:
-        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["it ended its reader"])[-1]
+        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["the reader crashed"])[-1]
         raise DataError(f"{path} is not a whole .mat file ({last[:200]}): fetch it again")

@@ -1,6 +1,6 @@
-"""Run by itself: reads X and y of a .mat file and writes them as .npy files, within limits that the caller sets.
+"""A script that reads X and y of a .mat file and writes them as .npy files, within limits set by the caller.
 
-A crafted file can end scipy's reader with the process that it runs in, so it is not the user's.
+A malicious file can crash scipy's reader, so this runs in a separate process.
 """
 
 import resource

@@ -14,12 +14,12 @@ SECONDS_TO_ANSWER = 10
 
 @dataclass(frozen=True)
 class Published:
-    """A publisher's file: where it can be downloaded, and the hash that tells it is whole."""
+    """A publisher's file: where it can be downloaded, and the hash that verifies it."""
 
     url: str
     md5: str
     unpacked: str = ""
-    """The folder that an archive holds, which may stand in for it."""
+    """The folder in an archive, which may be used instead of it."""
 
     @property
     def name(self) -> str:
@@ -27,14 +27,14 @@ class Published:
 
 
 def folders(dataset: Dataset) -> list[Path]:
-    """Where a dataset's files may lie; a download goes to the first."""
+    """Where a dataset's files may be; a download goes to the first."""
     if dataset.data is None:
         return [Path(pooch.os_cache("radii")) / dataset.name]
     return [existing_folder(dataset.data) / dataset.name, dataset.data]
 
 
 def locate(dataset: Dataset, files: Sequence[Published]) -> list[Path]:
-    """The paths of publisher's files; missing ones are downloaded, what is there stays as it is."""
+    """The paths of publisher's files; missing ones are downloaded, existing ones are kept."""
     places = folders(dataset)
     for folder in places:
         paths = [folder / file.name for file in files]
@@ -43,17 +43,17 @@ def locate(dataset: Dataset, files: Sequence[Published]) -> list[Path]:
     try:
         return [_present(places[0], file) for file in files]
     except Exception as error:
-        # A wrong hash is a ValueError with a sentence of its own; what a network says is pages long.
+        # A wrong hash is a ValueError with its own message; network errors are too long to show.
         reason = str(error) if type(error) is ValueError else type(error).__name__
         raise DataError(
-            f"{dataset.name} is not there and cannot be downloaded ({reason}): put {_listing(files)} "
+            f"{dataset.name} was not found and cannot be downloaded ({reason}): put {_listing(files)} "
             f"into {places[0]}, or name another folder",
             "data",
         ) from error
 
 
 def md5_of(path: Path) -> str:
-    """The hash by which publishers' files are known."""
+    """The hash that publishers state for their files."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 

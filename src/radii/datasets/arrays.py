@@ -1,4 +1,4 @@
-"""Arrays: images and labels of one's own in an .npz file."""
+"""Arrays: your own images and labels in an .npz file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -45,11 +45,11 @@ class Images(ABC):
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of what is cheap to know of the split: here the labels; pixels too where they are in memory."""
+        """The SHA-256 of what is quick to read of the split: the labels, and the pixels where they are in memory."""
         return _digest(self.labels)
 
     def image_digest(self, index: int) -> str:
-        """What names one image with its label, however it is stored."""
+        """The digest of one image with its label, independent of how it is stored."""
         return image_digest(self.batch(torch.tensor([index]))[0], int(self.labels[index]))
 
 
@@ -87,12 +87,12 @@ def _digest(*tensors: Tensor) -> str:
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset(Component, ABC):
-    """Where images come from. Fields are what decides them; opening one reads no more than it has to."""
+    """Where images come from. Fields determine the images; opening one reads as little as possible."""
 
     kind: ClassVar[str] = "dataset"
 
     path: str | None = option(None)
-    """The folder or file that holds its files; RADII_DATA otherwise. Where it lies does not decide what it is."""
+    """The folder or file that holds its files; RADII_DATA otherwise. Its location is not part of its identity."""
 
     shape: ClassVar[Shape]
     class_names: ClassVar[tuple[str, ...]]
@@ -110,7 +110,7 @@ class Dataset(Component, ABC):
         return Path(named) if named else None
 
     def learned(self, **facts: Any) -> None:
-        """Set what a dataset knows only after a look at its files: shape, class_names, normalisation."""
+        """Set what is known only from the files: shape, class_names, normalisation."""
         for name, value in facts.items():
             object.__setattr__(self, name, value)
 
@@ -120,14 +120,14 @@ class Dataset(Component, ABC):
 
 
 def named_data(dataset: Dataset, expected: str) -> Path:
-    """The path that the user named, for a dataset that cannot do without."""
+    """The path that the user named, for a dataset that needs one."""
     if dataset.data is None:
         raise DataError(f"{dataset.name} needs {expected}: state its path", "data")
     return dataset.data
 
 
 def existing_folder(path: Path) -> Path:
-    """A folder that the user named, or a sentence that it is not there."""
+    """A folder that the user named, or a DataError."""
     if not path.is_dir():
         raise DataError(f"there is no folder {path}: create it, or name another", "data")
     return path
@@ -139,7 +139,7 @@ def as_floats(pixels: Tensor) -> Tensor:
 
 
 def crop_and_flip(images: Tensor, rng: torch.Generator) -> Tensor:
-    """Each image cut from its zero-padded self at a place of its own, then flipped or not.
+    """Each image cut from its zero-padded image at a random position, then randomly flipped.
 
     The result is contiguous, in the order in which noise is drawn, so that adding it is one pass over memory;
     a channels-last model reorders the sum once.

@@ -20,7 +20,7 @@ class Digits(Dataset):
 
     @property
     def data(self) -> None:
-        """It has no files of its own."""
+        """It has no files."""
 
     def split(self, split: Split) -> InMemory:
         embedded = load_digits()

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
-from radii.datasets._pictures import eight_bits, open_picture
+from radii.datasets._pictures import eight_bits, open_image
 from radii.datasets.base import DataError, Dataset, Images, Split, as_floats, existing_folder, named_data
 from radii.fields import option
 from radii.smoothing.normalisation import IMAGENET, Normalisation
@@ -26,7 +26,7 @@ SHORTER_SIDE = 256
 SMALLEST_AREA = 0.08
 WIDEST_RATIO = 4 / 3
 TRIES = 10
-"""Crops drawn for a photograph, of which the first that fits is taken."""
+"""Crops drawn per photograph; the first that fits is used."""
 
 LAYOUT: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("val", "test")}
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff"}
@@ -94,7 +94,7 @@ class Photographs(Images):
         chosen = [self.files[index] for index in indices.tolist()]
         views: Sequence[View] = [partial(centre_crop, size=self.size, shorter=self.shorter)] * len(chosen)
         if self.augmented and rng is not None:
-            # All draws come before any work, so that the threads' order cannot matter.
+            # All draws come before any work, so that the result does not depend on thread order.
             draws = torch.rand((len(chosen), 1 + 4 * TRIES), generator=rng).tolist()
             views = [partial(random_crop, draws=row, size=self.size) for row in draws]
         pixels = torch.empty((len(chosen), 3, self.size, self.size), dtype=torch.uint8)
@@ -120,7 +120,7 @@ def centre_crop(image: Image.Image, size: int = SIDE, shorter: int = SHORTER_SID
 
 
 def random_crop(image: Image.Image, draws: Sequence[float], size: int = SIDE) -> Image.Image:
-    """A crop of random size, shape and place, resized, and flipped or not; `draws` are uniform on [0, 1)."""
+    """A crop of random size, shape and position, resized and randomly flipped; `draws` are uniform on [0, 1)."""
     cropped = image.crop(crop_box(*image.size, draws[1:])).resize((size, size), Image.Resampling.BILINEAR)
     return cropped.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if draws[0] < 0.5 else cropped
 
@@ -142,7 +142,7 @@ def crop_box(width: int, height: int, draws: Sequence[float]) -> tuple[int, int,
 
 def _read_into(pixels: NDArray[np.uint8], file: str, view: View) -> None:
     try:
-        with open_picture(file) as photograph:
+        with open_image(file) as photograph:
             shown = view(eight_bits(photograph).convert("RGB"))
     except Exception as error:
         # Pillow's decoders raise errors of many kinds.

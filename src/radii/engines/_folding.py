@@ -14,7 +14,7 @@ from radii.smoothing.logits import check_logits, same_up_to_rounding
 from radii.smoothing.modes import evaluating
 
 FOLDING = 16.0
-"""How much more rounding than a moved row a folded model may show: weights are rounded once more, in every layer."""
+"""How much more rounding a folded model may show than a moved row: the weights of every layer are rounded once more."""
 
 Model = TypeVar("Model", bound=nn.Module)
 
@@ -22,8 +22,8 @@ Model = TypeVar("Model", bound=nn.Module)
 def folded(model: nn.Module, probe: Tensor | None = None) -> nn.Module:
     """A copy in eval mode, channels last, with a BatchNorm merged into the convolution before it where that is safe.
 
-    Both have to be torch's own, called once, of weights that nothing else uses; a model with hooks, or with a forward
-    or call that tracing would miss, is left as it is. So is one that gives other logits on `probe` than unfolded.
+    Both have to be torch's own, called once, with weights that nothing else uses; a model with hooks, or with a forward
+    or call that tracing would miss, is not folded. Nor is one whose logits on `probe` change when folded.
     """
     try:
         plain = channels_last(copy.deepcopy(model).eval().requires_grad_(False))
@@ -41,7 +41,7 @@ def _same(model: nn.Module, fast: nn.Module, probe: Tensor) -> bool:
 
 
 def _is_all_traced(model: nn.Module) -> bool:
-    """Whether a trace of the forwards is all that a call of the model does: tracing drops hooks and patched methods."""
+    """Whether tracing captures all that a call of the model does: tracing drops hooks and patched methods."""
     if torch_module._has_any_global_hook():
         return False
     return not any(
@@ -109,7 +109,7 @@ def _tensors(module: nn.Module) -> list[Tensor]:
 
 
 class _HalvingPool(nn.Module):
-    """The largest of every 2x2 pixels, in rows of whole vectors: torch's own keeps indices that nothing here reads."""
+    """2x2 max pooling in rows of whole vectors: torch's max_pool2d also computes indices, which are not needed."""
 
     def forward(self, maps: Tensor) -> Tensor:
         count, channels, height, width = maps.shape
@@ -125,7 +125,7 @@ def _halves(pool: nn.MaxPool2d) -> bool:
 
 
 def channels_last(model: Model) -> Model:
-    """The model with its weights laid out as convolutions on a CPU are fastest on."""
+    """The model in the memory format that is fastest for convolutions on a CPU."""
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 

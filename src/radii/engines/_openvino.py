@@ -20,7 +20,7 @@ def without_telemetry() -> None:
     """Keep OpenVINO and NNCF from sending usage reports and from writing an id into the home directory.
 
     Both take stubs where openvino_telemetry cannot be imported, so this comes before every import of them. In a
-    process that has imported them already, what they have begun stays, but nothing more is sent.
+    process that has imported them already, reports that they have started are not undone, but nothing more is sent.
     """
     if sys.modules.get("openvino_telemetry") is None:
         sys.modules["openvino_telemetry"] = None  # type: ignore[assignment]

@@ -30,7 +30,7 @@ def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
     """The engine's name and the model in its form. `auto` is the fastest one installed that keeps the function."""
     if any(isinstance(module, OnnxGraph) for module in spec.original.modules()):
         return _as_it_is(spec, engine)
-    spec.wanted  # noqa: B018  a model that no engine could run says so first
+    spec.wanted  # noqa: B018  raises first if no engine could run the model
     if engine == AUTO:
         return _fastest(spec)
     made = create(engine)
@@ -40,7 +40,7 @@ def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
 
 
 def _as_it_is(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
-    """A model that is, or has inside, an ONNX graph: no other engine has a form of it."""
+    """A model that is or contains an ONNX graph: no other engine can run it."""
     if engine not in (AUTO, "onnx"):
         raise ParameterError(f"the engine {engine!r} cannot run an ONNX model: use 'onnx'", "engine")
     return "onnx", spec.original
@@ -56,9 +56,9 @@ def _expect_agreement(spec: EngineSpec, engine: str, form: nn.Module, least: flo
 
 
 def agreement(spec: EngineSpec, form: nn.Module) -> float:
-    """The share of a probe block on which an engine and the original model give one class, up to rounding.
+    """The share of a probe block on which an engine and the original model give the same class, up to rounding.
 
-    An image whose two best logits are as near as rounding moves them may get either class.
+    An image whose two best logits differ by no more than rounding may get either class.
     """
     wanted = spec.wanted
     with torch.inference_mode():

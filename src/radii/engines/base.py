@@ -25,7 +25,7 @@ CALIBRATION: Purpose = "calibrate"
 
 @dataclass(frozen=True)
 class EngineSpec:
-    """What an engine is prepared for."""
+    """The model and inputs that an engine is prepared for."""
 
     original: nn.Module
     """The model as it was trained, in eval mode: what every engine is compared with."""
@@ -33,17 +33,17 @@ class EngineSpec:
     noise: Noise
     batch_size: int
     artefact: Path
-    """Where an engine with a state of its own keeps it, without the suffix."""
-    pictures: Callable[[], Tensor]
+    """Where an engine may store files, without the suffix."""
+    calibration_images: Callable[[], Tensor]
     """Training images to calibrate on: [image, channel, height, width]."""
     examples: Callable[[], Tensor] | None = None
-    """Training images to compare engines on; where there are none at hand, drawn ones take their place."""
+    """Training images to compare engines on; where there are none, drawn images are used."""
 
     @cached_property
     def model(self) -> nn.Module:
         """The original with BatchNorm folded where that keeps the function.
 
-        That is decided on drawn images: the same model is run with and without the training images at hand.
+        That is decided on drawn images, so that the model does not depend on whether training images are available.
         """
         return folded(self.original, self._block(drawn(self.batch_size, self.shape)))
 
@@ -67,19 +67,19 @@ class EngineSpec:
         return self.noisy(images[rows], PROBE).to(self.device)
 
     def noisy(self, images: Tensor, purpose: Purpose) -> Tensor:
-        """Images under noise of their own, laid out channels last."""
+        """Noisy images in channels-last format."""
         images = self.noise.nearest(images)
         noisy = self.noise.perturb(images, torch.empty_like(images), generator("cpu", purpose))
         return noisy.contiguous(memory_format=torch.channels_last)
 
 
 def drawn(count: int, shape: tuple[int, int, int]) -> Tensor:
-    """Images of smooth shapes in all contrasts, as unlike as photographs are: [image, channel, height, width]."""
+    """Random smooth images of various contrasts, as varied as photographs: [image, channel, height, width]."""
     rng = generator("cpu", PROBE, 1)
     coarse = torch.randn(count, shape[0], 4, 4, generator=rng)
     contrast = 4 * torch.rand(count, 1, 1, 1, generator=rng)
     smooth = F.interpolate(coarse, shape[1:], mode="bilinear", align_corners=True)
-    # To whole steps of an 8-bit image, as pictures have.
+    # Rounded to the levels of an 8-bit image.
     return (255 * torch.sigmoid(contrast * smooth)).round() / 255
 
 
@@ -87,7 +87,7 @@ def drawn(count: int, shape: tuple[int, int, int]) -> Tensor:
 class Engine(Component, ABC):
     """A way to run forward passes.
 
-    A certificate is about the function that ran, so the engine is part of its record and the one to deploy.
+    A certificate holds for the function that ran, so the engine is part of its record and the one to deploy.
     """
 
     kind: ClassVar[str] = "engine"
@@ -124,5 +124,5 @@ class FixedBlock(nn.Module):
         missing = (0, 0) * 3 + (0, self.block - len(images))
         rows_first = F.pad(images.permute(0, 2, 3, 1), missing) if missing[-1] else images.permute(0, 2, 3, 1)
         logits = self.function(rows_first.contiguous().permute(0, 3, 1, 2))
-        # Before the padding is cut off: more rows than images would pass for the right number afterwards.
+        # Checked before the padding is removed, which would also remove surplus rows.
         return check_rows(logits, self.block)[: len(images)]

@@ -11,7 +11,7 @@ from radii.onnx import OnnxGraph, from_torch, is_installed, require
 
 @dataclass(frozen=True, kw_only=True)
 class Onnx(Engine):
-    """The export takes seconds in every process, so `auto` leaves it out."""
+    """The export takes seconds in every process, so `auto` does not use it."""
 
     @classmethod
     def runs_on(cls, device: torch.device) -> bool:

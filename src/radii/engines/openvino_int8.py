@@ -1,4 +1,4 @@
-"""OpenVINO on a CPU in int8, calibrated on noisy training images: another function, certified as it is."""
+"""OpenVINO on a CPU in int8, calibrated on noisy training images: a different function, certified as such."""
 
 import io
 from contextlib import nullcontext, redirect_stdout
@@ -36,7 +36,7 @@ class OpenVinoInt8(Engine):
 
 
 def _save(model: Any, file: Path) -> None:
-    """Write the two files of a model, each in one move; the .xml, by which others know that it is there, last."""
+    """Write the two files of a model, each atomically; the .xml last, since it marks the model as complete."""
     import openvino
 
     names = [file.with_suffix(suffix).name for suffix in (".bin", ".xml")]
@@ -52,7 +52,7 @@ def _quantised(model: Any, spec: EngineSpec) -> Any:
     without_telemetry()
     import nncf
 
-    noisy = spec.noisy(spec.pictures(), CALIBRATION)
+    noisy = spec.noisy(spec.calibration_images(), CALIBRATION)
     blocks = [block.numpy() for block in noisy.split(spec.batch_size) if len(block) == spec.batch_size]
-    with redirect_stdout(io.StringIO()):  # it draws progress bars of its own
+    with redirect_stdout(io.StringIO()):  # it prints progress bars
         return nncf.quantize(model, nncf.Dataset(blocks), subset_size=len(noisy) // spec.batch_size)

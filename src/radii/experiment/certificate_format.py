@@ -1,7 +1,7 @@
-"""The lines of a certificate file: Cohen's columns first, then ours, each line sealed by a checksum.
+"""The lines of a certificate file: Cohen's columns, then radii's, each line with a checksum.
 
-A checksum is taken over the line and the checksum of the line before, the first over the header: an edited, removed or
-exchanged line, or an edited header, shows. It tells accidents and careless edits; `radii verify` tells the rest.
+A checksum covers the line and the checksum of the previous line, the first one the header, so that edited, removed or
+exchanged lines and edited headers are detected. This finds accidental edits; `radii verify` finds the others.
 """
 
 import hashlib
@@ -15,16 +15,16 @@ from radii.experiment import readers
 from radii.smoothing.certificate import ABSTAIN
 
 FORMAT = 2
-"""Of the files that are made now; those of version 0.1 state none, and have neither digests nor checksums."""
+"""The format of new files; those of version 0.1 state none, and have neither digests nor checksums."""
 COHEN = ("idx", "label", "predict", "radius", "correct", "time")
 COLUMNS = (*COHEN, "samples", "counts", "digest", "checksum")
 ENVIRONMENTS = "environments"
-"""The part of a header that decides nothing but rounding: it grows where a file is continued elsewhere."""
+"""The part of a header that affects rounding only; it grows when a file is continued on another machine."""
 
 
 @dataclass(frozen=True)
 class Row:
-    """The certificate of one image, and the label it is judged by."""
+    """The certificate of one image, and its true label."""
 
     index: int
     label: int
@@ -35,7 +35,7 @@ class Row:
     counts: Mapping[int, int] = field(default_factory=dict)
     """Votes of the classes that got any."""
     digest: str = ""
-    """Of the image's pixels and its label; empty in files of others and of version 0.1."""
+    """Of the image's pixels and its label; empty in files of other tools and of version 0.1."""
 
     @property
     def correct(self) -> bool:
@@ -43,17 +43,17 @@ class Row:
 
 
 def identity(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What decides the rows of a file: its header but for the environments."""
+    """What determines the rows of a file: its header without the environments."""
     return {key: value for key, value in header.items() if key != ENVIRONMENTS}
 
 
 def first_checksum(header: Mapping[str, Any]) -> str:
-    """What the first line is sealed with: the header."""
+    """The checksum before the first line: that of the header."""
     return hashlib.sha256(json.dumps(identity(header), sort_keys=True).encode()).hexdigest()[:16]
 
 
 def sealed(line: str, before: str) -> str:
-    """The checksum of a line that follows the one of the checksum `before`."""
+    """The checksum of a line; `before` is that of the previous line."""
     return hashlib.sha256(f"{before}\t{line}".encode()).hexdigest()[:16]
 
 
@@ -68,7 +68,7 @@ def to_line(row: Row) -> str:
 
 
 def parse(path: Path, text: str, before: str | None = None) -> tuple[list[Row], str | None]:
-    """The rows of a file, every checksum compared, and the last checksum; `before` seals the first line."""
+    """The rows of a file, every checksum checked, and the last checksum; `before` is the one before the first line."""
     first, *lines = text.splitlines() or [""]
     columns = tuple(name.strip() for name in first.split("\t"))
     if missing := [name for name in COHEN if name not in columns]:
@@ -80,7 +80,7 @@ def parse(path: Path, text: str, before: str | None = None) -> tuple[list[Row], 
         where = f"{path}, line {number}"
         row = parse_line(where, columns, line)
         if row.index in rows:
-            raise ValueError(f"{where}: image {row.index} is there twice: remove one of the two lines")
+            raise ValueError(f"{where}: image {row.index} occurs twice: remove one of the two lines")
         if columns == COLUMNS:
             before = _checked(where, line, before)
         rows[row.index] = row
@@ -88,7 +88,7 @@ def parse(path: Path, text: str, before: str | None = None) -> tuple[list[Row], 
 
 
 def _checked(where: str, line: str, before: str | None) -> str:
-    """The checksum of a line, which has to be right; that of the first line can be anything without a header."""
+    """The checksum of a line, checked; without a header the first line's is not."""
     content, _, checksum = line.rpartition("\t")
     if before is not None and checksum != sealed(content, before):
         raise ValueError(

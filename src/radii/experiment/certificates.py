@@ -1,4 +1,4 @@
-"""Certificate files: one line for each image in Cohen's columns, and a header beside it that says how it was made."""
+"""Certificate files: one line for each image in Cohen's columns, and a JSON header beside it on how it was made."""
 
 import json
 import re
@@ -52,10 +52,10 @@ class Certificates:
 
 
 class CertificateFile:
-    """A certificate file that is being made: opening one makes it, or continues it where it stopped.
+    """A certificate file that is being made: opened new, or to continue.
 
-    `environment` is what decides rounding alone, such as versions: where it is another than before, the header gets
-    a line that says from which row on.
+    `environment` is what affects rounding only, such as versions; where it changes, the header records it with the
+    first row that it applies to.
     """
 
     def __init__(self, path: Path, header: Mapping[str, Any], environment: Mapping[str, Any] | None = None) -> None:
@@ -89,13 +89,13 @@ class CertificateFile:
             if difference := _difference(identity(read_header(beside)), self.header):
                 raise ValueError(f"{self.path} was made with {difference}: name another file, or move this one away")
         elif self.path.is_file():
-            raise ValueError(f"{self.path} has no {beside.name} beside it that says how it was made: move it away")
+            raise ValueError(f"{self.path} has no {beside.name} beside it that describes it: move it away")
         else:
             files.make_folder(self.path.parent)
             files.write_json(beside, self.header)
 
     def _record(self, environment: dict[str, Any], rows: int) -> None:
-        """Note the environment of the rows to come, unless it is that of the rows before."""
+        """Record the environment of the next rows, unless it is that of the previous rows."""
         beside = header_file(self.path)
         before = read_header(beside).get(ENVIRONMENTS, [])
         noted = [each for each in before if each["first_row"] < rows]
@@ -105,7 +105,7 @@ class CertificateFile:
             files.write_json(beside, {**self.header, ENVIRONMENTS: noted})
 
     def _repair(self) -> None:
-        """Cut a line that a kill or a full disk left half written."""
+        """Remove a line that a kill or a full disk left incomplete."""
         content = self.path.read_bytes() if self.path.is_file() else b""
         whole = content[: content.rfind(b"\n") + 1]
         lines = whole.splitlines(keepends=True)
@@ -113,7 +113,7 @@ class CertificateFile:
             files.write(self.path, "\t".join(COLUMNS) + "\n")
             return
         if tuple(lines[0].decode(errors="replace").split()) != COLUMNS:
-            raise ValueError(f"{self.path} has not the columns {' '.join(COLUMNS)}: move it away")
+            raise ValueError(f"{self.path} does not have the columns {' '.join(COLUMNS)}: move it away")
         if len(lines) > 1 and not _readable(self.path, lines[-1].decode(errors="replace")):
             whole = whole[: -len(lines[-1])]
         if whole != content:
@@ -121,7 +121,7 @@ class CertificateFile:
 
 
 def read(path: Path) -> Certificates:
-    """Read a certificate file in Cohen's columns, whoever made it; one of ours only as it was written."""
+    """Read a certificate file in Cohen's columns, from any tool; a file with a header is checked against it."""
     name = path.name.removesuffix(".tsv")
     try:
         text = readers.text(path, readers.MOST_CERTIFICATES, "utf-8-sig", "replace")
@@ -140,7 +140,7 @@ def read(path: Path) -> Certificates:
 
 
 def rows_of(path: Path, header: Mapping[str, Any]) -> list[Row]:
-    """The rows of a certificate file of ours; a last line that is half written does not count."""
+    """The rows of a certificate file with a header; an incomplete last line is ignored."""
     if not path.is_file():
         return []
     text = path.read_text(encoding="utf-8-sig", errors="replace")
@@ -148,7 +148,7 @@ def rows_of(path: Path, header: Mapping[str, Any]) -> list[Row]:
     if not text:
         return []
     if header.get("format", 1) >= FORMAT and tuple(text.split("\n", 1)[0].split("\t")) != COLUMNS:
-        raise ValueError(f"{path} has not the columns {' '.join(COLUMNS)}: restore the file, or certify again")
+        raise ValueError(f"{path} does not have the columns {' '.join(COLUMNS)}: restore the file, or certify again")
     return parse(path, text, first_checksum(header))[0]
 
 
@@ -158,7 +158,7 @@ def header_file(path: Path) -> Path:
 
 
 def read_header(path: Path) -> dict[str, Any]:
-    """What the JSON beside a certificate file holds."""
+    """The content of the JSON beside a certificate file."""
     return readers.header(path)
 
 
@@ -181,7 +181,7 @@ def _readable(path: Path, line: str) -> bool:
 
 
 def _sigma_in(path: Path) -> float | None:
-    """The noise that a foreign file's name tells of, or else that of a folder it lies in."""
+    """The sigma in the name of a file from another tool, or of a folder above it."""
     for part in reversed(path.parts):
         if found := re.search(r"(?:sigma|noise)[-_=]?(\d+(?:\.\d+)?)", part, re.IGNORECASE):
             return float(found[1])

@@ -1,4 +1,4 @@
-"""Files that are whole or not there, and their digests."""
+"""Atomic writes and file digests."""
 
 import hashlib
 import json

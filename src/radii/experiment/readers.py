@@ -1,4 +1,4 @@
-"""Readers of what lies in a run: bounded, and checked before anything is made of it, for a run may come from anybody.
+"""Readers of the files of a run, with limits and checks: a run may come from an untrusted source.
 
 Every error names the file and is a ValueError or an OSError.
 """
@@ -18,7 +18,7 @@ MOST_CERTIFICATES = 1 << 28
 MOST_HEADER = 1 << 24
 """Bytes of a safetensors header."""
 MOST_DIGITS = 40
-"""Of a whole number in JSON: seeds of 128 bits have 39."""
+"""Digits of a whole number in JSON: seeds of 128 bits have 39."""
 MOST_WHOLE = 10**15
 MOST_SECONDS = 1e10
 MOST_PATH, MOST_NAME = 4096, 255
@@ -35,7 +35,7 @@ def text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8", errors: str
     try:
         return content.decode(encoding, errors)
     except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not text (byte {error.start} is no UTF-8): restore it") from error
+        raise ValueError(f"{path} is not text (byte {error.start} is not UTF-8): restore it") from error
 
 
 def json_object(path: Path) -> dict[str, Any]:
@@ -48,16 +48,16 @@ def parse_object(content: str, where: str) -> dict[str, Any]:
     try:
         found = json.loads(content, parse_int=_json_integer, parse_constant=_json_constant)
     except RecursionError as error:
-        raise ValueError(f"{where} nests too deeply for JSON of ours: restore it, or move it away") from error
+        raise ValueError(f"{where} is nested too deeply: restore it, or move it away") from error
     except ValueError as error:
         raise ValueError(f"{where} is not JSON ({short(error)}): restore it, or move it away") from error
     if not isinstance(found, dict):
-        raise ValueError(f"{where} holds no JSON object: restore it, or move it away")
+        raise ValueError(f"{where} does not hold a JSON object: restore it, or move it away")
     return found
 
 
 def header(path: Path) -> dict[str, Any]:
-    """The header of a certificate file; fields that are known are of their kind, others are left as they are."""
+    """The header of a certificate file; known fields are checked, others are kept as they are."""
     found = json_object(path)
     _expect(path, found, HEADER)
     _expect(path, found.get("parameters", {}), {"failure": (_is_share, "a number between 0 and 1")}, "parameters.")
@@ -74,7 +74,7 @@ def origin(path: Path) -> dict[str, dict[str, str]]:
 
 
 def transfer_cost(path: Path) -> dict[str, Any]:
-    """What a teacher's method would have cost: transfer.json."""
+    """The cost of a teacher's method: transfer.json."""
     found = json_object(path)
     if missing := [name for name in TRANSFER if name not in found]:
         raise ValueError(f"{path} has no {missing[0]!r}: restore it, or remove it")
@@ -83,14 +83,14 @@ def transfer_cost(path: Path) -> dict[str, Any]:
 
 
 def history(path: Path) -> list[dict[str, str]]:
-    """The rows of training.csv, all of the same columns, the time and the accuracy numbers."""
+    """The rows of training.csv, all with the same columns; time and accuracy are checked numbers."""
     try:
         rows = list(csv.DictReader(io.StringIO(text(path), newline=""), strict=True))
     except csv.Error as error:
         raise ValueError(f"{path} is not CSV ({error}): restore it, or remove it") from error
     for number, row in enumerate(rows, start=2):
         if None in row or None in row.values():
-            raise ValueError(f"{path}, line {number} has not as many cells as the first: restore it, or remove it")
+            raise ValueError(f"{path}, line {number} does not have the cells of the first: restore it, or remove it")
         for name, (check, expected) in HISTORY.items():
             if (name in row or name == "seconds") and not check(_number(row.get(name, ""))):
                 raise ValueError(f"{path}, line {number}: {name} = {_shown(row.get(name))}, expected {expected}")
@@ -98,7 +98,7 @@ def history(path: Path) -> list[dict[str, str]]:
 
 
 def weights_metadata(path: Path) -> dict[str, Any]:
-    """What lies beside the tensors of a safetensors file: the texts of its header, read without torch."""
+    """The metadata in the header of a safetensors file, read without torch."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > min(MOST_HEADER, path.stat().st_size):
@@ -111,7 +111,7 @@ def weights_metadata(path: Path) -> dict[str, Any]:
 
 
 def class_names(path: Path) -> tuple[str, ...]:
-    """The names of the classes beside the weights; none in a file of version 0.1."""
+    """The names of the classes stored with the weights; none in a file of version 0.1."""
     spec = weights_metadata(path).get("spec")
     names = parse_object(spec, f"the spec in {path}").get("class_names") if spec is not None else []
     if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
@@ -146,7 +146,7 @@ def _bytes(path: Path, most: int) -> bytes:
     with path.open("rb") as file:
         content = file.read(most + 1)
     if len(content) > most:
-        raise ValueError(f"{path} has more than {most:,} bytes, which no such file needs: it is not one of ours")
+        raise ValueError(f"{path} has more than {most:,} bytes, too many for such a file: it was not written by radii")
     return content
 
 
@@ -157,7 +157,7 @@ def _json_integer(digits: str) -> int:
 
 
 def _json_constant(name: str) -> float:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def _number(cell: str) -> float:
@@ -196,7 +196,7 @@ def _is_share(value: Any) -> bool:
 
 
 def _is_path(value: Any) -> bool:
-    """Whether a text can be a path at all: the system refuses others with errors that name no file."""
+    """Whether a text can be a path: the errors of the system for others do not name the file."""
     if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > MOST_PATH:
         return False
     return all(len(part.encode(errors="replace")) <= MOST_NAME for part in Path(value).parts)
@@ -232,11 +232,11 @@ def _expect(path: Path, found: Mapping[str, Any], known: Mapping[str, tuple[Chec
 
 
 def _shown(value: Any) -> str:
-    """A value as an error shows it, cut where it is long."""
+    """A value for an error message, shortened."""
     return short(repr(value), 80)
 
 
-def short(said: object, most: int = 300) -> str:
-    """What a file says as an error may repeat it: cut where it is long, and nothing that a terminal would obey."""
-    plain = "".join(letter if letter.isprintable() else "?" for letter in str(said)[:most])
-    return plain if len(str(said)) <= most else f"{plain} ..."
+def short(content: object, most: int = 300) -> str:
+    """Text of a file for an error message: shortened, without control characters."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in str(content)[:most])
+    return plain if len(str(content)) <= most else f"{plain} ..."

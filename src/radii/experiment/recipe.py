@@ -144,8 +144,8 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{where} is not TOML: {readers.short(error)}") from error
     except (ValueError, LookupError, TypeError, OverflowError) as error:
-        told = readers.short(error.args[0], 1000) if error.args else type(error).__name__
-        raise RecipeError(f"{where}: {told}") from error
+        reason = readers.short(error.args[0], 1000) if error.args else type(error).__name__
+        raise RecipeError(f"{where}: {reason}") from error
     return recipe
 
 

@@ -16,7 +16,7 @@ from radii.experiment.recipe import Recipe
 from radii.lock import lock_file, locked
 
 LOCATIONS = ("dataset.path", "training.initial")
-"""Fields that say where something lies: they do not decide what it is."""
+"""Fields that are locations, which are not part of a recipe's identity."""
 
 
 WRITTEN = (
@@ -28,18 +28,18 @@ WRITTEN = (
     "model.safetensors",
     "transfer.json",
 )
-"""The files that whoever holds the run's lock may write."""
+"""The files that the holder of the run's lock may write."""
 
 
 class RunError(ParameterError):
-    """A run directory that cannot be used, with the sentence that says why."""
+    """A run directory that cannot be used; the message says why."""
 
 
 class Run:
-    """The directory of one trained model and all that is known of it.
+    """The directory of one trained model and its files.
 
-    A run may come from anybody: code that its recipe names is used only if its module is among `trusted`, or if this
-    user has run the same source before.
+    A run may come from another user: code that its recipe names is used only if its module is among `trusted`, or if
+    this user has run the same source before.
     """
 
     def __init__(self, path: Path | str, trusted: Collection[str] = ()) -> None:
@@ -77,7 +77,7 @@ class Run:
     def weights(self) -> Path:
         """The file of the trained weights."""
         if not self.finished:
-            self.recipe  # noqa: B018  a directory that is no run at all says so first
+            self.recipe  # noqa: B018  raises first if the directory is not a run
             raise RunError(f"{self.path} is not trained to the end: continue it with `radii train`")
         return self.weights_file
 
@@ -86,17 +86,17 @@ class Run:
         return dict(readers.origin(self.origin_file)) if self.origin_file.is_file() else {}
 
     def source(self, key: str) -> Path | None:
-        """Where the teacher or the soft labels lie that the run was trained from, if it was."""
+        """The path of the teacher or the soft labels that the run was trained from, if any."""
         facts = self.origin().get(key)
         return Path(os.path.normpath(self.path / facts["path"])) if facts else None
 
     def _beside(self, facts: Mapping[str, str]) -> dict[str, str]:
-        """A source named from the run's own place: runs that move together still find each other."""
+        """A source with its path relative to the run, so that runs can be moved together."""
         return {**facts, "path": os.path.relpath(facts["path"], self.path.resolve())}
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Hold the right to train here, which one process has at a time, and clear away what a killed one left."""
+        """Hold the lock to train here, and remove the temporary files of a killed process."""
         self._refuse_other_things()
         files.make_folder(self.path)
         with nullcontext() if self._is_archived() else locked(self.path):
@@ -105,39 +105,39 @@ class Run:
             yield
 
     def _is_archived(self) -> bool:
-        """Whether it is finished and lies where nothing can be written: it is read all the same."""
+        """Whether it is finished and in a folder without write permission: it is read without a lock."""
         return self.finished and not os.access(self.path, os.W_OK)
 
     def claim(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
-        """Make the directory this recipe's, or refuse one that belongs to another."""
+        """Create the directory for this recipe, or refuse one of another recipe."""
         trust.record(wanted.names())
         if self.recipe_file.is_file():
             if difference := _difference(self._read_recipe(), wanted):
                 raise RunError(f"{self.path} belongs to another recipe ({difference})", "run")
             if _hashes(self.origin()) != _hashes(origin):
-                raise RunError(f"{self.path} was begun from another {' or '.join(origin)}", "run")
+                raise RunError(f"{self.path} was started from another {' or '.join(origin)}", "run")
             return
         self._refuse_other_things()
         files.make_folder(self.path)
         self._begin(wanted, origin)
 
     def _begin(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
-        """Write what makes a directory a run, the recipe last: without it, all else here was left by a kill."""
+        """Write the first files of a run, the recipe last: without it, the others were left by a kill."""
         files.remove(self.origin_file)
         if origin:
             files.write_json(self.origin_file, {key: self._beside(facts) for key, facts in origin.items()})
         files.write(self.recipe_file, wanted.to_toml())
 
     def _refuse_other_things(self) -> None:
-        """Refuse a place that holds something else than a run, or than one whose first files a kill cut short."""
+        """Refuse a folder that is neither a run nor one that a kill interrupted at its first files."""
         if not self.path.exists():
             return
         other = not self.path.is_dir() or not all(self._is_beginning(path) for path in self.path.iterdir())
         if other and not self.recipe_file.is_file():
-            raise RunError(f"{self.path} is there already and is not a run", "run")
+            raise RunError(f"{self.path} already exists and is not a run", "run")
 
     def _is_beginning(self, path: Path) -> bool:
-        """Whether a file is one of those that a run begins with."""
+        """Whether a file is one of the first files of a run."""
         if path == self.origin_file:
             return _is_origin(path)
         asides = tuple(f".{file.name}." for file in (self.origin_file, self.recipe_file))
@@ -158,7 +158,7 @@ class Run:
         return readers.history(self.history_file) if self.history_file.is_file() else []
 
     def class_names(self) -> tuple[str, ...]:
-        """The names of the classes that lie beside the weights; none where there are no weights, or no names."""
+        """The names of the classes stored with the weights; empty without weights or names."""
         return readers.class_names(self.weights_file) if self.finished else ()
 
     def environment(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
 
 
 def _difference(theirs: Recipe, wanted: Recipe) -> str:
-    """The first field in which two recipes differ, in words; where something lies is not compared."""
+    """The first field in which two recipes differ, as text; locations are not compared."""
     a, b = _flat(theirs), _flat(wanted)
     for name in (*a, *b):
         # Version 0.1 stated no fields of datasets and models: they had their defaults.

@@ -1,4 +1,4 @@
-"""The certificate files of a run: which may be continued, and on which images, under which seed."""
+"""The certificate files of a run: which file may be continued, on which images and with which seed."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ from radii.lock import locked
 def header(
     run: Run, *, certifier: str, parameters: Mapping[str, Any], noise: Mapping[str, Any], **facts: Any
 ) -> dict[str, Any]:
-    """All that decides the certificates of a run; `facts` are digests, seed, images, engine and the like."""
+    """Everything that determines the certificates of a run; `facts` are digests, seed, images, engine and the like."""
     recipe = run.recipe
     stated = {
         "procedure": certifier,
@@ -35,7 +35,7 @@ def header(
 
 @dataclass(frozen=True)
 class Wanted:
-    """The certificates that are to be made."""
+    """The certificates to compute."""
 
     header: Mapping[str, Any]
     images: Sequence[int]
@@ -46,7 +46,7 @@ class Wanted:
 
 @contextmanager
 def open_file(run: Run, wanted: Wanted, environment: Mapping[str, Any] | None = None) -> Iterator[CertificateFile]:
-    """The certificate file of a run for this header, made or continued; while it is open, nobody else can open it.
+    """The certificate file of a run for this header, new or continued; it is locked while it is open.
 
     A second seed for images that these weights were certified on is refused, whatever else differs, and so is
     continuing on other images than the rows are about.
@@ -62,7 +62,7 @@ def open_file(run: Run, wanted: Wanted, environment: Mapping[str, Any] | None = 
 
 
 def _refuse_others(run: Run, wanted: Wanted) -> None:
-    """Refuse what the certificates of the same weights forbid."""
+    """Refuse a second seed or other data for weights that have certificates."""
     for path, other in of_weights(run, wanted.header["weights"]):
         rows = rows_of(path, other)
         if other.get("seed") != wanted.header["seed"]:
@@ -82,12 +82,12 @@ def _refuse_overlap(path: Path, other: Mapping[str, Any], rows: Sequence[Row], w
     if count := overlap(other, rows, wanted):
         raise RunError(
             f"{path} holds {count} of these images under seed {other.get('seed')}, not {wanted.header['seed']}: "
-            "a seed is named before looking; continue with that one"
+            "a seed is chosen before any result is known; continue with that one"
         )
 
 
 def overlap(other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> int:
-    """How many of the wanted images have a row: by number in the same data, by content in other data."""
+    """How many of the wanted images have a row: compared by index in the same data, by digest in other data."""
     if not rows:
         return 0
     if other.get("data") in (None, wanted.header.get("data")):
@@ -101,9 +101,9 @@ def _but_for_data(header: Mapping[str, Any]) -> dict[str, Any]:
 
 def _refuse_other_data(path: Path, other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> None:
     """Refuse to continue where the rows are about other images."""
-    advice = "continue with the data that it was begun with, or move it away"
+    advice = "continue with the data that it was started with, or move it away"
     for row in rows:
         if row.digest and row.digest != wanted.digest_of(row.index):
-            raise RunError(f"{path} was made of other data: its image {row.index} is another one here; {advice}")
+            raise RunError(f"{path} was made from other data: its image {row.index} differs; {advice}")
     if rows and other.get("data") != wanted.header.get("data"):
-        raise RunError(f"{path} was made of other data: its images are the same, others of the split are not; {advice}")
+        raise RunError(f"{path} was made from other data: other images of the split differ; {advice}")

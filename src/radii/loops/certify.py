@@ -30,18 +30,18 @@ from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
 
 Identity = tuple[tuple[str, str], ...]
-"""Names and digests of what a certificate is about."""
+"""Names and digests of what determines a certificate."""
 OnImage = Callable[[int, Row | None], None]
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertificationConfig:
-    """What decides the certificates of a run; who computes them does not."""
+    """Everything that determines the certificates of a run."""
 
     run: Path
     certifier: Certifier
     noise: Noise | None = None
-    """Gaussian noise of the run's own sigma by default."""
+    """By default Gaussian noise of the run's sigma."""
     seed: int = 0
     every: int = 1
     max_images: int | None = None
@@ -51,7 +51,7 @@ class CertificationConfig:
     trust: frozenset[str] = frozenset()
     """Modules whose code the run may use."""
     identity: Identity = ()
-    """The digests of what is meant: weights, data, code, artefact; what is found where it is not stated."""
+    """The expected digests of weights, data, code and artefact; any are accepted if it is empty."""
 
     def __post_init__(self) -> None:
         counts = {"every": self.every, "max_images": self.max_images, "batch_size": self.batch_size}
@@ -69,10 +69,11 @@ def certify_run(
     executor: Executor | None = None,
     on_image: OnImage = lambda *_: None,
 ) -> Path:
-    """Certify the chosen test images of a run; returns the certificate file. `on_image` sees (images in all, row).
+    """Certify the chosen test images of a run; returns the certificate file.
 
-    The images are certified by `executor`, by default a pool of as many `workers` as there are cores, processes of
-    one thread each: images are independent, while threads of one forward wait for each other.
+    `on_image` is called with (number of images, row). The images are certified by `executor`, by
+    default a pool of `workers` processes of one thread each, one per core: images are independent, while threads of
+    one forward pass wait for each other.
     """
     if workers is None:
         workers = os.cpu_count() or 1 if default_device().type == "cpu" else 1
@@ -100,14 +101,14 @@ def certify_image(config: CertificationConfig, index: int) -> Row:
 
 
 def certify_images(session: "CertificationSession", indices: Sequence[int], workers: int) -> Iterator[Row]:
-    """The certificates of these test images in their order, on as many processes."""
+    """The certificates of these test images in their order, on `workers` processes."""
     return _certificates(session, indices, workers, None)
 
 
 def _certificates(
     session: "CertificationSession", indices: Sequence[int], workers: int, executor: Executor | None
 ) -> Generator[Row, None, None]:
-    """The certificates in the order of the images, whoever makes them."""
+    """The certificates in the order of the images."""
     certify = partial(certify_image, session.config)
     if executor is not None:
         yield from executor.map(certify, indices)
@@ -136,13 +137,13 @@ class CertificationSession:
         _expect_same(self.run, config.identity, _pinned({"weights": weights}))
         self.images: Images = dataset_of(self.run, config.data).split("test")
         noise = config.noise or noise_of(self.run.recipe)
-        first = not config.identity  # workers open what the process that started them has compared
+        first = not config.identity  # workers need not repeat the engine's comparison of the process that started them
         with _one_thread():
             engine, self.classifier = open_run(self.run, config.engine, noise, config.data, config.batch_size, first)
         config = replace(config, engine=engine, noise=noise)
         self.header = _header(self.run, config, noise, self.images)
         found = _pinned({name: self.header[name] for name in PINNED})
-        # The classifier was made from the file after its digest was taken: it has to be the same one still.
+        # The classifier was loaded after the digest was computed: the file must not have changed in between.
         _expect_same(self.run, (*config.identity, *_pinned({"weights": weights})), found)
         self.config = replace(config, identity=found)
 
@@ -167,11 +168,11 @@ class CertificationSession:
 
 
 _open_once = lru_cache(maxsize=1)(CertificationSession)
-"""A process that certifies many images loads them and the weights, which the configuration pins down, once."""
+"""A process that certifies many images loads them and the weights once; the configuration identifies them."""
 
 
 PINNED = ("weights", "data", "code", "artefact")
-"""The digests of a header that every process that certifies has to find the same."""
+"""The digests of a header that must be the same in every certifying process."""
 
 
 def _pinned(header: Mapping[str, Any]) -> Identity:
@@ -179,7 +180,7 @@ def _pinned(header: Mapping[str, Any]) -> Identity:
 
 
 def _expect_same(run: Run, meant: Identity, found: Identity) -> None:
-    """Refuse what is not what the certification began with, in this process or the one that started it."""
+    """Refuse digests that changed since the certification began, in this process or the one that started it."""
     for name, value in found:
         if dict(meant).get(name, value) != value:
             raise RunError(f"the {name} of {run.path} changed since the certification began: start it again")

@@ -84,12 +84,12 @@ def open_dataset(recipe: Recipe, data: Path | None, base: Path | None = None) ->
     elif base is not None and fields.get("path"):
         fields["path"] = os.path.normpath(base / fields["path"])
         if not Path(fields["path"]).exists() and os.environ.get("RADII_DATA"):
-            del fields["path"]  # it has moved: RADII_DATA says where to
+            del fields["path"]  # it has moved, to RADII_DATA
     return datasets.create(recipe.dataset["name"], **fields)
 
 
 def dataset_of(run: Run, data: Path | None) -> Dataset:
-    """The dataset that a run was trained on, found where the run says or where `data` says."""
+    """The dataset that a run was trained on, found at the path in the run or at `data`."""
     return open_dataset(run.recipe, data, run.path)
 
 
@@ -155,7 +155,7 @@ def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
 
 
 def _expect_data_of_soft_labels(dataset: Dataset, path: Path) -> None:
-    """Refuse soft labels of other images, where what they were made of lies beside them."""
+    """Refuse soft labels of other images, where their header is beside them."""
     header = path.with_suffix(".json")
     made_of = json.loads(header.read_text()).get("data") if header.is_file() else None
     if made_of not in (None, dataset.split("train").digest):

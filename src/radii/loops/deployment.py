@@ -1,4 +1,4 @@
-"""What a run deploys: the engine and the kind of classifier that were certified, chosen once and recorded."""
+"""What a run deploys: the engine and the kind of classifier that were certified; the choice is recorded."""
 
 import json
 import warnings
@@ -17,15 +17,15 @@ from radii.loops.identity import artefact_digest
 
 ENGINE_FILE = "engine.json"
 SOFT_SAMPLES = 1_000
-"""Of a prediction by mean probabilities: as many as one by votes takes."""
+"""Samples of a prediction by mean probabilities, the same number as by votes."""
 SOFT_FIELDS = ("failure", "bound", "sharpness")
-"""What makes the soft classifier of a prediction the certified one."""
+"""The fields that a soft prediction shares with the soft certificates."""
 
 
 def chosen_engine(run: Run, asked: str) -> str:
-    """The engine that was asked for by name; or else the one that certificates name, or that was chosen before.
+    """The engine chosen by name; for `auto`, the one of the certificates or of the record, for the present weights.
 
-    Both are about the present weights; `auto` where there is neither, or where it does not run here, which is said.
+    It stays `auto` where there is neither, or, with a warning, where that engine does not run here.
     """
     certified, recorded = (certified_engines(run), _recorded(run)) if asked == AUTO else ([], [])
     known = [name for name in recorded if name in certified] or certified or recorded
@@ -35,7 +35,7 @@ def chosen_engine(run: Run, asked: str) -> str:
     if engines.create(known[0]).runs_on(default_device()):
         return known[0]
     warnings.warn(
-        f"{run.path} was made with the engine {known[0]!r}, which does not run here: another one is chosen",
+        f"{run.path} was made with the engine {known[0]!r}, which does not run here: another one is used",
         RunWarning,
         stacklevel=3,
     )
@@ -43,7 +43,7 @@ def chosen_engine(run: Run, asked: str) -> str:
 
 
 def certified_engines(run: Run) -> list[str]:
-    """The engines that certificates of the present weights are about, the one with the most rows first."""
+    """The engines of the certificates of the present weights, the one with the most rows first."""
     rows: Counter[str] = Counter()
     for path, header in _certified(run):
         if "engine" in header:
@@ -52,9 +52,9 @@ def certified_engines(run: Run) -> list[str]:
 
 
 def certified_prediction(run: Run, procedure: str | None = None) -> tuple[str, dict[str, Any]]:
-    """How to predict as the certificates of the present weights do: the procedure and its fields.
+    """The certifier, with its fields, that predicts as the certificates of the present weights do.
 
-    That is by votes, or by mean probabilities where all certificates are of `soft`; `procedure` asks for one of them.
+    That is by votes, or by mean probabilities where all certificates are of `soft`; `procedure` selects one of them.
     """
     soft = [
         (_rows(path), header["parameters"]) for path, header in _certified(run) if header.get("procedure") == "soft"
@@ -78,7 +78,7 @@ def _rows(path: Path) -> int:
 
 
 def record_engine(run: Run, engine: str) -> None:
-    """Remember the engine that was chosen for the present weights."""
+    """Record the engine that was chosen for the present weights."""
     if _recorded(run) == [engine]:
         return
     try:
@@ -92,12 +92,12 @@ def record_engine(run: Run, engine: str) -> None:
 
 
 def warn_of_another(run: Run, engine: str) -> None:
-    """Warn where the certificates of the present weights are about another engine, or another artefact of it."""
+    """Warn if the certificates of the present weights are of another engine, or of another artefact of it."""
     weights = files.digest(run.weights())
     certified = certified_engines(run)
     if certified and engine not in certified:
         warnings.warn(
-            f"the certificates of {run.path} are about the engine {certified[0]!r}: they do not hold for {engine!r}",
+            f"the certificates of {run.path} are of the engine {certified[0]!r}: they do not hold for {engine!r}",
             RunWarning,
             stacklevel=3,
         )
@@ -105,7 +105,7 @@ def warn_of_another(run: Run, engine: str) -> None:
     artefacts = {header["artefact"] for header in headers if "artefact" in header}
     if artefacts and artefact_digest(run, engine, weights) not in artefacts:
         warnings.warn(
-            f"the certificates of {run.path} are about another artefact of the engine {engine!r}: "
+            f"the certificates of {run.path} are of another artefact of the engine {engine!r}: "
             "they do not hold for this one",
             RunWarning,
             stacklevel=3,
@@ -121,4 +121,4 @@ def _recorded(run: Run) -> list[str]:
         found = json.loads(file.read_text())
         return [str(found["engine"])] if found["weights"] == files.digest(run.weights()) else []
     except (ValueError, LookupError, TypeError):
-        return []  # whatever it holds, it names no engine: one is chosen again
+        return []  # an invalid record names no engine: one is chosen again

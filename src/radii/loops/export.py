@@ -1,4 +1,4 @@
-"""The base classifier of a run as an ONNX file, with a card beside it that says how to use it."""
+"""The base classifier of a run as an ONNX file, with a card beside it on how to use it."""
 
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -17,20 +17,20 @@ from radii.smoothing.normalisation import Normalise
 CHECKED = 64
 """Noisy images on which the file is compared with torch before it is written."""
 CLOSE = 1e-3
-"""How far a logit may be off, as a share of the largest."""
+"""The largest allowed difference of a logit, as a share of the largest logit."""
 
 USE = (
     "The file is the base classifier, with its normalisation inside: it takes pixels in [0, 1] and gives logits.",
     "The certificates are about the smoothed classifier: add Gaussian noise of deviation sigma to many copies of the "
-    "image, without clipping, run them, and count which class wins how often; never answer by one forward alone.",
-    "A certificate is about the function that ran: `radii import` and `radii certify` certify this very file.",
+    "image, without clipping, run them, and count which class wins how often; never predict from one forward pass.",
+    "A certificate holds for the function that ran: `radii import` and `radii certify` certify this file itself.",
 )
 
 
 def export_onnx(run: Run | Path | str, path: Path | str, *, certified: Sequence[Mapping[str, Any]] = ()) -> Path:
     """Write the base classifier of a run as one ONNX file, and a card beside it: the same name, ending in .json.
 
-    The file is compared with torch on noisy images first. `certified` is what the card says of the run's certificates.
+    The file is compared with torch on noisy images first. `certified` goes into the card.
     """
     run, file = run if isinstance(run, Run) else Run(run), Path(path)
     if file.suffix != ".onnx":
@@ -46,7 +46,7 @@ def export_onnx(run: Run | Path | str, path: Path | str, *, certified: Sequence[
 
 
 def _graph(model: nn.Module, spec: ModelSpec) -> bytes:
-    """The model as one graph; an imported one is what it was, behind its normalisation."""
+    """The model as one graph; an imported one is unchanged, after its normalisation."""
     if not (isinstance(model, nn.Sequential) and isinstance(model[1], OnnxGraph)):
         return from_torch(model, spec.shape)
     first, graph = model[0], model[1]
@@ -54,7 +54,7 @@ def _graph(model: nn.Module, spec: ModelSpec) -> bytes:
 
 
 def _compare(model: nn.Module, graph: OnnxGraph, spec: ModelSpec, sigma: float) -> float:
-    """The largest difference of a logit on noisy images; an error if the graph is not the model."""
+    """The largest difference of a logit on noisy images; an OnnxError if the graph differs from the model."""
     images = _noisy(spec.shape, sigma)
     with torch.inference_mode():
         wanted, found = model(images), graph(images)

@@ -1,4 +1,4 @@
-"""What a result is about, by digests: weights, data, the user's code, an engine's artefact; and what only rounds."""
+"""Digests of what determines a result: weights, data, code, an engine's artefact; and what affects rounding only."""
 
 import hashlib
 import json
@@ -16,30 +16,30 @@ from radii.experiment.run import Run, RunError
 from radii.loops.device import default_device
 
 ENGINE_PACKAGES = {"openvino": "openvino", "onnx": "onnxruntime"}
-"""What an engine beside torch runs on, by the beginning of its name."""
+"""The package of an engine beside torch, by the prefix of the engine's name."""
 DATA_FILE = "data.json"
-"""What a run was trained on, by its digest."""
+"""The digest of the training images of a run."""
 
 
 def code_digests(names: Iterable[str]) -> dict[str, str | None]:
-    """The source of every component that is named `module:name`; none where it cannot be found, as in a notebook."""
+    """The digest of the source of every component `module:name`; None where there is no source, as in a notebook."""
     return {name: trust.source_digest(trust.module_of(name)) for name in sorted(set(names)) if trust.module_of(name)}
 
 
 def artefact_path(run: Run, engine: str, weights: str) -> Path:
-    """Where an engine keeps a state of its own for these weights, without the suffix."""
+    """Where an engine may store files for these weights, without the suffix."""
     return run.path / f"{engine.replace(':', '-')}-{weights[:8]}"
 
 
 def artefact_digest(run: Run, engine: str, weights: str) -> str | None:
-    """The SHA-256 of what an engine keeps for these weights; none where it keeps nothing."""
+    """The SHA-256 of an engine's files for these weights; None if it has none."""
     stem = artefact_path(run, engine, weights)
     found = {path.suffix: files.digest(path) for path in sorted(stem.parent.glob(f"{stem.name}.*"))}
     return hashlib.sha256(json.dumps(found).encode()).hexdigest() if found else None
 
 
 def environment_of(engine: str) -> dict[str, Any]:
-    """What decides nothing but rounding: the instruction set, the versions and the device."""
+    """What affects rounding only: the instruction set, the versions and the device."""
     packages = (
         "radii",
         "torch",
@@ -55,14 +55,14 @@ def environment_of(engine: str) -> dict[str, Any]:
 
 
 def claim_data(run: Run, images: Images) -> None:
-    """Make these the images that a run is trained on, or refuse others than it was begun with."""
+    """Record the images that a run is trained on, or refuse others than it was started with."""
     file = run.path / DATA_FILE
     if file.is_file():
         if _digest_in(file) != images.digest:
             raise RunError(
-                f"{run.path} was begun with other data: pixels or labels of its training split differ", "run"
+                f"{run.path} was started with other data: pixels or labels of its training split differ", "run"
             )
-    elif not run.finished:  # of a run of version 0.1 that is finished, nobody knows
+    elif not run.finished:  # for a finished run of version 0.1 it is unknown
         files.write_json(file, {"train": images.digest})
 
 

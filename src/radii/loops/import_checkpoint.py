@@ -55,7 +55,7 @@ def _tensors(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def _expect_size(checkpoint: Path) -> None:
-    """Refuse an archive that unpacks to more than it is: torch packs nothing."""
+    """Refuse an archive that unpacks to more than its size: torch does not compress."""
     if not checkpoint.is_file():
         raise ValueError(f"there is no checkpoint {checkpoint}")
     try:

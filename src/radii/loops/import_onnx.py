@@ -18,7 +18,7 @@ from radii.smoothing.normalisation import Normalisation
 
 PROBES = 3
 CLOSE = 1e-3
-"""How far, as a share of the largest logit, an image's logits may depend on the batch that it is in."""
+"""How far an image's logits may depend on its batch, as a share of the largest logit."""
 
 
 def import_onnx(
@@ -32,10 +32,10 @@ def import_onnx(
     std: Sequence[float] = (),
     data: Path | None = None,
 ) -> Run:
-    """Make a run of a classifier in an ONNX file, as it is; the run has the whole file among its weights.
+    """Make a run from a classifier in an ONNX file, unchanged; its weights include the whole file.
 
     The classifier takes float32 images [batch, channel, height, width] with pixels in [0, 1], or standardised by `mean`
-    and `std`, and gives logits [batch, class]. `size` is that of the pictures; by default the model's own.
+    and `std`, and gives logits [batch, class]. `size` is that of the images; by default the model's.
     """
     graph, table = OnnxGraph(read(file)), named_table(dataset, "dataset")
     constants = _normalisation(mean or table.get("mean", ()), std or table.get("std", ()))
@@ -56,14 +56,14 @@ def import_onnx(
 
 def _normalisation(mean: Sequence[float], std: Sequence[float]) -> Normalisation:
     if len(mean) != len(std) or any(deviation <= 0 for deviation in std):
-        raise ParameterError(f"mean = {list(mean)}, std = {list(std)}, expected one each a channel, std > 0", "mean")
+        raise ParameterError(f"mean = {list(mean)}, std = {list(std)}, expected one each per channel, std > 0", "mean")
     return Normalisation(tuple(mean), tuple(std))
 
 
 def _dataset(
     table: Mapping[str, Any], constants: Normalisation, size: int | None, graph: OnnxGraph, file: Path
 ) -> dict[str, Any]:
-    """The dataset with the size stated, and a folder with the model's own size and constants: it has none itself."""
+    """The dataset with its size; for a folder, which has none, the model's size and normalisation."""
     if table["name"] == "folder":
         own = {} if size or "size" in table else {"size": _side(graph, file)}
         table = {**table, **own, **(constants._asdict() if constants.mean else {})}
@@ -71,15 +71,15 @@ def _dataset(
 
 
 def _side(graph: OnnxGraph, file: Path) -> int:
-    """The size of the square pictures that a graph takes."""
+    """The size of the square images that a graph takes."""
     side = graph.input_shape[2]
     if side is None:
-        raise ParameterError(f"{file} takes pictures of any size: state the size of yours", "size")
+        raise ParameterError(f"{file} takes images of any size: state the size of yours", "size")
     return side
 
 
 def _check(model: nn.Sequential, spec: ModelSpec, file: Path) -> None:
-    """Raise an OnnxError unless the model answers for the images of its dataset, each by itself."""
+    """Raise an OnnxError unless the model classifies images of its dataset, each independently of the others."""
     graph = cast(OnnxGraph, model[1])
     if not graph.takes(spec.shape):
         raise OnnxError(
@@ -92,7 +92,7 @@ def _check(model: nn.Sequential, spec: ModelSpec, file: Path) -> None:
         got = f"{file} answers {list(together.shape)} for {PROBES} images"
         raise OnnxError(f"{got}, expected [{PROBES}, {spec.classes}]: the dataset has {spec.classes} classes")
     if not _close(together, torch.cat(alone)):
-        raise OnnxError(f"{file} answers for an image by what else is in its batch: export it in eval mode")
+        raise OnnxError(f"{file} classifies an image depending on the others in its batch: export it in eval mode")
 
 
 def _close(together: Tensor, alone: Tensor) -> bool:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM, held back until what is being done is done and saved."""
+"""Ctrl-C and SIGTERM, held back until the current work is saved."""
 
 import signal
 import threading
@@ -9,14 +9,14 @@ HELD = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """While it is entered, the first Ctrl-C or SIGTERM is only noted; `deliver` lets it happen. A second is not held.
+    """A context that holds back the first Ctrl-C or SIGTERM until `deliver`; a second one is not held back.
 
-    Signals reach the main thread alone: in any other there is nothing to hold, and a signal that is ignored stays so.
+    Signals reach only the main thread, so it has no effect in others; an ignored signal stays ignored.
     """
 
     def __init__(self) -> None:
         self.pending: int | None = None
-        """The signal that came, if one did."""
+        """The signal that was held back, if any."""
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
@@ -35,7 +35,7 @@ class Interrupts:
             self.deliver()
 
     def deliver(self) -> None:
-        """Let a signal that came do what it does."""
+        """Raise the signal that was held back, if any."""
         if self.pending is not None:
             number, self.pending = self.pending, None
             self._restore()

@@ -70,7 +70,7 @@ def open_run(
     wanted = chosen_engine(run, engine)
     artefact = artefact_path(run, wanted, files.digest(run.weights()))
 
-    def pictures() -> Tensor:
+    def calibration_images() -> Tensor:
         images = dataset_of(run, data).split("train")
         return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))
 
@@ -86,7 +86,7 @@ def open_run(
         noise,
         batch_size,
         artefact,
-        pictures,
+        calibration_images,
         examples if data_at_hand else None,
     )
     name, fast = engines.prepare(prepared, wanted)

@@ -1,4 +1,7 @@
-"""Worker processes that may die and never outlive their parent. Imports no torch: a worker watches before it loads."""
+"""Worker processes that are replaced when they die and end with their parent.
+
+Imports no torch: a worker watches its parent before torch is loaded.
+"""
 
 import os
 import pickle
@@ -17,20 +20,20 @@ from radii.errors import ParameterError
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 MOST_DEATHS = 3
-"""Workers that one item may cost before the work is given up."""
+"""The number of worker deaths at one item that stops the work."""
 
 
 class WorkerError(ParameterError):
-    """Worker processes died again and again at one item."""
+    """Worker processes died repeatedly at one item."""
 
 
 def map_in_processes(
     function: Callable[[Item], Result], items: Sequence[Item], workers: int, name: str = "image"
 ) -> Iterator[Result]:
-    """The results of a function in the order of the items, from as many processes of their own.
+    """The results of a function in the order of the items, computed by `workers` processes.
 
-    A worker that dies is replaced and its item done again; at the third death at one item the work is given up. An
-    error of the function is raised in its turn. The workers end with the iterator, or with this process.
+    A worker that dies is replaced and its item is computed again; the third death at one item is a WorkerError. An
+    error of the function is raised in the order of the items. The workers end with the iterator or this process.
     """
     pool = _Pool(function, items, name)
     try:
@@ -42,7 +45,7 @@ def map_in_processes(
 
 
 class _Worker:
-    """A process, the connection to it, and the position of the item that it has."""
+    """A process, the connection to it, and the position of its current item."""
 
     def __init__(self) -> None:
         self.position: int | None = None
@@ -54,11 +57,11 @@ class _Worker:
 
     def give(self, position: int, task: bytes) -> None:
         self.position = position
-        with suppress(OSError):  # it died: its end of the connection will say so
+        with suppress(OSError):  # it died, which `outcome` detects
             self.connection.send_bytes(task)
 
     def outcome(self) -> tuple[bool, Any] | None:
-        """Whether the item went well, and the result or the error; nothing where the worker died."""
+        """Whether the item succeeded, with the result or the error; None if the worker died."""
         try:
             outcome: tuple[bool, Any] = pickle.loads(self.connection.recv_bytes())
         except (EOFError, OSError):
@@ -88,7 +91,7 @@ class _Pool(Generic[Item, Result]):
             self._give(worker)
 
     def result(self, position: int) -> Result:
-        """The result of an item, or the error that it met with."""
+        """The result of an item; raises its error."""
         while position not in self.outcomes:
             connections = {worker.connection: worker for worker in self.workers}
             for ready in wait(list(connections)):
@@ -111,7 +114,7 @@ class _Pool(Generic[Item, Result]):
             worker.position = None
 
     def _collect(self, worker: _Worker) -> None:
-        """Take what a worker has made and give it the next item, or put another in its place."""
+        """Take a worker's outcome and give it the next item, or replace it if it died."""
         outcome = worker.outcome()
         if outcome is None:
             self._replace(worker)
@@ -133,7 +136,7 @@ class _Pool(Generic[Item, Result]):
         if self.deaths[position] == MOST_DEATHS:
             raise WorkerError(
                 f"{MOST_DEATHS} worker processes died at {self.name} {self.items[position]}, the last "
-                f"{_cause(code)}: see whether there is memory enough for as many workers, or use fewer",
+                f"{_cause(code)}: check that there is enough memory for the workers, or use fewer",
                 "workers",
             )
 
@@ -145,7 +148,7 @@ def _cause(code: int | None) -> str:
 
 
 def _work(connection: "Connection[Any, Any]") -> None:
-    """What a worker does: task by task until its parent has no more."""
+    """The loop of a worker: compute tasks until the parent closes the connection."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
@@ -162,7 +165,7 @@ def _outcome(task: bytes) -> bytes:
 
 
 def _pickled(error: Exception) -> bytes:
-    """An error in a form that survives the way to the parent."""
+    """An error in a form that can be sent to the parent."""
     try:
         content = pickle.dumps((False, error))
         pickle.loads(content)
@@ -172,7 +175,7 @@ def _pickled(error: Exception) -> bytes:
 
 
 def _end_with_parent() -> None:
-    """End this process, whatever it is at, as soon as its parent has ended, however that ended."""
+    """End this process as soon as its parent has ended, however that ended."""
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -181,8 +184,8 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Processes that are started here do not see Ctrl-C: it is for the parent, which then ends them."""
-    resource_tracker.ensure_running()  # multiprocessing starts it on the way otherwise, and lets Ctrl-C through again
+    """Processes that are started here do not receive Ctrl-C; the parent does, and ends them."""
+    resource_tracker.ensure_running()  # otherwise multiprocessing starts it later and unblocks Ctrl-C
     before: Iterable[int] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield

@@ -1,4 +1,4 @@
-"""Rows of a certificate file made again from the addresses of their noise, and what rounding can explain."""
+"""Rows of a certificate file computed again from their noise addresses, and what rounding can explain."""
 
 import math
 from collections.abc import Iterator, Sequence
@@ -13,15 +13,15 @@ from radii.loops.identity import environment_of
 from radii.loops.verify_rows import Checked, certifier_of, in_words, noise_of
 
 ROUNDING = 1e-4
-"""Of the largest logit: how far float32 arithmetic in another order moves a logit of a deep network."""
+"""How far float32 arithmetic in another order may move a logit of a deep network, as a share of the largest."""
 INT8_ROUNDING = 0.05
 """The same for eight-bit arithmetic, whose steps are coarser."""
 MEAN_ROUNDING = 1e-3
-"""How far it moves a radius of mean probabilities, as a share of it."""
+"""How far rounding may move a radius of mean probabilities, as a share of it."""
 
 
 def replay(checked: Checked, rows: Sequence[Row], workers: int) -> Iterator[Row]:
-    """Certify images again from the addresses of their noise, and compare; yields each row that was replayed."""
+    """Certify images again from their noise addresses and compare; yields each replayed row."""
     try:
         session = _session(checked)
     except (LookupError, ValueError, TypeError, OSError) as error:
@@ -58,30 +58,30 @@ def _answer(row: Row) -> tuple[Any, ...]:
 
 
 def _explain(checked: Checked, session: CertificationSession, row: Row, again: Row) -> None:
-    """Tell a row that a replay does not give, unless it was made elsewhere and rounding explains it."""
-    said = f"a replay gives class {again.prediction} with radius {again.radius}, not {row.prediction} with {row.radius}"
+    """Report a row that a replay does not reproduce, unless it was made elsewhere and rounding explains it."""
+    what = f"a replay gives class {again.prediction} with radius {again.radius}, not {row.prediction} with {row.radius}"
     if _same_place(checked, session, row):
-        checked.differs(f"{said}; {_moved(row, again)} votes differ", row)
+        checked.differs(f"{what}; {_moved(row, again)} votes differ", row)
         return
     moved, most = _moved(row, again), _near_ties(session, row)
     if row.samples != again.samples and most:
         checked.cannot(f"image {row.index} took {row.samples} samples, here {again.samples}, as rounding may decide")
     elif not row.counts and not again.counts:
         if not _nearly(row, again):
-            checked.differs(said, row)
+            checked.differs(what, row)
     elif moved > most:
-        checked.differs(f"{said}; {moved} votes differ, rounding explains at most {most}", row)
+        checked.differs(f"{what}; {moved} votes differ, rounding explains at most {most}", row)
     else:
         checked.moved += moved
 
 
 def _nearly(row: Row, again: Row) -> bool:
-    """Whether mean probabilities gave the same up to rounding."""
+    """Whether two results from mean probabilities are equal up to rounding."""
     return row.prediction == again.prediction and math.isclose(row.radius, again.radius, rel_tol=MEAN_ROUNDING)
 
 
 def _same_place(checked: Checked, session: CertificationSession, row: Row) -> bool:
-    """Whether a row was made with this engine, instruction set, device and versions: then not a vote may differ."""
+    """Whether a row was made with this engine, instruction set, device and versions: then no vote may differ."""
     if session.config.engine != checked.header["engine"]:
         return False
     number = list(checked.made.rows).index(row)
@@ -90,7 +90,7 @@ def _same_place(checked: Checked, session: CertificationSession, row: Row) -> bo
 
 
 def _moved(row: Row, again: Row) -> int:
-    """How many votes fell to another class."""
+    """How many votes are for another class."""
     labels = row.counts.keys() | again.counts.keys()
     return math.ceil(sum(abs(row.counts.get(label, 0) - again.counts.get(label, 0)) for label in labels) / 2)
 
@@ -108,7 +108,7 @@ def _near_ties(session: CertificationSession, row: Row) -> int:
 
 
 class _NearTies(nn.Module):
-    """A base classifier that counts the inputs whose two largest logits are nearly the same."""
+    """A base classifier that counts the inputs whose two largest logits are nearly equal."""
 
     def __init__(self, base: nn.Module, rounding: float) -> None:
         super().__init__()

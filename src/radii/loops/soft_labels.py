@@ -55,7 +55,7 @@ def _continue(run: Run, counts: Path, header: dict[str, object], classes: int) -
     header_file = counts.with_suffix(".json")
     files.sweep(run.path, [header_file.name, counts.name, run.soft_labels_file.name])
     if not header_file.is_file():
-        files.remove(counts)  # before the header says whose they are
+        files.remove(counts)  # before the header that describes them
         files.write_json(header_file, header)
     if (theirs := readers.json_object(header_file)) != header:
         raise RunError(

@@ -1,4 +1,4 @@
-"""The state of a training run between two steps: all that a stopped run needs to continue."""
+"""The state of a training run between two steps: everything that a stopped run needs to continue."""
 
 import hashlib
 import io
@@ -12,7 +12,7 @@ from radii.experiment import files
 from radii.experiment.run import Run, RunError
 
 DIGEST_BYTES = hashlib.sha256().digest_size
-"""The end of a checkpoint file, behind what torch wrote."""
+"""At the end of a checkpoint file, after what torch wrote."""
 
 
 class TrainState:
@@ -57,29 +57,29 @@ class TrainState:
         self.epoch, self.step, self.seconds, self.totals = self.epoch + 1, 0, 0.0, {}
 
     def save(self, run: Run) -> None:
-        """Write the whole state in one move, its digest behind it; the state that was saved before is kept."""
+        """Write the whole state atomically, followed by its digest; the previous checkpoint is kept."""
         buffer = io.BytesIO()
         torch.save(self.state_dict(), buffer)
         content = buffer.getvalue()
         files.write(run.checkpoint_file, content + _digest(content), keep=run.previous_checkpoint_file)
 
     def restore(self, run: Run) -> None:
-        """Go to where the run stopped; a run never started is at its beginning.
+        """Restore the last checkpoint, if there is one.
 
-        A damaged checkpoint is not used but the one before it. What the run shows of its history is made anew, since
-        the run may have been stopped between the two.
+        If it is damaged, the one before it is used. training.csv is written again, since the run may have been stopped
+        between the two writes.
         """
         found = [path for path in (run.checkpoint_file, run.previous_checkpoint_file) if path.is_file()]
         for path in found:
             if (content := _undamaged(path)) is not None:
                 self._load(path, content)
                 if path != run.checkpoint_file:
-                    files.remove(run.checkpoint_file)  # or the next to be saved would drive out the good one
+                    files.remove(run.checkpoint_file)  # or the next save would replace the intact one
                 run.write_history(self.history)
                 return
         if found:
             names = " and ".join(map(str, found))
-            raise RunError(f"{names} cannot be read, the digest is another: remove it to start this run again")
+            raise RunError(f"{names} cannot be read, the digest does not match: remove it to start this run again")
 
     def _load(self, path: Path, content: bytes) -> None:
         try:
@@ -95,7 +95,7 @@ def _digest(content: bytes) -> bytes:
 
 
 def _undamaged(path: Path) -> bytes | None:
-    """What was saved in a checkpoint; nothing where its digest is of something else."""
+    """The content of a checkpoint; None if its digest does not match."""
     content = path.read_bytes()
     state, digest = content[:-DIGEST_BYTES], content[-DIGEST_BYTES:]
     return state if _digest(state) == digest else None

@@ -59,9 +59,9 @@ def train(
     trust: Collection[str] = (),
     on_step: OnStep = lambda _: None,
 ) -> Run:
-    """Train a recipe in a run directory, from the beginning or from where it stopped; finished is finished.
+    """Train a recipe in a run directory, or continue it where it stopped; a finished run is returned as it is.
 
-    `trust` names the modules of others whose code the runs may use that the recipe starts from.
+    `trust` names the modules whose code may be imported by the runs that the recipe starts from.
     """
     run = Run(path)
     components = assemble(recipe, data, teacher, soft_labels, trust)
@@ -110,7 +110,7 @@ def _train_epoch(
     on_step: OnStep,
     interrupts: Interrupts,
 ) -> float:
-    """The rest of an epoch, with a checkpoint now and then and before a signal ends it; returns the last loss."""
+    """The rest of an epoch, with periodic checkpoints and one before a signal ends it; returns the last loss."""
     training, seed, device = components.training, components.recipe.seed, default_device()
     loss = math.nan
     clock = saved = time.perf_counter()
@@ -139,7 +139,7 @@ def gradient_step(
     step: Step,
     where: str = "",
 ) -> tuple[Terms, float]:
-    """One step of the optimiser; the terms and their summed mean. A loss that is not finite stops it."""
+    """One step of the optimiser; the terms and their summed mean. Raises NotFiniteError if the loss is not finite."""
     terms = objective.terms(model, batch, step)
     loss = torch.stack([term.mean() for term in terms.values()]).sum()
     if not math.isfinite(value := loss.item()):
@@ -163,7 +163,7 @@ def _batches(images: Images, training: Training, seed: int, epoch: int, first: i
 
 
 def prefetch(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches, each made while the one before is learned from."""
+    """The same batches, each prepared while the previous one is used."""
     with ThreadPoolExecutor(1) as pool:
         coming = pool.submit(next, batches, None)
         while (batch := coming.result()) is not None:
@@ -184,7 +184,7 @@ def _row(state: TrainState, training: Training, images: int, accuracy: float) ->
 
 
 def noisy_accuracy(model: nn.Module, test: Images, recipe: Recipe, epoch: int, device: torch.device) -> float:
-    """The share of test images that the base classifier gets right under one draw of noise each."""
+    """The share of test images that the base classifier classifies correctly under one draw of noise each."""
     hits = 0
     rng = generator(device, "evaluate", recipe.seed, epoch)
     with evaluating(model), torch.inference_mode():

@@ -1,4 +1,4 @@
-"""Certificates checked again by anybody: digests compared, radii recomputed from counts, rows replayed."""
+"""Verification of certificates: digests are compared, radii recomputed from counts, rows replayed."""
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -19,19 +19,19 @@ OnRow = Callable[[int, int], None]
 
 @dataclass(frozen=True)
 class VerificationResult:
-    """What came out of checking certificates again."""
+    """The outcome of a verification."""
 
     files: int
     rows: int
     replayed: int
     differences: tuple[str, ...]
-    """What is not as the certificates say, a sentence each."""
+    """What differs from the certificates, one sentence each."""
     unchecked: tuple[str, ...]
     """What could not be checked, and why."""
     missing: int
-    """Images that the files are to hold and do not, or not yet."""
+    """Images that the files should contain but do not, or not yet."""
     moved: int
-    """Votes of replayed rows that fell to another class, all explained by rounding on another machine or engine."""
+    """Votes of replayed rows for another class, all explained by rounding on another machine or engine."""
 
     @property
     def equal(self) -> bool:
@@ -39,7 +39,7 @@ class VerificationResult:
 
     @property
     def exit_code(self) -> int:
-        """0 where all is as the certificates say, 1 where something is not, 2 where something could not be checked."""
+        """0 if everything agrees with the certificates, 1 if something differs, 2 if something could not be checked."""
         return 1 if self.differences else 2 if self.unchecked else 0
 
     def in_words(self) -> str:
@@ -65,11 +65,10 @@ def verify_run(
     workers: int = 1,
     on_row: OnRow = lambda *_: None,
 ) -> VerificationResult:
-    """Check the certificates of a run, or one certificate file of it that may lie elsewhere.
+    """Check the certificates of a run, or one of its certificate files, which may be elsewhere.
 
     Checksums, digests, seeds and radii are checked for every row. `rows` of each file, chosen at random, are replayed
-    from the addresses of their noise, all where it is None, by the `engine` they were made with unless another is
-    named.
+    from their noise addresses (all if it is None), by default with the engine that they were made with.
     """
     if rows is not None and rows < 0:
         raise ParameterError(f"rows = {rows}, expected a whole number >= 0", "rows")
@@ -98,12 +97,12 @@ def verify_run(
 
 def _read(run: Run, file: Path | None, checked: Checked) -> dict[Path, Certificates]:
     """The certificate files that can be read, each with a header and rows."""
-    run.recipe  # noqa: B018  what is no run says so first
+    run.recipe  # noqa: B018  raises first if it is not a run
     paths = [file] if file is not None else sorted(run.certificates.glob("*.tsv"))
     found: dict[Path, Certificates] = {}
     for path in paths:
         if not certificates.header_file(path).is_file() and path.is_file():
-            checked.unchecked.append(f"{path} has no header beside it: nothing says how it was made")
+            checked.unchecked.append(f"{path} has no header beside it: how it was made is unknown")
             continue
         try:
             found[path] = certificates.read(path)
@@ -116,7 +115,7 @@ def _read(run: Run, file: Path | None, checked: Checked) -> dict[Path, Certifica
 
 
 def _chosen(rows: Sequence[Row], count: int | None) -> list[Row]:
-    """The rows to replay, by chance that nobody can foresee."""
+    """The rows to replay, chosen unpredictably."""
     if count is None or count >= len(rows):
         return list(rows)
     chosen = set(random.SystemRandom().sample(range(len(rows)), count))
@@ -124,7 +123,7 @@ def _chosen(rows: Sequence[Row], count: int | None) -> list[Row]:
 
 
 def _check_seeds(known: Mapping[Path, Certificates], checked: Checked) -> None:
-    """Tell images that have certificates of the same weights under two seeds."""
+    """Report images that have certificates of the same weights under two seeds."""
     for (one, a), (other, b) in combinations(known.items(), 2):
         seeds = a.header.get("seed"), b.header.get("seed")
         if a.header.get("weights") != b.header.get("weights") or seeds[0] == seeds[1]:
@@ -136,7 +135,7 @@ def _check_seeds(known: Mapping[Path, Certificates], checked: Checked) -> None:
 
 
 def _with_others(run: Run, known: Mapping[Path, Certificates], checked: Checked) -> dict[Path, Certificates]:
-    """The files that are checked and the others of the run about the same weights, for their seeds."""
+    """The checked files and the others of the run with the same weights, to compare their seeds."""
     found = dict(known)
     for path, header in run_certificates.of_weights(run, files.digest(run.weights())):
         try:

@@ -1,4 +1,4 @@
-"""The checks of one certificate file: what it is about, and what its rows say."""
+"""The checks of one certificate file: its digests, images and radii."""
 
 import math
 from collections.abc import Sequence
@@ -23,17 +23,17 @@ from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
 
 TOLERANCE = 1e-9
-"""Between a radius and the one its counts give: other versions of a library may differ in the last digits."""
+"""The relative tolerance of a recomputed radius: other versions of a library may differ in the last digits."""
 
 
 @dataclass
 class Checked:
-    """What is being checked, and what was found so far."""
+    """The state of a verification: the current file and the findings so far."""
 
     run: Run
     data: Path | None
     engine: str | None
-    """Another one than the certificates'."""
+    """An engine to use instead of the certificates' own."""
     differences: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
     missing: int = 0
@@ -44,7 +44,7 @@ class Checked:
     images: Images | None = None
 
     def begin(self, path: Path, made: Certificates) -> None:
-        """Go on to another file."""
+        """Start the next file."""
         self.path, self.made = path, made
         self.missing += len(self.wanted) - len(made.rows) if "images" in made.header else 0
 
@@ -60,31 +60,31 @@ class Checked:
 
     @property
     def wanted(self) -> Sequence[int]:
-        """The images that the file is to hold, as its header says."""
+        """The images that the file should contain according to its header."""
         header = self.header
         return range(0, header.get("images", 1 << 62), header.get("every", 1))[: header.get("most")]
 
     def split(self) -> Images | None:
-        """The test images, where they can be had; it is said once where not."""
+        """The test images; if they are missing, that is recorded as unchecked."""
         if self.images is None:
             try:
                 self.images = dataset_of(self.run, self.data).split("test")
             except DataError as error:
-                self.cannot(f"the data are not here: {error}")
+                self.cannot(f"the data were not found: {error}")
         return self.images
 
 
 def check_digests(checked: Checked) -> bool:
-    """Compare weights, code and the engine's artefact; whether rows can be replayed."""
+    """Compare weights, code and the engine's artefact; returns whether rows can be replayed."""
     header, run = checked.header, checked.run
     weights = files.digest(run.weights())
     if header.get("weights") != weights:
-        checked.differs(f"it is about the weights {str(header.get('weights'))[:8]}, the run has {weights[:8]}")
+        checked.differs(f"it is of the weights {str(header.get('weights'))[:8]}, the run has {weights[:8]}")
         return False
     code = header.get("code", {})
     changed = [name for name, digest in code_digests(code).items() if digest != code[name]]
     for name in changed:
-        checked.differs(f"the code of {name} is another")
+        checked.differs(f"the code of {name} has changed")
     return not changed and _same_artefact(checked, weights)
 
 
@@ -94,12 +94,12 @@ def _same_artefact(checked: Checked, weights: str) -> bool:
         return True
     same: bool = artefact_digest(checked.run, header["engine"], weights) == header["artefact"]
     if not same:
-        checked.differs(f"the artefact of the engine {header['engine']!r} is another, or is not there")
+        checked.differs(f"the artefact of the engine {header['engine']!r} has changed, or is missing")
     return same
 
 
 def check_images(checked: Checked) -> bool:
-    """Compare every row's image and label, and the split, with the data, unless they are not here, which is said."""
+    """Compare every row's image and label, and the split, with the data; returns whether the data were found."""
     images = checked.split()
     if images is None:
         return False
@@ -108,18 +108,18 @@ def check_images(checked: Checked) -> bool:
         if not 0 <= row.index < len(images):
             checked.differs(f"there are only {len(images)} images", row)
         elif row.index not in wanted:
-            checked.differs("the file is not about this image", row)
+            checked.differs("the header does not include this image", row)
         elif row.label != int(images.labels[row.index]):
             checked.differs(f"its label is {int(images.labels[row.index])}, not {row.label}", row)
         elif row.digest and row.digest != images.image_digest(row.index):
-            checked.differs("the picture is another", row)
+            checked.differs("the image differs", row)
     if checked.header.get("data", images.digest) != images.digest:
-        checked.differs("the test split is not the one that it was made of")
+        checked.differs("the test split is not the one that it was made from")
     return True
 
 
 def check_radii(checked: Checked) -> None:
-    """Recompute every radius from its counts, as far as they decide it."""
+    """Recompute every radius from its counts, as far as they determine it."""
     try:
         certifier, noise = certifier_of(checked), noise_of(checked)
         classes = model_spec(checked.run).classes
@@ -136,10 +136,10 @@ def check_radii(checked: Checked) -> None:
 
 def _wrong_radius(certifier: Certifier, noise: Noise, row: Row, classes: int) -> str:
     counts = _counts(row, classes)
-    # An abstention claims nothing: its counts have to add up, and a replay tells whether it was needed.
+    # An abstention claims nothing: only its counts are checked here, and a replay checks whether it was needed.
     tested = int(counts.argmax()) if row.prediction == ABSTAIN else row.prediction
     if not 0 <= tested < classes or row.samples is None:
-        return f"class {tested} of {row.samples} samples is no answer among {classes} classes"
+        return f"class {tested} of {row.samples} samples is not a result for {classes} classes"
     possible = certifier.possible_radii(counts, row.samples, tested, noise)
     if row.prediction == ABSTAIN:
         return f"an abstention has the radius {row.radius}" if row.radius else ""
@@ -149,7 +149,7 @@ def _wrong_radius(certifier: Certifier, noise: Noise, row: Row, classes: int) ->
 
 
 def in_words(error: Exception) -> str:
-    """An error as a sentence; a header may lack anything."""
+    """An error as a sentence, also for a missing field of a header."""
     return f"its header has no {error}" if type(error) is KeyError else str(error.args[0] if error.args else error)
 
 
@@ -163,7 +163,7 @@ def _counts(row: Row, classes: int) -> NDArray[np.int64]:
 
 
 def certifier_of(checked: Checked) -> Certifier:
-    """The certifier that a header names; code of others is not taken up."""
+    """The certifier that a header names; untrusted code is refused."""
     header = checked.header
     trust.require([header["procedure"]], checked.run.trusted, checked.path)
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in header["parameters"].items()}
@@ -171,7 +171,7 @@ def certifier_of(checked: Checked) -> Certifier:
 
 
 def noise_of(checked: Checked) -> Noise:
-    """The noise that a header names; version 0.1 had Gaussian noise alone."""
+    """The noise that a header names; version 0.1 had only Gaussian noise."""
     table = dict(checked.header.get("noise") or {"name": "gaussian", "sigma": checked.header["sigma"]})
     name = table.pop("name")
     trust.require([name], checked.run.trusted, checked.path)

@@ -92,7 +92,7 @@ def _numbered(classes: int) -> tuple[str, ...]:
 
 
 def _checked(spec: ModelSpec) -> ModelSpec:
-    """The spec, or a ValueError: what a model is made from decides its memory."""
+    """The spec, checked, or a ValueError: it determines the memory of the model."""
     sides = [side for side in spec.shape if isinstance(side, int) and 1 <= side <= MOST_SIDE]
     if len(sides) != 3 or len(spec.shape) != 3 or spec.shape[0] > MOST_CHANNELS:
         raise ValueError(f"shape {str(spec.shape)[:80]}, expected channels, height and width")
@@ -124,7 +124,7 @@ def load_weights(model: nn.Module, weights: Path, name: str) -> None:
         expect_plain(found, model.state_dict())
         model.load_state_dict(found)
     except Exception as error:
-        # safetensors has errors of its own, and torch's are of several kinds.
+        # safetensors has its own errors, and torch's are of several kinds.
         raise RunError(f"{weights} does not hold the weights of {name}: {_in_a_line(error)}") from error
 
 
@@ -133,16 +133,16 @@ def read_tensors(weights: Path) -> dict[str, Tensor]:
 
 
 def expect_plain(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Raise a ValueError for a tensor that would be turned into numbers of another kind, or that holds none."""
+    """Raise a ValueError for a tensor of another type than expected, or without dense values."""
     for key, tensor in found.items():
         like = wanted.get(key, tensor)
         if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
-            raise ValueError(f"{key} is no dense tensor")
+            raise ValueError(f"{key} is not a dense tensor")
         if tensor.is_floating_point() != like.is_floating_point() or tensor.is_complex() != like.is_complex():
             raise ValueError(f"{key} holds {tensor.dtype}, expected {like.dtype}")
 
 
 def _in_a_line(error: Exception) -> str:
-    """What torch says in many lines and pages, in one of some length."""
-    said = " ".join(str(error).split()) or type(error).__name__
-    return said if len(said) <= 400 else f"{said[:396]} ..."
+    """The message of an error in one shortened line."""
+    text = " ".join(str(error).split()) or type(error).__name__
+    return text if len(text) <= 400 else f"{text[:396]} ..."

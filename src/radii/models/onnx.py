@@ -1,4 +1,4 @@
-"""A classifier in an ONNX file, of which nothing more is known than its answers; needs radii[onnx]."""
+"""A classifier in an ONNX file, used as a black box; needs radii[onnx]."""
 
 from pathlib import Path
 
@@ -8,5 +8,5 @@ from radii.onnx import OnnxGraph, read
 
 
 def onnx(file: str = "") -> nn.Module:
-    """A classifier in an ONNX file, as it is: it is certified and teaches, and cannot be trained."""
+    """A classifier in an ONNX file, unchanged: it can be certified and be a teacher, but not trained."""
     return OnnxGraph(read(Path(file)) if file else b"")

@@ -28,12 +28,12 @@ def from_torch(model: nn.Module, shape: tuple[int, int, int]) -> bytes:
                 verbose=False,
             )
             return bytes(program.model_proto.SerializeToString())  # type: ignore[union-attr]
-    except Exception as error:  # what torch cannot export it tells in many ways
+    except Exception as error:  # torch raises many kinds of errors for what it cannot export
         raise OnnxError(f"torch cannot export this model to ONNX: {first_line(error)}", "model") from error
 
 
 def behind(content: bytes, mean: Tensor, std: Tensor) -> bytes:
-    """A graph with a standardisation of its images put before it: (images - mean) / std."""
+    """A graph with the normalisation (images - mean) / std put before it."""
     import onnx
 
     model = onnx.load_model_from_string(content)
@@ -56,7 +56,7 @@ def behind(content: bytes, mean: Tensor, std: Tensor) -> bytes:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without the exporter's warnings: they are for its developers."""
+    """Suppress the exporter's warnings, which are for its developers."""
     log = logging.getLogger("torch.onnx")
     before = log.level
     log.setLevel(logging.ERROR)

@@ -11,9 +11,9 @@ from radii.onnx.session import OnnxError, first_line, logits_name, open_session
 
 
 class OnnxGraph(nn.Module):
-    """An image classifier given as an ONNX graph: it answers, and has neither gradients nor weights to train.
+    """An image classifier given as an ONNX graph; it has neither gradients nor weights to train.
 
-    The serialised graph is the module's one tensor, so whatever saves, copies or compares its state has all of it. It
+    The serialised graph is the module's one tensor, so saving, copying or comparing its state covers all of it. It
     maps float32 images [batch, channel, height, width] to logits [batch, class]; a graph of a fixed batch size gets
     its batches one after the other, the last one padded.
     """
@@ -27,12 +27,12 @@ class OnnxGraph(nn.Module):
 
     @cached_property
     def session(self) -> Any:
-        """What carries it out: made at the first use, with as many threads as torch has then."""
+        """The ONNX Runtime session, made at the first use with torch's current number of threads."""
         return open_session(self.content)
 
     @property
     def content(self) -> bytes:
-        """The file that it came from."""
+        """The bytes of the file that it came from."""
         return self.graph.cpu().numpy().tobytes()
 
     @property
@@ -61,22 +61,22 @@ class OnnxGraph(nn.Module):
             given = torch.cat([given, given.new_zeros(missing, *given.shape[1:])])
         try:
             (logits,) = self.session.run([self.output_name], {self.input_name: given.contiguous().numpy()})
-        except Exception as error:  # onnxruntime's errors have no base of their own
+        except Exception as error:  # onnxruntime's errors have no common base class
             raise OnnxError(f"the ONNX model fails on {_sides(images.shape)}: {first_line(error)}") from error
         return torch.from_numpy(logits)[: len(images)]
 
     def _check(self, images: Tensor) -> None:
         if not isinstance(images, Tensor) or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
-            # A tracer would keep the answer to its one example as a constant.
+            # A tracer would record the output for its example as a constant.
             raise TypeError("an ONNX graph cannot be traced by torch")
         if torch.is_grad_enabled() and images.requires_grad:
-            raise OnnxError("an ONNX model gives no gradients: use a method that only asks for its answers", "model")
+            raise OnnxError("an ONNX model gives no gradients: use a method that needs only its outputs", "model")
         if not self.takes(images.shape[1:]):
             raise OnnxError(f"the ONNX model takes images {self.wanted}, got {_sides(images.shape[1:])}")
 
     @property
     def wanted(self) -> str:
-        """The channels, height and width that it takes, in words."""
+        """The channels, height and width that it takes, as text."""
         return _sides(self.input_shape[1:])
 
     def takes(self, shape: Sequence[int]) -> bool:
@@ -85,7 +85,7 @@ class OnnxGraph(nn.Module):
         return len(shape) == 3 and all(side in (None, got) for side, got in zip(wanted, shape, strict=True))
 
     def train(self, mode: bool = True) -> "OnnxGraph":
-        """It stays in eval mode: there is no other."""
+        """It stays in eval mode, the only one it has."""
         return super().train(False)
 
     def _load_from_state_dict(self, state: Mapping[str, Tensor], prefix: str, *rest: Any) -> None:

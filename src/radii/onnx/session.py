@@ -1,4 +1,4 @@
-"""ONNX files, and the ONNX Runtime sessions on the CPU that carry them out."""
+"""ONNX files, and the ONNX Runtime sessions on the CPU that run them."""
 
 import importlib.util
 from collections.abc import Iterator
@@ -11,11 +11,11 @@ from radii.errors import ParameterError
 
 EXTRA = ("onnx", "onnxruntime", "onnxscript")
 LOGITS = "logits"
-"""The output that is meant where a graph has several."""
+"""The name of the output to use where a graph has several."""
 
 
 class OnnxError(ParameterError):
-    """An ONNX file that cannot be used, with the sentence that says why."""
+    """An ONNX file that cannot be used; the message says why."""
 
 
 def is_installed() -> bool:
@@ -23,13 +23,13 @@ def is_installed() -> bool:
 
 
 def require(what: str) -> None:
-    """Raise a LookupError that says what to install, where it is not."""
+    """Raise a LookupError that says what to install, if it is missing."""
     if not is_installed():
         raise LookupError(f"{what} needs onnx and onnxruntime, which are not installed: pip install 'radii[onnx]'")
 
 
 def read(file: Path) -> bytes:
-    """An ONNX file as one self-contained graph: weights that lie in files beside it are put into it."""
+    """An ONNX file as one self-contained graph: weights in files beside it are put into it."""
     require(str(file))
     import onnx
 
@@ -39,7 +39,7 @@ def read(file: Path) -> bytes:
         if not list(_external(onnx.load(str(file), load_external_data=False))):
             return file.read_bytes()
         return bytes(onnx.load(str(file)).SerializeToString())
-    except Exception as error:  # protobuf's, onnx's and the system's errors have no base of their own
+    except Exception as error:  # protobuf's, onnx's and the system's errors have no common base class
         raise OnnxError(f"{file} is not an ONNX file that can be read: {first_line(error)}") from error
 
 
@@ -51,13 +51,13 @@ def open_session(content: bytes) -> Any:
     import onnx
 
     try:
-        # A graph of others may name any file of this machine as its weights.
+        # An untrusted graph may name any file of this machine as its weights.
         if elsewhere := list(_external(onnx.load_model_from_string(content))):
-            raise OnnxError(f"the ONNX graph keeps the weights {elsewhere[0]!r} in another file: put all into one")
+            raise OnnxError(f"the ONNX graph has the weights {elsewhere[0]!r} in another file: put all into one")
         session = onnxruntime.InferenceSession(content, _options(), providers=["CPUExecutionProvider"])
     except OnnxError:
         raise
-    except Exception as error:  # onnxruntime's errors have no base of their own
+    except Exception as error:  # onnxruntime's errors have no common base class
         raise OnnxError(f"ONNX Runtime cannot run this model: {first_line(error)}") from error
     _check_ends(session)
     return session
@@ -71,14 +71,14 @@ def _options() -> Any:
     options.intra_op_num_threads = torch.get_num_threads()
     options.inter_op_num_threads = 1
     options.use_deterministic_compute = True
-    options.log_severity_level = 4  # what goes wrong is raised
-    # Threads that wait for work in a loop would take the cores of other processes.
+    options.log_severity_level = 4  # errors are raised
+    # Spinning threads would take the cores of other processes.
     options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return options
 
 
 def _check_ends(session: Any) -> None:
-    """Raise an OnnxError unless the graph takes a batch of images and gives a row of logits for each."""
+    """Raise an OnnxError unless the graph maps a batch of images to one row of logits each."""
     given = session.get_inputs()
     if len(given) != 1:
         raise OnnxError(f"the ONNX model takes {len(given)} inputs, expected one: a batch of images")
@@ -98,7 +98,7 @@ def logits_name(session: Any) -> str:
 
 
 def _external(message: Any) -> Iterator[str]:
-    """The names of the tensors of an ONNX message, at any depth, whose values lie in other files."""
+    """The names of the tensors of an ONNX message, at any depth, whose values are in other files."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue

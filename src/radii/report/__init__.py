@@ -1,4 +1,4 @@
-"""What people see: tables, curves and a page of certified accuracy. Nothing here needs torch."""
+"""Tables, curves and an HTML page of certified accuracy. Nothing here needs torch."""
 
 from collections.abc import Collection, Sequence
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the certificates of a run say, as plain data: for the card of an exported model."""
+"""The certified accuracy of a run as plain data, for the card of an exported model."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ def certified(run: Run) -> list[dict[str, Any]]:
 
 def _facts(found: Certificates) -> dict[str, Any]:
     summary, header = Summary(found), found.header
-    # A certifier that decides some radii says nothing of those between.
+    # A certifier that tests given radii proves nothing exact between them.
     radii = found.parameters.get("radii") or radii_of([summary])
     return {
         "certificates": found.name,

@@ -14,19 +14,19 @@ if TYPE_CHECKING:
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5d6878", "#dfe3e8", "#ffffff"
 PALETTE = ("#0b69b7", "#d4560b", "#0f8f6b", "#b8479b", "#c38a00", "#4d9fd6", "#6b7280")
-"""After Okabe and Ito: told apart with any colour vision."""
+"""After Okabe and Ito: distinguishable with any colour vision."""
 DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 POINTS = 600
 """Radii at which a curve is evaluated: finer than a pixel."""
 MOST_BANDS = 3
-"""Curves that still show their intervals; the bands of more would hide each other."""
+"""The most curves that are drawn with intervals; more bands would overlap."""
 MOST_NAMES_INSIDE = 8
 MOST_MARKS = 9
-"""Radii named along the axis."""
+"""The most labelled radii on the axis."""
 
 
 def curves(entries: Sequence[Entry]) -> "Figure":
-    """Certified accuracy over the radius, a curve an input, the largest ACR first in the legend."""
+    """Certified accuracy over the radius, one curve per input, the largest ACR first in the legend."""
     marks = thinned(steps_of([entry.summary for entry in entries]), MOST_MARKS)
     end = 1.03 * max(marks[-1], *(entry.summary.largest for entry in entries))
     figure, axes = _axes(7.2, 4.5)
@@ -44,7 +44,7 @@ def curves(entries: Sequence[Entry]) -> "Figure":
 
 
 def _curve(axes: "Axes", entry: Entry, radii: Sequence[float], colour: str, dash: Any, *, band: bool) -> None:
-    """One curve down to its end; a step holds the value of its right end, so none is drawn above the truth."""
+    """One curve; a step holds the value of its right end, so none is drawn above the certified value."""
     shares = [entry.summary.at(radius).value for radius in radii]
     shown = shares.index(0.0) + 1 if 0.0 in shares else len(shares)
     percent = [100 * share for share in shares[:shown]]
@@ -57,7 +57,7 @@ def _curve(axes: "Axes", entry: Entry, radii: Sequence[float], colour: str, dash
 
 
 def _points(axes: "Axes", entry: Entry, _: Sequence[float], colour: str, dash: Any, *, band: bool) -> None:
-    """A point at each radius that was asked, and between two of them no more than the larger one proves."""
+    """A point at each tested radius; between two of them the curve shows what the larger one proves."""
     radii = entry.summary.asked or ()
     percent = [100 * entry.summary.at(radius).value for radius in radii]
     axes.plot(radii, percent, drawstyle="steps-pre", color=colour, linestyle=dash, linewidth=1.2, alpha=0.5)
@@ -68,7 +68,7 @@ def _points(axes: "Axes", entry: Entry, _: Sequence[float], colour: str, dash: A
 
 
 def _legend(figure: "Figure", axes: "Axes") -> None:
-    """Where the curves leave room, or beside them when it is long."""
+    """Place the legend where the curves leave room, or beside them when it is long."""
     lines, names = axes.get_legend_handles_labels()
     look: dict[str, Any] = {"labelcolor": INK, "fontsize": 9.5, "handlelength": 1.8, "edgecolor": "none"}
     if len(names) <= MOST_NAMES_INSIDE:
@@ -78,7 +78,7 @@ def _legend(figure: "Figure", axes: "Axes") -> None:
 
 
 def bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figure":
-    """One horizontal bar a name, its value beside it."""
+    """One horizontal bar per name, its value beside it."""
     figure, axes = _axes(7.2, 0.6 + 0.34 * len(names))
     drawn = axes.barh(range(len(names)), values, height=0.55, color=PALETTE[0])
     axes.bar_label(drawn, [f"{value:.3g}" for value in values], padding=5, color=INK, fontsize=10)
@@ -94,7 +94,7 @@ def bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figure":
 
 
 def _plain(name: str) -> str:
-    """A name that matplotlib takes for no formula and for no hidden entry of a legend."""
+    """A name escaped so that matplotlib neither parses it as a formula nor hides it from the legend."""
     return plain(name).replace("$", r"\$").lstrip("_") or name
 
 

@@ -1,4 +1,4 @@
-"""What a report is about: the certificate files of runs, or single files, each under a name of its own."""
+"""What a report is about: the certificate files of runs, or single files, each under a unique name."""
 
 from collections import Counter
 from collections.abc import Collection, Sequence
@@ -17,28 +17,28 @@ class Entry:
     """One row of a report."""
 
     source: str
-    """The run or the file, by a name that no other input has."""
+    """The run or the file, by a unique name."""
     summary: Summary
     run: Run | None = None
     mark: str = ""
     """Which of the certificate files of its run it is, where there are several."""
     weights: str = ""
-    """Whose the certificates are, in the words of radii.report.weights; of a single file nothing."""
+    """Which weights the certificates are of, as in radii.report.weights; empty for a single file."""
 
     @property
     def name(self) -> str:
-        """The name in tables and figures; certificates that are not the run's own say so wherever they are shown."""
-        said = [words for words in (self.mark, "" if self.own else self.weights) if words]
-        return f"{self.source} ({', '.join(said)})" if said else self.source
+        """The name in tables and figures; certificates of other weights are marked as such."""
+        marks = [words for words in (self.mark, "" if self.own else self.weights) if words]
+        return f"{self.source} ({', '.join(marks)})" if marks else self.source
 
     @property
     def short_name(self) -> str:
-        """The name in a sentence beside them."""
+        """The name in notes beside the tables."""
         return f"{self.source} ({self.mark})" if self.mark else self.source
 
     @property
     def own(self) -> bool:
-        """Whether nothing speaks against the certificates being of the run's present model."""
+        """Whether the certificates can be of the run's present weights."""
         return self.weights not in (weights.GONE, weights.UNRECORDED)
 
     @property
@@ -47,7 +47,7 @@ class Entry:
 
 
 def read(paths: Sequence[Path], trusted: Collection[str] = ()) -> list[Entry]:
-    """Read run directories and certificate files; `trusted` are the modules that runs of others may name."""
+    """Read run directories and certificate files; `trusted` are the modules that the runs may name."""
     for path, times in Counter(path.resolve() for path in paths).items():
         if times > 1:
             raise ValueError(f"{path.name} is named {times} times: name each run or certificate file once")
@@ -60,7 +60,7 @@ def read(paths: Sequence[Path], trusted: Collection[str] = ()) -> list[Entry]:
 
 
 def _with_teachers(paths: Sequence[Path]) -> list[Path]:
-    """The paths, a student's teacher before it where it was certified too: the two are read side by side."""
+    """The paths, with a student's teacher before it if that was certified too, to show both."""
     found: list[Path] = []
     for path in paths:
         teacher = Run(path).source("teacher") if path.is_dir() else None
@@ -82,7 +82,7 @@ def _entries(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
     run = Run(path, trusted)
     if not run.recipe_file.is_file():
         raise ValueError(f"{path} is not a run, it has no recipe.toml: name a run, or certificate files such as *.tsv")
-    run.recipe  # noqa: B018  code that the user has not vouched for is refused here
+    run.recipe  # noqa: B018  untrusted code is refused here
     found = [certificates.read(file) for file in sorted(run.certificates.glob("*.tsv"))]
     if not found:
         raise ValueError(f"{path} holds no certificates: `radii certify {path}` makes them")
@@ -92,7 +92,7 @@ def _entries(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
 
 
 def _marks(found: Sequence[Certificates]) -> list[str]:
-    """What tells the certificate files of one run apart: nothing where there is one."""
+    """Distinguishing names of the certificate files of one run; empty where there is one file."""
     if len(found) == 1:
         return [""]
     certifiers = [each.certifier or each.name for each in found]
@@ -100,7 +100,7 @@ def _marks(found: Sequence[Certificates]) -> list[str]:
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """The last part of each path, and as many folders before it as tell it from the others."""
+    """The last part of each path, and as many parent folders as make it unique."""
     parts = [(*path.resolve().parts[:-1], path.resolve().name.removesuffix(".tsv")) for path in paths]
     names = []
     for mine in parts:

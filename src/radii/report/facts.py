@@ -1,4 +1,4 @@
-"""The facts behind a certified accuracy, in words: which images, which certifier, what it cost."""
+"""The facts behind a certified accuracy, as text: which images, which certifier, which cost."""
 
 import math
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ class EpochTime(NamedTuple):
 
 
 def facts(entry: Entry) -> dict[str, str]:
-    """What is known of one input; a fact nobody recorded is a dash."""
+    """What is known of one input; an unrecorded fact is a dash."""
     made, summary = entry.certificates, entry.summary
     samples = summary.samples
     return {
@@ -44,7 +44,7 @@ def facts(entry: Entry) -> dict[str, str]:
 
 
 def choice(made: Certificates) -> str:
-    """Which images were certified, in words."""
+    """Which images were certified, as text."""
     count, header, wanted = len(made.rows), made.header, protocol.chosen(made)
     if wanted is None:
         return _inferred(sorted(row.index for row in made.rows))
@@ -59,9 +59,9 @@ def choice(made: Certificates) -> str:
 
 
 def bias(made: Certificates, class_names: Sequence[str] = ()) -> str:
-    """Words for images that are of less than half of the classes, though there would be one of each; or nothing."""
-    told = {label for row in made.rows for label in (row.label, row.prediction, *row.counts)}
-    classes, seen, count = max(len(class_names), max(told) + 1), len({row.label for row in made.rows}), len(made.rows)
+    """A warning if the images cover less than half of the classes although they could cover all; empty otherwise."""
+    labels = {label for row in made.rows for label in (row.label, row.prediction, *row.counts)}
+    classes, seen, count = max(len(class_names), max(labels) + 1), len({row.label for row in made.rows}), len(made.rows)
     if count < classes or 2 * seen >= classes:
         return ""
     return f"the {count:,} images are of {seen} of {classes} classes: a biased choice, which says little of the others"
@@ -136,7 +136,7 @@ def per_epoch(measured: EpochTime) -> str:
 
 
 def duration(seconds: float) -> str:
-    """A time as a person says it."""
+    """A duration as text."""
     if seconds < 100:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)

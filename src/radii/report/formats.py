@@ -32,11 +32,11 @@ def markdown(table: Table) -> str:
 
 
 def latex(entries: Sequence[Entry]) -> str:
-    r"""The accuracies as a LaTeX tabular for \usepackage{booktabs}, with a line that says how they were made."""
-    said = [_said(entry) for entry in entries]
-    remarks = [f"% {plain(entry.name)}: {_line(each)}" for entry, each in zip(entries, said, strict=True)]
-    differing = [key for key in said[0] if len({each[key] for each in said}) > 1]
-    shared = _line({key: value for key, value in said[0].items() if key not in differing})
+    r"""The accuracies as a LaTeX tabular for \usepackage{booktabs}, with a line on how they were computed."""
+    settings = [_settings(entry) for entry in entries]
+    remarks = [f"% {plain(entry.name)}: {_line(each)}" for entry, each in zip(entries, settings, strict=True)]
+    differing = [key for key in settings[0] if len({each[key] for each in settings}) > 1]
+    shared = _line({key: value for key, value in settings[0].items() if key not in differing})
     caption = "; ".join(
         filter(None, [shared, f"{', '.join(differing)}: not the same in all rows" if differing else ""])
     )
@@ -59,7 +59,7 @@ def latex_table(table: Table, remark: str = "") -> str:
 
 
 def csv_text(entries: Sequence[Entry]) -> str:
-    """One row per input, shares and radii as fractions with six digits, rounded down; what is not known is empty."""
+    """One row per input, shares and radii as fractions with six digits, rounded down; unknown values are empty."""
     radii = radii_of([entry.summary for entry in entries])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -88,15 +88,15 @@ def _made(entry: Entry) -> dict[str, str]:
     return {key: UNKNOWN if value is None else str(value) for key, value in found.items()}
 
 
-def _said(entry: Entry) -> dict[str, str]:
-    """How the certificates were made, as a line of report.tex says it."""
+def _settings(entry: Entry) -> dict[str, str]:
+    """How the certificates were made, for the remarks of report.tex."""
     made, label = _made(entry), "known" if protocol.label_known(entry.certificates) else UNKNOWN
     images = made["images"] if made["images_chosen"] == UNKNOWN else f"{made['images']} of {made['images_chosen']}"
     return {**{key: made[key] for key in ("certifier", "failure", "engine", "seed")}, "images": images, "label": label}
 
 
-def _line(said: dict[str, str]) -> str:
-    return ", ".join(f"{key} {value}" for key, value in said.items() if value != UNKNOWN)
+def _line(settings: dict[str, str]) -> str:
+    return ", ".join(f"{key} {value}" for key, value in settings.items() if value != UNKNOWN)
 
 
 def _figures(each: Summary) -> list[str]:

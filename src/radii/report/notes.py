@@ -1,4 +1,4 @@
-"""What a reader must know before comparing, in sentences."""
+"""Notes that a reader needs before comparing inputs."""
 
 from collections.abc import Callable, Sequence
 
@@ -7,24 +7,24 @@ from radii.report import protocol, weights
 from radii.report.entries import Entry
 from radii.report.facts import bias, choice
 
-RETRAINED = "certificates of weights that are no longer there: the run was trained anew since; certify it again"
-SOME_RADII = "only some radii were asked; a dash stands for what was not, ≥ for what a larger radius proves of it"
+RETRAINED = "certificates of weights that the run no longer has: it was trained again since; certify it again"
+SOME_RADII = "only some radii were tested; a dash marks an untested radius, ≥ a bound from a larger one"
 KNOWN_LABEL = (
-    "evaluated with the label known: an answer is the label or an abstention, and no samples went into finding the "
-    "class. A deployed model has to find it, by a pilot: radii.certify without a label gives those figures"
+    "evaluated with the label known: a prediction is the label or an abstention, and no samples were used to find "
+    "the class. A deployed model has to find it with a pilot: radii.certify without a label gives those numbers"
 )
-NO_CERTIFIER = "the certifier is not on record, so the intervals leave out its failure probability"
+NO_CERTIFIER = "the certifier is not recorded, so the intervals do not include its failure probability"
 ROUNDED = "the radii were printed with three significant digits, which can round a radius up"
 ADVICE = {
-    protocol.BUDGETS: "ACR grows with the samples spent, compare it with care",
-    protocol.IMAGES: "their numbers do not compare one to one",
-    protocol.RECORDS: "whether the others were made alike cannot be told",
+    protocol.BUDGETS: "ACR grows with the number of samples, compare it with care",
+    protocol.IMAGES: "their numbers are not directly comparable",
+    protocol.RECORDS: "it is unknown whether the others were certified in the same way",
 }
-"""What follows from a difference between inputs; of the others the values are listed."""
+"""The consequence of a difference between inputs; for other differences the values are listed."""
 
 
 def notes(entries: Sequence[Entry]) -> list[str]:
-    """Everything that the figures themselves do not show."""
+    """Everything that the numbers themselves do not show."""
     return [*_about_each(entries), *_about_some(entries), *_about_all(entries)]
 
 
@@ -39,16 +39,16 @@ def _about_each(entries: Sequence[Entry]) -> list[str]:
 
 
 def _about_some(entries: Sequence[Entry]) -> list[str]:
-    """Sentences on the inputs that have something in common."""
+    """Notes that several inputs may share."""
     foreign = [entry for entry in entries if entry.certificates.certifier is None]
-    told = {
+    shared = {
         RETRAINED: [entry for entry in entries if entry.weights == weights.GONE],
         SOME_RADII: [entry for entry in entries if entry.summary.asked is not None],
         KNOWN_LABEL: [entry for entry in entries if protocol.label_known(entry.certificates)],
         NO_CERTIFIER: foreign,
         ROUNDED: [entry for entry in foreign if _rounded(entry.certificates)],
     }
-    return [f"{_listed(some, entries)}: {words}." for words, some in told.items() if some]
+    return [f"{_listed(some, entries)}: {words}." for words, some in shared.items() if some]
 
 
 def _about_all(entries: Sequence[Entry]) -> list[str]:
@@ -58,7 +58,7 @@ def _about_all(entries: Sequence[Entry]) -> list[str]:
     if len({str(each.header["seed"]) for each in made if "seed" in each.header}) > 1:
         found.append(f"The seeds differ: {_values(entries, lambda each: each.header.get('seed'))}.")
     if differing:
-        found.append("No best is marked, as the inputs were not certified alike.")
+        found.append("No best is marked, as the inputs were not certified in the same way.")
     elif len(made) > 1 and not protocol.comparable(made):
         found.append(f"No best is marked: that takes at least {protocol.FEWEST_IMAGES} images.")
     return found
@@ -69,19 +69,19 @@ def _consequence(words: str, entries: Sequence[Entry]) -> str:
 
 
 def _values(entries: Sequence[Entry], value: Callable[[Certificates], object]) -> str:
-    """Every value with the names of those that have it; those that most have is the others'."""
+    """Every value with the names of the inputs that have it; the most frequent one last, for "the others"."""
     names: dict[str, list[str]] = {}
     for entry in entries:
         names.setdefault(_text(value(entry.certificates)), []).append(entry.short_name)
     *few, (usual, others) = sorted(names.items(), key=lambda item: len(item[1]))
-    told = [f"{text} ({', '.join(some)})" for text, some in few]
-    return ", ".join([*told, f"{usual} ({', '.join(others) if len(others) < 2 else 'the others'})"])
+    listed = [f"{text} ({', '.join(some)})" for text, some in few]
+    return ", ".join([*listed, f"{usual} ({', '.join(others) if len(others) < 2 else 'the others'})"])
 
 
 def _text(value: object) -> str:
     if isinstance(value, bool):
         return "known" if value else "not known"
-    return "not on record" if value is None else str(value)
+    return "not recorded" if value is None else str(value)
 
 
 def _listed(some: Sequence[Entry], entries: Sequence[Entry]) -> str:

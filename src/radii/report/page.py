@@ -1,4 +1,4 @@
-"""The page of a report: one HTML file that needs nothing else, and its plain sister in Markdown."""
+"""The page of a report: one HTML file that needs nothing else, and the same in Markdown."""
 
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,7 +16,7 @@ from radii.report.transfer import transfers
 
 TITLE = "Certified accuracy"
 DARK_PALETTE = ("#58a9ec", "#f08a4b", "#3fc49b", "#e07fc4", "#e3b341", "#9bd0f5", "#a9b2bf")
-"""The colours of curves.PALETTE on a dark page, one for one."""
+"""The colours of curves.PALETTE on a dark page, in the same order."""
 FIGURES = {"curves": "Certified accuracy over the radius", "times": "Seconds of training per epoch"}
 
 
@@ -53,19 +53,19 @@ def markdown(entries: Sequence[Entry], figures: Iterable[str]) -> str:
         f"## Transfer\n\n{formats.markdown(students).strip()}" if students else "",
         "## 95 % intervals over the choice of test images",
         formats.markdown(tables.intervals(accuracies)).strip(),
-        "## How these numbers came about",
+        "## How these numbers were computed",
         formats.markdown(tables.facts_table(entries)).strip(),
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
 def claim(entries: Sequence[Entry]) -> str:
-    """What a certificate says, in one sentence; of different failure probabilities the largest."""
+    """The meaning of a certificate in one sentence, with the largest of the failure probabilities."""
     failures = [entry.certificates.failure for entry in entries]
     known = [failure for failure in failures if failure is not None]
     sure = f", and such a proof fails with a probability of at most {max(known)} per image" if known else ""
     return (
-        "A certificate is a proof: no change of the picture that is shorter, in l2, than the radius can change "
+        "A certificate is a proof: no change of the image that is shorter, in l2, than the radius can change "
         f"the smoothed classifier’s answer{sure if len(known) == len(failures) else ''}."  # noqa: RUF001
     )
 

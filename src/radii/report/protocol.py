@@ -1,4 +1,4 @@
-"""How certificates were made: what such a file can know, and whether two of them compare."""
+"""How certificates were made: what a file records, and whether two files are comparable."""
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -7,14 +7,14 @@ from typing import Any
 from radii.experiment.certificates import Certificates
 
 FEWEST_IMAGES = 100
-"""Below it one image is more than a per cent, and the best is a matter of luck."""
+"""With fewer images, one image is more than one per cent, and the best is chance."""
 BUDGETS = "The certifiers or their budgets differ"
 IMAGES = "The inputs were certified on different images"
-RECORDS = "Only some inputs have their certifier on record"
+RECORDS = "Only some inputs record their certifier"
 
 
 def asked(made: Certificates) -> tuple[float, ...] | None:
-    """The radii that were decided, where a certifier decides only some; none where the radius itself was sought."""
+    """The radii that were tested, where a certifier tests given ones; None where it bounds the radius itself."""
     if made.certifier == "prediction":
         return (0.0,)
     radii, radius = made.parameters.get("radii"), made.parameters.get("radius")
@@ -23,12 +23,12 @@ def asked(made: Certificates) -> tuple[float, ...] | None:
 
 
 def label_known(made: Certificates) -> bool:
-    """Whether the label itself was tested, so that every answer is the label or an abstention."""
+    """Whether the label itself was tested, so that every prediction is the label or an abstention."""
     return bool(made.header.get("label_known", made.certifier == "sequential"))
 
 
 def chosen(made: Certificates) -> int | None:
-    """The number of images that were to be certified, where that is on record."""
+    """The number of images that were to be certified, where that is recorded."""
     every, total, most = (made.header.get(key) for key in ("every", "images", "most"))
     if not isinstance(every, int) or not isinstance(total, int) or every < 1:
         return None
@@ -46,7 +46,7 @@ def _settings(made: Certificates) -> Hashable:
 
 def _noise(made: Certificates) -> Hashable:
     noise = made.header.get("noise")
-    # Before noises had names there was only this one.
+    # Files without the field were made with Gaussian noise.
     return str(noise.get("name")) if isinstance(noise, Mapping) else "gaussian"
 
 
@@ -57,11 +57,11 @@ ASPECTS: Mapping[str, Callable[[Certificates], Hashable]] = {
     "The noises differ": _noise,
     "The label was known for some inputs only": label_known,
 }
-"""What must be equal before figures compare, beside the images, and the words for where it is not."""
+"""What must be equal, beside the images, for numbers to be comparable, keyed by the note for a difference."""
 
 
 def differences(made: Sequence[Certificates]) -> list[str]:
-    """In what the inputs were not certified alike, in words; what some have not on record is not compared."""
+    """How the certification of the inputs differs, as notes; files without a recorded certifier are not compared."""
     recorded = [each for each in made if each.certifier is not None]
     found = [words for words, value in ASPECTS.items() if len(set(map(value, recorded))) > 1]
     if _on_different_images(made):
@@ -75,10 +75,10 @@ def _on_different_images(made: Sequence[Certificates]) -> bool:
     if len({frozenset((row.index, row.label) for row in each.rows) for each in made}) > 1:
         return True
     digests: dict[int, str] = {}
-    pictures = [(row.index, getattr(row, "digest", None)) for each in made for row in each.rows]
-    return any(digests.setdefault(index, digest) != digest for index, digest in pictures if digest)
+    images = [(row.index, getattr(row, "digest", None)) for each in made for row in each.rows]
+    return any(digests.setdefault(index, digest) != digest for index, digest in images if digest)
 
 
 def comparable(made: Sequence[Certificates]) -> bool:
-    """Whether one of them can be called the best: several that were certified alike, on enough of the same images."""
+    """Whether one of them can be called the best: several, certified in the same way on enough of the same images."""
     return len(made) > 1 and min(len(each.rows) for each in made) >= FEWEST_IMAGES and not differences(made)

@@ -1,4 +1,4 @@
-"""What certificates amount to: shares of all images, never of the answered ones."""
+"""Certified accuracy and ACR of certificates: shares of all images, abstentions included."""
 
 import math
 from bisect import bisect_left
@@ -21,7 +21,7 @@ UNKNOWN = "–"  # noqa: RUF001
 
 
 class Value(NamedTuple):
-    """A number that certificates tell, or a lower bound of it."""
+    """A number computed from certificates, or a lower bound of it."""
 
     value: float
     exact: bool = True
@@ -38,7 +38,7 @@ class Share(NamedTuple):
         return self.hits / self.images
 
     def interval(self, failure: float = 0.0) -> tuple[float, float]:
-        """Where the share of all possible test images lies (Clopper & Pearson, 95 %).
+        """The interval of the share of all possible test images (Clopper & Pearson, 95 %).
 
         The lower end allows for certificates that are wrong with probability `failure`: of a true share T they
         show at most T + failure (1 - T).
@@ -65,7 +65,7 @@ class Summary:
         return len(self.certificates.rows)
 
     def at(self, radius: float) -> Share:
-        """The images that are proven to be answered rightly at this radius, of a radius never asked those at larger."""
+        """The images that are certified and correct at this radius; at an untested radius, those at larger ones."""
         return Share(len(self._proven) - bisect_left(self._proven, radius), self.images)
 
     def interval(self, radius: float) -> tuple[float, float]:
@@ -74,30 +74,30 @@ class Summary:
 
     @cached_property
     def asked(self) -> tuple[float, ...] | None:
-        """The radii that were decided; none where all were."""
+        """The radii that were tested; None if the certifier bounds the radius itself."""
         return protocol.asked(self.certificates)
 
     def decided(self, radius: float) -> bool:
         return self.asked is None or radius in self.asked
 
     def known(self, radius: float) -> Value | None:
-        """The certified accuracy at a radius; of one never asked what larger ones prove of it, if anything."""
+        """The certified accuracy at a radius; at an untested one, the bound that larger radii give, if any."""
         value = self.at(radius).value
         return Value(value, self.decided(radius)) if self.decided(radius) or value else None
 
     @property
     def known_acr(self) -> Value | None:
-        """The average certified radius; a lower bound where only some radii were asked."""
+        """The average certified radius; a lower bound where only some radii were tested."""
         return Value(self.acr, self.asked is None) if self.asked is None or self.acr else None
 
     @property
     def known_abstentions(self) -> Share | None:
-        """None where only larger radii, or only the label, were tested: the rest may be wrong answers as well."""
+        """None where only larger radii, or only the label, were tested: the rest may be wrong predictions as well."""
         return self.abstained if self.decided(0.0) and not protocol.label_known(self.certificates) else None
 
     @property
     def clean(self) -> Share:
-        """The images that are answered rightly as they are."""
+        """The images that are classified correctly without perturbation."""
         return self.at(0.0)
 
     @property
@@ -106,7 +106,7 @@ class Summary:
 
     @cached_property
     def acr(self) -> float:
-        """The average of the proven radii: a wrong answer or an abstention counts as radius 0."""
+        """The average of the proven radii: a wrong prediction or an abstention counts as radius 0."""
         return math.fsum(self._proven) / self.images
 
     @cached_property
@@ -115,7 +115,7 @@ class Summary:
 
     @property
     def samples(self) -> int | None:
-        """Forward passes spent in all, where every row tells."""
+        """Forward passes spent in all, where every row records it."""
         counted = [row.samples for row in self.certificates.rows if row.samples is not None]
         return sum(counted) if len(counted) == self.images else None
 
@@ -126,7 +126,7 @@ class Summary:
 
 
 def in_words(summary: Summary) -> str:
-    """What a certificate file says, in a line that every terminal can show."""
+    """A certificate file in one line that every terminal can show."""
     shares = [f"{down(summary.at(radius).value, 1, 2)}%{where}" for radius, where in _asked_in_words(summary)]
     label = ", the label known" if protocol.label_known(summary.certificates) else ""
     acr = shown(summary.known_acr, 3).replace(UNKNOWN, "-").replace("≥", "at least")
@@ -139,7 +139,7 @@ def _asked_in_words(summary: Summary) -> list[tuple[float, str]]:
 
 
 def shown(value: Value | None, digits: int, shift: int = 0) -> str:
-    """A value as text that never claims more: a dash if it is unknown, a bound as such."""
+    """A value as text, rounded down: a dash if it is unknown, a bound marked as such."""
     if value is None:
         return UNKNOWN
     return ("" if value.exact else "≥ ") + down(value.value, digits, shift)
@@ -157,24 +157,24 @@ def steps_of(inputs: Iterable[Summary]) -> list[float]:
 
 
 def radii_of(inputs: Sequence[Summary], most: int = MOST_RADII) -> list[float]:
-    """The radii of a table: every one that was asked, and about as many steps between as leave it at `most`."""
+    """The radii of a table: every tested one, and steps between them, about `most` in all."""
     asked = {radius for summary in inputs for radius in summary.asked or ()}
     steps = [radius for radius in steps_of(inputs) if radius not in asked]
     return sorted({*asked, *thinned(steps, max(4, most - len(asked)))})
 
 
 def thinned(radii: Sequence[float], most: int) -> list[float]:
-    """The radii, every second or fifth or so where there are more than a page can show."""
+    """At most about `most` of the radii, evenly chosen."""
     return list(radii[:: math.ceil(len(radii) / most)])
 
 
 def down(value: float, digits: int, shift: int = 0) -> str:
-    """A number, its point shifted to the right, as text that never claims more."""
+    """A number, its point shifted to the right, as text, rounded down."""
     return _text(value, digits, shift, ROUND_FLOOR)
 
 
 def up(value: float, digits: int, shift: int = 0) -> str:
-    """A number, its point shifted to the right, as text that never claims less."""
+    """A number, its point shifted to the right, as text, rounded up."""
     return _text(value, digits, shift, ROUND_CEILING)
 
 

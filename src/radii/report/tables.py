@@ -9,13 +9,13 @@ from radii.report.facts import facts
 from radii.report.summary import UNKNOWN, Summary, Value, down, radii_of, radius_text, shown, up
 
 MOST_COLUMNS = 16
-"""Radii that a page shows; the CSV has them all."""
+"""The most radii that a page shows; the CSV has them all."""
 MOST_ABREAST = 4
-"""Inputs whose facts stand side by side; more stand below each other."""
+"""The most inputs shown as columns; more are shown as rows."""
 
 
 class Cell(NamedTuple):
-    """A value as text, with what a page may show of it besides."""
+    """A value as text, with what a page shows beside it."""
 
     text: str
     best: bool = False
@@ -70,7 +70,7 @@ def _column(
 
 
 def best(measured: Sequence[Summary], value: Callable[[Summary], Value | None]) -> Value | None:
-    """The largest of values that compare; a bound is not one, nor is nothing at all."""
+    """The largest of comparable values; none if a value is unknown, only a bound, or 0."""
     known = [found for each in measured if (found := value(each)) and found.exact]
     if len(known) < len(measured) or not protocol.comparable([each.certificates for each in measured]):
         return None
@@ -85,7 +85,7 @@ def intervals(table: Table) -> Table:
 
 
 def facts_table(entries: Sequence[Entry]) -> Table:
-    """How each input came about, a column an input where they fit; what nobody recorded is left out."""
+    """How each input was computed, one column per input where they fit; unrecorded facts are left out."""
     known = [{"": entry.name} | facts(entry) for entry in entries]
     kept = [name for name in known[0] if any(each[name] != UNKNOWN for each in known)]
     lines = [[name, *(each[name] for each in known)] for name in kept]

@@ -1,4 +1,4 @@
-"""Text of others in a report: names of runs, fields of headers. None of it is markup, a formula or a command."""
+"""Escapes untrusted text in a report, such as names of runs and fields of headers, for Markdown, LaTeX and CSV."""
 
 import re
 
@@ -15,7 +15,7 @@ LATEX = {
 
 
 def plain(text: str) -> str:
-    """The text in one line: a control character, which could move a cursor or break a row, by its number."""
+    """The text in one line, with control characters escaped: they could move a cursor or break a row."""
     return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
 
 
@@ -30,6 +30,6 @@ def latex_text(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """The text as a cell that no spreadsheet takes for a formula: one that begins like it has an apostrophe before."""
+    """The text as a cell that no spreadsheet evaluates: an apostrophe is put before what looks like a formula."""
     formula = text[:1] in ("=", "+", "-", "@", "\t", "\r") and not NUMBER.fullmatch(text)
     return plain(f"'{text}" if formula else text)

@@ -1,4 +1,4 @@
-"""Teacher and student side by side: what a transfer kept of the robustness and what it cost."""
+"""Teacher and student side by side: the robustness that a transfer kept, and its cost."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,10 +16,10 @@ HEAD = ("", "Taught by", "ACR", "Time per epoch", "Training time", "Teacher’s 
 
 def transfers(entries: Sequence[Entry]) -> Table | None:
     """A row for every student among the runs; none where there is no student."""
-    # Of the certificate files of one run the last one stays: first those of its own, those that know an ACR before all.
+    # The last entry of a run is kept, so those of its present weights and with an exact ACR are sorted last.
     known = {entry.run.path.resolve(): entry for entry in sorted(entries, key=_worth) if entry.run}
     listed = list(dict.fromkeys(entry.run.path.resolve() for entry in entries if entry.run))
-    students = [known[path] for path in listed if price_file(Run(path)).is_file()]
+    students = [known[path] for path in listed if cost_file(Run(path)).is_file()]
     return Table(HEAD, [_row(entry, entry.run, known) for entry in students if entry.run]) if students else None
 
 
@@ -27,15 +27,15 @@ def _worth(entry: Entry) -> tuple[bool, bool]:
     return entry.own, entry.summary.asked is None
 
 
-def price_file(run: Run) -> Path:
-    """What the teacher's method would have cost on the student's architecture."""
+def cost_file(run: Run) -> Path:
+    """The file with the cost of the teacher's method on the student's architecture."""
     return run.path / "transfer.json"
 
 
 def _row(entry: Entry, run: Run, known: dict[Path, Entry]) -> list[Cell]:
-    price = readers.transfer_cost(price_file(run))
+    cost = readers.transfer_cost(cost_file(run))
     mine, whole = epoch_time(run), _with_teachers(run)
-    method = price["method_seconds_per_epoch"]
+    method = cost["method_seconds_per_epoch"]
     time = duration(mine.total) if mine else UNKNOWN
     texts = [
         entry.name,
@@ -43,7 +43,7 @@ def _row(entry: Entry, run: Run, known: dict[Path, Entry]) -> list[Cell]:
         _acr(entry),
         per_epoch(mine) if mine else UNKNOWN,
         time if whole is None else f"{time}, with the teachers’ {duration(whole)}",  # noqa: RUF001
-        f"{price['method']}, {duration(method)} per epoch ({price['steps_timed']} steps timed)",
+        f"{cost['method']}, {duration(method)} per epoch ({cost['steps_timed']} steps timed)",
         f"{down(method / mine.seconds, 1)} ×" if mine else UNKNOWN,  # noqa: RUF001
     ]
     return [Cell(text) for text in texts]

@@ -1,4 +1,4 @@
-"""Whether certificates are of the weights that a run has now."""
+"""Whether certificates are of the present weights of a run."""
 
 from radii.experiment import files
 from radii.experiment.certificates import Certificates
@@ -6,21 +6,21 @@ from radii.experiment.run import Run
 
 OWN = "the run’s own"  # noqa: RUF001
 ABSENT = "the weights are not in the run"
-GONE = "of weights that are no longer there"
-UNRECORDED = "of weights that are not on record"
+GONE = "of weights that the run no longer has"
+UNRECORDED = "of unrecorded weights"
 
 
 def digest_of(run: Run) -> str | None:
-    """The digest of the weights that a run has now."""
+    """The digest of the present weights of a run."""
     return files.digest(run.weights_file) if run.finished else None
 
 
 def weights_of(made: Certificates, run: Run, present: str | None) -> str:
-    """Whose the certificates of a run's folder are; `present` is the digest of the weights that it has."""
+    """Which weights the certificates of a run are of; `present` is the digest of its present weights."""
     recorded = made.header.get("weights")
     if recorded is None:
         return UNRECORDED
     if present is None:
-        # An archive without weights is as it was made; a run with a checkpoint is being trained anew.
+        # An archive without weights has not changed; a run with a checkpoint is being trained again.
         return GONE if run.checkpoint_file.is_file() else ABSENT
     return OWN if present == recorded else GONE

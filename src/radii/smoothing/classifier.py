@@ -23,8 +23,8 @@ class SmoothedClassifier:
     for noise=Gaussian(sigma). `batch_size` is the forward block: part of a certificate's identity, because
     floating-point results depend on it.
 
-    A base whose answer for an image depends on anything but that image is refused (`BlockProbe`): the first image of
-    every size costs 4.5 forwards of a block more. Threads may share a classifier.
+    A base whose output for an image depends on anything but that image is refused (`BlockProbe`): the first image of
+    every size costs 4.5 more forward passes of a block. Threads may share a classifier.
     """
 
     def __init__(
@@ -75,7 +75,7 @@ class SmoothedClassifier:
     def probabilities(
         self, image: Tensor, samples: int, noise: NoiseAddress, sharpness: float = 1.0
     ) -> Iterator[NDArray[np.float64]]:
-        """Softmax of `sharpness` times the logits of the noisy copies, a block at a time: [block, class]."""
+        """Softmax of `sharpness` times the logits of the noisy copies, block by block: [block, class]."""
         for logits in self._noisy_logits(image, samples, noise):
             yield (sharpness * logits.double()).softmax(1).cpu().numpy()
 
@@ -85,7 +85,7 @@ class SmoothedClassifier:
         check_image(image)
         channels, height, width = image.shape
         device = self._device()
-        # Laid out height, width, channel: what convolutions on a CPU are fastest on.
+        # Channels last: the fastest memory format for convolutions on a CPU.
         block = torch.empty(min(samples, self.batch_size), height, width, channels, device=device)
         pixels = image.detach().to(device, torch.float32).permute(1, 2, 0)
         with evaluating(self.base):
@@ -98,10 +98,10 @@ class SmoothedClassifier:
     def _device(self) -> torch.device:
         return next((tensor.device for tensor in self.base.parameters()), torch.device("cpu"))
 
-    # Around each forward, not around the loop: whoever iterates over blocks stays in his own mode.
+    # Around each forward pass, not the loop: the caller that iterates over blocks keeps its own mode.
     @torch.inference_mode()
     def _logits(self, block: Tensor) -> Tensor:
-        """Logits of a block that is laid out [batch, height, width, channel]."""
+        """Logits of a block [batch, height, width, channel]."""
         try:
             output = self.base(block.permute(0, 3, 1, 2))
         except Exception as error:
@@ -115,7 +115,7 @@ class SmoothedClassifier:
         return check_logits(output, len(block), self.classes)
 
     def _check_base(self, pixels: Tensor, samples: int) -> None:
-        """Once for every image size and length of block: the votes have to be draws of one function."""
+        """Check the base once per image size and block length; otherwise the votes are not those of one function."""
         lengths = {min(samples, self.batch_size), samples % self.batch_size or self.batch_size}
         self._probe.check(self.base, self._logits, pixels, self.noise, self.batch_size, lengths)
 

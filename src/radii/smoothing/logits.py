@@ -1,4 +1,4 @@
-"""What a classifier returned for a block of images: one row of logits each, and how far rounding moves them."""
+"""Checks of the logits that a classifier returned for a block of images, and how far rounding may move them."""
 
 import torch
 from torch import Tensor
@@ -6,18 +6,18 @@ from torch import Tensor
 from radii.errors import ParameterError
 
 ROUNDINGS = 256
-"""Roundings that may add up on the way to a logit. The built-in models show up to 20 where a row is moved in its block,
-and up to 40 where BatchNorm is folded."""
+"""Rounding errors that may add up in a logit. The built-in models show up to 20 when a row moves within its block, and
+up to 40 when BatchNorm is folded."""
 MOST = 0.05
-"""The largest share of a logit that is ever taken for rounding, however coarse the numbers."""
+"""The largest share of a logit that is accepted as rounding at any precision."""
 TENSOR_FLOAT = 2.0**-10
-"""The spacing of the numbers that convolutions on a GPU may round to."""
+"""The relative spacing of TF32 numbers, which convolutions on a GPU may round to."""
 
 NOT_REAL = (torch.bool, torch.complex32, torch.complex64, torch.complex128)
 
 
 def check_logits(output: object, rows: int, classes: int | None = None) -> Tensor:
-    """The output of a classifier for a block of images, or a ParameterError unless it is one finite row for each."""
+    """The output of a classifier for a block, checked: a ParameterError unless it is one finite row for each image."""
     logits = check_rows(output, rows, classes)
     if not bool(torch.isfinite(logits).all()):
         raise ParameterError(
@@ -27,7 +27,7 @@ def check_logits(output: object, rows: int, classes: int | None = None) -> Tenso
 
 
 def check_rows(output: object, rows: int, classes: int | None = None) -> Tensor:
-    """The output of a classifier, or a ParameterError unless it is one tensor of a row for each image."""
+    """The output of a classifier, checked: a ParameterError unless it is one tensor with a row for each image."""
     if not isinstance(output, Tensor):
         raise ParameterError(
             f"the base classifier returned a {type(output).__name__}, expected one tensor of logits [batch, class]: "
@@ -52,8 +52,8 @@ def _of_another_shape(shape: list[int], rows: int, classes: int | None) -> str:
 def rounding(logits: Tensor, block: Tensor | None = None) -> Tensor:
     """How far each logit may move by rounding alone, where sums are taken in another order: [batch, class].
 
-    Relative to the logit itself or to the usual one of the `block` that it is from, whichever is larger: a small logit
-    is the sum of larger numbers, and one that is far out (a class that is masked by -1e9) says nothing of the others.
+    Relative to the logit itself or to the median one of the `block` that it is from, whichever is larger: a small
+    logit is a sum of larger numbers, and an outlier (a class masked by -1e9) must not raise the tolerance of the others.
     """
     sizes = logits.abs().to(torch.float64)
     largest = (logits if block is None else block).abs().to(torch.float64).amax(0)
@@ -62,7 +62,7 @@ def rounding(logits: Tensor, block: Tensor | None = None) -> Tensor:
 
 
 def _spacing(logits: Tensor) -> float:
-    """The relative spacing of the numbers that logits were computed with: float32, or what is coarser."""
+    """The relative spacing of the numbers that logits were computed with: float32, or coarser."""
     coarsest = TENSOR_FLOAT if logits.is_cuda else torch.finfo(torch.float32).eps
     return max(coarsest, torch.finfo(logits.dtype).eps) if logits.is_floating_point() else coarsest
 
@@ -70,8 +70,8 @@ def _spacing(logits: Tensor) -> float:
 def same_up_to_rounding(logits: Tensor, reference: Tensor, factor: float = 1.0, block: Tensor | None = None) -> bool:
     """Whether two forwards of the same rows differ by no more than `factor` times what rounding explains.
 
-    `block` has the logits of the whole block where these are some of its rows. More than one class in a hundred that
-    changes, a single one aside, is never rounding.
+    `block` has the logits of the whole block where these are some of its rows. A change of the class in more than one
+    row in a hundred, a single row aside, is never rounding.
     """
     differs = (logits.to(torch.float64) - reference.to(torch.float64)).abs() > factor * rounding(reference, block)
     changed = int((logits.argmax(1) != reference.argmax(1)).sum())

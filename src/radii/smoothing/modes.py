@@ -7,8 +7,8 @@ from contextlib import contextmanager
 from torch import nn
 
 _held: dict[nn.Module, int] = {}
-"""Modules that were in training mode, with how many now hold them in eval mode. A mode belongs to the module, whoever
-uses it: with a count for each caller, the first of two threads to finish would end the eval mode of the other."""
+"""Modules that were in training mode, with how many now hold them in eval mode. A mode belongs to the module, not
+to a caller: with a count for each caller, the first of two threads to finish would end the eval mode of the other."""
 _lock = threading.Lock()
 
 

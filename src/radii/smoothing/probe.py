@@ -1,4 +1,4 @@
-"""A base classifier on probation: the answer for an image may depend on that image alone."""
+"""Checks that a base classifier's output for an image depends on that image alone."""
 
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
@@ -14,12 +14,12 @@ from radii.smoothing.noise import Noise
 PROBE: Purpose = "probe"
 
 Forward = Callable[[Tensor], Tensor]
-"""Logits of a block that is laid out [batch, height, width, channel], checked."""
+"""Checked logits of a block [batch, height, width, channel]."""
 
 
 @dataclass
 class _Reference:
-    """A block of noisy copies and its logits: what blocks of other lengths are compared with."""
+    """A block of noisy copies and its logits, which other blocks are compared with."""
 
     pixels: Tensor
     noise: Noise
@@ -28,11 +28,11 @@ class _Reference:
     lengths: set[int] = field(default_factory=set)
 
     def block(self) -> Tensor:
-        """The noisy copies; made anew, since they are large."""
+        """The noisy copies, computed again because they are large."""
         return self._copies(self.pixels, 0)
 
     def companions(self) -> Tensor:
-        """As many copies of another picture, as unlike as can be: black where this one is bright."""
+        """As many copies of a very different image: black where this one is bright, white where it is dark."""
         return self._copies((self.pixels < 0.5).to(self.pixels.dtype), 1)
 
     def _copies(self, pixels: Tensor, number: int) -> Tensor:
@@ -41,13 +41,13 @@ class _Reference:
 
 
 class BlockProbe:
-    """Refuses a base whose answer for a row depends on the other rows of a block, on its place or on their number.
+    """Refuses a base whose output for a row depends on the other rows of its block, on their number or on its position.
 
     Votes of such a base are not independent draws of one function, and a certificate of them is false. For every
-    image size it runs a whole block of noisy copies four times: twice as it is, with its rows in other places, and
-    with half of them among copies of another picture; then half a block, one row, and once every other length of block
-    that is asked for. That costs 4.5 blocks of `batch_size`, once per classifier and image size: 6 % of a
-    certificate of 10,000 samples. Its noise is a stream of its own, so that certificates do not depend on it.
+    image size it runs a whole block of noisy copies four times: twice as it is, with its rows in other positions,
+    and with half of them among copies of another image; then half a block, one row, and once every other block length
+    that is used. That costs 4.5 blocks of `batch_size`, once per classifier and image size: 6 % of a certificate of
+    10,000 samples. Its noise is a separate stream, so that certificates do not depend on it.
     """
 
     def __init__(self) -> None:
@@ -56,7 +56,7 @@ class BlockProbe:
     def check(
         self, base: nn.Module, forward: Forward, pixels: Tensor, noise: Noise, batch_size: int, lengths: set[int]
     ) -> None:
-        """Raise a ParameterError unless blocks of these lengths, and a whole one, answer for each row alone."""
+        """Raise a ParameterError unless rows are classified independently in blocks of these lengths and a full one."""
         key = (base, noise, batch_size, tuple(pixels.shape))
         reference = self._passed.get(key)
         if reference is None:
@@ -65,7 +65,7 @@ class BlockProbe:
             lengths = lengths | {1, max(1, batch_size // 2)}
         for length in sorted(lengths - reference.lengths):
             _check_length(base, forward, reference, length)
-        # Threads may probe at the same time: each finds the same, and the last one is kept.
+        # Threads may probe at the same time: their results are equal, and the last one is kept.
         self._passed[key] = reference
 
 
@@ -78,10 +78,10 @@ def _check_whole_block(base: nn.Module, forward: Forward, reference: _Reference)
     mixed = reference.companions()
     mixed[kept] = block[kept]
     _expect_same(base, forward(mixed)[kept], kept, logits, "on the other images of its block")
-    # Along a random cycle every row moves, to a place that has nothing to do with its own.
+    # Along a random cycle every row moves to an unrelated position.
     places = torch.empty_like(order)
     places[order] = order.roll(1)
-    _expect_same(base, forward(block[places]), places, logits, "on its place in the block")
+    _expect_same(base, forward(block[places]), places, logits, "on its position in the block")
     reference.lengths.add(len(block))
 
 
@@ -89,16 +89,16 @@ def _check_length(base: nn.Module, forward: Forward, reference: _Reference, leng
     block = reference.block()
     short = forward(block[:length])
     if not same_up_to_rounding(short, reference.logits[:length], block=reference.logits):
-        reference.logits = forward(block).clone()  # the base may have been trained on since
-    _expect_same(base, short, torch.arange(length), reference.logits, "on how many its block holds")
+        reference.logits = forward(block).clone()  # the base may have been trained since
+    _expect_same(base, short, torch.arange(length), reference.logits, "on the length of its block")
     reference.lengths.add(length)
 
 
 def _expect_equal(logits: Tensor, before: Tensor) -> None:
     if not torch.equal(logits, before):
         raise ParameterError(
-            "the base classifier is not deterministic in eval mode: two forwards of one block differ; "
-            "remove what draws random numbers (dropout called as a function, say)",
+            "the base classifier is not deterministic in eval mode: two forward passes of one block differ; "
+            "remove what draws random numbers (such as functional dropout)",
             "base",
         )
 
@@ -111,9 +111,9 @@ def _expect_same(base: nn.Module, logits: Tensor, rows: Tensor, block: Tensor, o
     changed = float((logits.argmax(1) != alone.argmax(1)).double().mean())
     size = float((logits.double() - alone.double()).abs().max())
     raise ParameterError(
-        f"the base classifier's answer for an image depends {on_what}: logits differ by up to {size:.2g} and the class "
+        f"the base classifier's output for an image depends {on_what}: logits differ by up to {size:.2g} and the class "
         f"of {changed:.0%} of the images, more than rounding explains{_suspect(base)}; "
-        "certify a model that answers for each image alone",
+        "certify a model that classifies each image independently",
         "base",
     )
 

@@ -41,7 +41,7 @@ class Noise(Component, ABC):
         """The probability that the top class needs for this radius."""
 
     def nearest(self, images: Tensor) -> Tensor:
-        """The nearest images that this noise can be added to: all of them, unless it says otherwise."""
+        """The nearest images that this noise can be added to: the images themselves by default."""
         return images
 
     def describe(self) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Gaussian noise on the grid of 8-bit pictures, drawn with integers: no rounding for a base classifier to read."""
+"""Gaussian noise on the grid of 8-bit images, drawn as integers: the sum has no rounding that depends on the image."""
 
 import math
 from dataclasses import dataclass
@@ -16,36 +16,36 @@ from radii.fields import option
 from radii.smoothing.noise.gaussian import Gaussian
 
 GUIDE_BITS, BITS = 16, 63
-"""Random bits that settle most draws, and those of a draw in all."""
+"""The random bits that suffice for most draws, and the bits of a whole draw."""
 MOST_PIXELS = 1 << 22
-"""The largest image, channels counted: what the sampler may be off by grows with it."""
+"""Of the largest image, channels included: the error of the sampler grows with it."""
 ARITHMETIC = 1e-12
-"""What the bounds and quantiles may be off by in double precision: subtracted from every probability."""
+"""The error of bounds and quantiles in double precision, subtracted from every probability."""
 ON_GRID = 1e-4
-"""How far a float may lie from a level, in levels: some rounding, and a tenth of what 16-bit pictures need."""
+"""How far a float may be from a level, in levels: above rounding, and a tenth of what 16-bit images need."""
 DIGITS = 50
 PI = Decimal("3.14159265358979323846264338327950288419716939937510582097494")
 
 
 @dataclass(frozen=True)
 class Grid(Gaussian):
-    """Normal noise, rounded to the levels of the picture; `levels` is 255 for bytes, and pixels are k / levels.
+    """Normal noise, rounded to the levels of the image; `levels` is 255 for bytes, and pixels are k / levels.
 
-    What is proven: let Q round to the nearest level. The base classifier is f(Q(.)), whatever f is, and what is
-    certified is its smoothing by true normal noise of deviation `sigma`, so Cohen's theorem holds for it as it
-    stands, for every picture of real numbers within the radius. For a picture x on the levels Q(x + noise) is
-    x + Q(noise), so what has to be drawn is Q(noise), an integer, and it is: by comparing 63 random bits with the
+    What is proven: let Q round to the nearest level. The base classifier is f(Q(.)), for any f, and what is
+    certified is its smoothing by exact normal noise of deviation `sigma`, so Cohen's theorem holds for it unchanged,
+    for every image of real numbers within the radius. For an image x on the levels, Q(x + noise) is x + Q(noise),
+    so it suffices to draw Q(noise), which is an integer: by comparing 63 random bits with the
     normal distribution's values at the edges between levels, themselves computed to 50 digits. The sum is one of
-    integers too, and f is given a float that the sum alone decides: the same for every picture and noise that
-    add up to it. So nothing in the last bits tells which picture was there, as it does with normal noise in
-    float32, where a base classifier that reads them can be certified and overturned well inside its radius.
+    integers too, and f gets a float that depends on the sum alone: the same for every image and noise that add up
+    to it. So the last bits carry no information about the image, unlike with normal noise in float32, where a base
+    classifier that reads them can be certified and still change its class well inside its radius.
 
     The integers are off from Q(noise) by no more than `slack` in total variation over an image of up to four
     million pixels; it is taken from the top class's probability and given to the runner-up's before a radius is
-    computed. Float32 arithmetic inside f does no harm: f is a function of the grid's points, certified as it runs.
+    computed. Float32 arithmetic inside f is not a problem: f is a function of the grid's points, certified as it runs.
 
     Assumed: the generator's bits are independent and fair, f is one deterministic function of each row of a
-    block, and whoever uses the radius gives the deployed classifier pictures on the same levels.
+    block, and the deployed classifier gets images on the same levels.
     """
 
     sigma: float = option(gt=0, le=4)
@@ -71,7 +71,7 @@ class Grid(Gaussian):
 
     @cached_property
     def slack(self) -> float:
-        """What a probability under the drawn noise may differ by from that under true normal noise."""
+        """How far a probability under the drawn noise may differ from that under exact normal noise."""
         edges = len(self._table.edges)
         return MOST_PIXELS * (edges + 2) * 2.0**-BITS + ARITHMETIC
 
@@ -80,13 +80,13 @@ class Grid(Gaussian):
         return table(self.sigma, self.levels)
 
     def _whole(self, pixels: Tensor) -> Tensor:
-        """The pixels as whole numbers of levels; any other picture is refused."""
+        """The pixels as whole numbers of levels; any other image is refused."""
         scaled = pixels * self.levels
         whole = scaled.round()
         if bool((scaled - whole).abs().max() > ON_GRID):
             raise ParameterError(
-                f"the image has pixels that are not multiples of 1/{self.levels}, which grid noise needs: use a "
-                "picture of that many levels, state the levels of this one, or use Gaussian noise",
+                f"the image has pixels that are not multiples of 1/{self.levels}, which grid noise needs: use an "
+                "image of that many levels, state the levels of this one, or use Gaussian noise",
                 "noise",
             )
         return whole
@@ -109,7 +109,7 @@ class Table(NamedTuple):
     """How random numbers become noise: a number of 63 bits is as many levels above the lowest as edges are below it."""
 
     guide: Tensor
-    """The noise by the first 16 bits; not a number where they leave it open."""
+    """The noise by the first 16 bits; NaN where more bits are needed."""
     edges: Tensor
     """The first number of each level but the lowest."""
     lowest: int
@@ -129,7 +129,7 @@ def table(sigma: float, levels: int) -> Table:
 
 
 def _upper_edges(sigma: float, levels: int) -> list[int]:
-    """Where noise 1, 2, ... begin among the numbers of 63 bits, as far as those tell the edges from their end."""
+    """Where noise 1, 2, ... begin among the numbers of 63 bits, as far as they differ from the largest one."""
     found: list[int] = []
     with localcontext() as context:
         context.prec = DIGITS
