@@ -53,7 +53,7 @@ def rounding(logits: Tensor, block: Tensor | None = None) -> Tensor:
     """How far each logit may move by rounding alone, where sums are taken in another order: [batch, class].
 
     Relative to the logit itself or to the median one of the `block` that it is from, whichever is larger: a small
-    logit is a sum of larger numbers, and an outlier (a class masked by -1e9) must not raise the tolerance of the others.
+    logit is a sum of larger numbers, and an outlier (a class masked by -1e9) must not raise the tolerance of others.
     """
     sizes = logits.abs().to(torch.float64)
     largest = (logits if block is None else block).abs().to(torch.float64).amax(0)
