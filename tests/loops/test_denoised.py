@@ -250,6 +250,8 @@ def test_the_story_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     radii_command("certify", "runs/defended", *options)
     radii_command("transfer", "--teacher", "runs/defended", "--model", "digits_cnn", *settings)
     student = Run("runs/defended-to-digits_cnn")
+    radii_command("report", "runs/defended", "--out", "out")
+    assert "denoised, digits_cnn, dncnn" in Path("out/report.html").read_text()
     accuracy = {run.name: float(run.history()[-1]["noisy_test_accuracy"]) for run in (Run("runs/defended"), student)}
     assert min(accuracy.values()) > 0.7
     assert json.loads((student.path / "transfer.json").read_text())["method"] == "denoising"

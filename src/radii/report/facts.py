@@ -103,7 +103,8 @@ def _training(run: Run | None) -> dict[str, str]:
     recipe, measured = run.recipe, epoch_time(run)
     names = run.class_names()
     classes = f"{len(names)}: {', '.join(names)}" if names else UNKNOWN
-    known = dict(zip(COMPONENTS, [*recipe.names(), classes], strict=True))
+    dataset, *model, objective = recipe.names()
+    known = dict(zip(COMPONENTS, [dataset, ", ".join(model), objective, classes], strict=True))
     if measured is None:
         return {**known, **dict.fromkeys(TIMES, UNKNOWN)}
     return {
