@@ -46,7 +46,7 @@ def lock_file(path: Path) -> Path:
 def _acquire(path: Path, file: Path, wait: bool) -> int:
     """The descriptor that carries the lock."""
     while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = _open(file)
         try:
             _lock(path, descriptor, wait)
         except BaseException:
@@ -56,6 +56,16 @@ def _acquire(path: Path, file: Path, wait: bool) -> int:
         if _is(file, descriptor):
             return descriptor
         os.close(descriptor)
+
+
+def _open(file: Path) -> int:
+    """The lock file, which is emptied when it is locked: a link in a stranger's run must not lead to another one."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise LockedError(f"{file} is a symbolic link, where a lock belongs: remove it") from error
 
 
 def _is(file: Path, descriptor: int) -> bool:
