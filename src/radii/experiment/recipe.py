@@ -1,5 +1,6 @@
 """A recipe: everything that determines a trained model, as strict TOML."""
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -124,6 +125,7 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
     try:
         values = override(_toml_table(text), settings)
         if "training" in values:
+            _expect_table(values["training"])
             values["training"] = from_mapping(Training, values["training"], "[training]")
         recipe: Recipe = from_mapping(Recipe, values, "the recipe")
     except tomllib.TOMLDecodeError as error:
@@ -132,6 +134,11 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
         told = readers.short(error.args[0], 1000) if error.args else type(error).__name__
         raise RecipeError(f"{where}: {told}") from error
     return recipe
+
+
+def _expect_table(training: Any) -> None:
+    if not isinstance(training, Mapping):
+        raise ValueError(f"training = {training!r}, expected a table, such as [training] with epochs = 30 below it")
 
 
 def _toml_table(text: str) -> dict[str, Any]:
@@ -222,13 +229,18 @@ def _short(value: Any) -> Any:
     return value["name"] if isinstance(value, Mapping) and set(value) == {"name"} else value
 
 
+def _toml_key(key: str) -> str:
+    return key if key.isascii() and key.replace("-", "_").isidentifier() else _toml(key)
+
+
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+        return "{ " + ", ".join(f"{_toml_key(key)} = {_toml(each)}" for key, each in value.items()) + " }"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        # JSON's escapes are all TOML's too; DEL is the one that TOML alone wants.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return repr(value)
