@@ -38,6 +38,15 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_locked(path: Path) -> bool:
+    """Whether somebody writes there at the moment."""
+    try:
+        with locked(path):
+            return False
+    except LockedError:
+        return True
+
+
 def lock_file(path: Path) -> Path:
     """The file beside a file, or inside a folder, whose lock stands for the right to write it."""
     return path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")

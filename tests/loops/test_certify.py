@@ -110,6 +110,16 @@ def test_two_cannot_write_one_file(run: Run) -> None:
     assert not list(run.certificates.glob(".*"))
 
 
+def test_another_seed_is_refused_while_the_first_image_is_being_certified(run: Run) -> None:
+    def second(_: int, row: Row | None) -> None:
+        if row is None:
+            with pytest.raises(RunError, match=r"is being made of these images under seed 0, not 1: a seed is named"):
+                certify_run(plan(run, seed=1), workers=1)
+
+    assert len(content(certify_run(plan(run), workers=1, on_image=second))) == 10
+    assert not list(run.certificates.glob(".*"))
+
+
 @pytest.mark.parametrize(
     "other",
     [
