@@ -136,7 +136,7 @@ def test_a_choice_that_cannot_be_recorded_is_said(run: Run, monkeypatch: pytest.
         opened(run)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"engine": 1}', "nothing"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"engine": 1}', "nothing", "[" * 100_000])
 @pytest.mark.usefixtures("race")
 def test_a_broken_record_is_no_choice(run: Run, text: str) -> None:
     (run.path / "engine.json").write_text(text)
