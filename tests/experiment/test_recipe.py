@@ -119,3 +119,9 @@ def test_any_text_and_key_round_trips_through_toml(text: str) -> None:
 def test_training_that_is_no_table_is_named() -> None:
     with pytest.raises(RecipeError, match=r"training = 2, expected a table"):
         recipe.parse(TEXT, "here", ["training=2"])
+
+
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_path_without_a_name_is_no_recipe(name: str) -> None:
+    with pytest.raises(RecipeError, match="there is no recipe"):
+        recipe.find(name)

@@ -173,6 +173,8 @@ def shipped() -> list[str]:
 def find(name: Path | str) -> Path:
     """A recipe file by its path, or by the name of a shipped one."""
     path = Path(name)
+    if not path.name:
+        raise RecipeError(f"there is no recipe {str(name)!r}: name a file, or one that `radii list` shows")
     listed = shipped_folder() / path.with_name(path.name.removesuffix(".toml") + ".toml")
     if path.is_file() or (path.suffix == ".toml" and not listed.is_file()):
         return path
