@@ -440,3 +440,9 @@ def test_without_a_replay_no_votes_are_called_equal(run: Run) -> None:
     result = verified(run, rows=0)
     assert result.exit_code == 0
     assert result.in_words() == "equal: 6 certificates in 1 file, 0 replayed, so no votes compared"
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_no_workers_are_refused_instead_of_waited_for(run: Run, workers: int) -> None:
+    with pytest.raises(ValueError, match=f"workers = {workers}, expected a whole number >= 1"):
+        verified(run, workers=workers)

@@ -32,6 +32,8 @@ def map_in_processes(
     A worker that dies is replaced and its item done again; at the third death at one item the work is given up. An
     error of the function is raised in its turn. The workers end with the iterator, or with this process.
     """
+    if workers < 1:  # nobody would ever do the work
+        raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
     pool = _Pool(function, items, name)
     try:
         pool.start(min(workers, len(items)))

@@ -74,6 +74,8 @@ def verify_run(
     """
     if rows is not None and rows < 0:
         raise ParameterError(f"rows = {rows}, expected a whole number >= 0", "rows")
+    if workers < 1:
+        raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
     run = run if isinstance(run, Run) else Run(run, trust)
     checked = Checked(run, data, engine)
     known = _read(run, file, checked)
