@@ -300,3 +300,9 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_counts_below_one_are_refused(run: Run, field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} = 0, expected"):
         plan(run, **{field: 0})
+
+
+def test_a_seed_that_no_header_can_hold_is_refused_before_it_is_written(run: Run) -> None:
+    with pytest.raises(ValueError, match="expected a whole number of 128 bits at most"):
+        plan(run, seed=1 << 128)
+    assert len(content(certify_run(plan(run, seed=(1 << 128) - 1, max_images=1), workers=1))) == 1
