@@ -123,3 +123,16 @@ def test_folder_with_the_name_of_a_file_is_an_error(tmp_path: Path) -> None:
         disk.make_folder(tmp_path / "a" / "b")
     with pytest.raises(NotADirectoryError, match="should be a folder"):
         disk.make_folder(tmp_path / "a")
+
+
+@pytest.mark.parametrize("way", ["write", "append"])
+def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = tmp_path / "a.tsv"
+    path.write_bytes(b"")
+    monkeypatch.setattr(os, "write", full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.tsv'") as told:
+        getattr(disk, way)(path, b"some")
+    assert told.value.errno == errno.ENOSPC

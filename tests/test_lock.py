@@ -108,3 +108,17 @@ def test_file_system_without_locks_is_a_warning(tmp_path: Path, monkeypatch: pyt
         locked(tmp_path),
     ):
         pass
+
+
+@pytest.mark.parametrize("exists", [True, False])
+def test_a_link_in_the_lock_s_place_is_not_followed(tmp_path: Path, exists: bool) -> None:
+    """A run directory of a stranger may hold one that points at a file of the user's."""
+    theirs, run = tmp_path / "theirs", tmp_path / "run"
+    run.mkdir()
+    if exists:
+        theirs.write_text("dear to the user")
+    lock_file(run).symlink_to(theirs)
+    with pytest.raises(LockedError, match=r"\.lock is a symbolic link, where a lock belongs: remove it"):
+        locked(run).__enter__()
+    assert theirs.exists() == exists
+    assert not exists or theirs.read_text() == "dear to the user"

@@ -22,3 +22,9 @@ def test_every_model_has_a_sentence() -> None:
 def test_unknown_name_suggests_the_nearest() -> None:
     with pytest.raises(LookupError, match="there is no objective 'gausian'; did you mean 'gaussian'?"):
         plugins.find("objectives", "gausian", Objective)
+
+
+@pytest.mark.parametrize("name", [".:x", "..:x", ".here:x"])
+def test_a_relative_module_is_named(name: str) -> None:
+    with pytest.raises(LookupError, match="expected module:name, with the module's full name"):
+        plugins.import_object(name, "model")

@@ -15,9 +15,9 @@ def write(path: Path, content: bytes | str, *, keep: Path | None = None) -> None
     new = _aside(path)
     try:
         _write_new(new, content.encode() if isinstance(content, str) else content)
-    except OSError:
+    except OSError as error:
         remove(new)
-        raise
+        raise _naming(path, error) from error
     if keep is not None and path.is_file():
         os.replace(path, keep)  # noqa: PTH105  all writes go through os, so that tests can interrupt each of them
     os.replace(new, path)  # noqa: PTH105
@@ -32,6 +32,8 @@ def append(path: Path, content: bytes, *, create: bool = False) -> None:
         if os.write(descriptor, content) != len(content):
             os.ftruncate(descriptor, size)
             raise OSError(f"{path}: the disk is full; free some space and run the command again")
+    except OSError as error:
+        raise _naming(path, error) from error
     finally:
         os.close(descriptor)
 
@@ -63,6 +65,11 @@ def sweep(folder: Path, names: Iterable[str]) -> None:
     for path in list(folder.iterdir()):
         if path.name.startswith(asides) and path.suffix[1:].isdecimal():
             remove(path)
+
+
+def _naming(path: Path, error: OSError) -> OSError:
+    """The error with the file that was to be written: the system's own, of a full disk say, names none."""
+    return error if error.errno is None else OSError(error.errno, error.strerror, str(path))
 
 
 def _aside(path: Path) -> Path:

@@ -38,6 +38,15 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
         os.close(descriptor)
 
 
+def is_locked(path: Path) -> bool:
+    """Whether somebody writes there at the moment."""
+    try:
+        with locked(path):
+            return False
+    except LockedError:
+        return True
+
+
 def lock_file(path: Path) -> Path:
     """The lock file of a file, beside it, or of a folder, inside it."""
     return path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
@@ -46,7 +55,7 @@ def lock_file(path: Path) -> Path:
 def _acquire(path: Path, file: Path, wait: bool) -> int:
     """The descriptor that holds the lock."""
     while True:
-        descriptor = os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        descriptor = _open(file)
         try:
             _lock(path, descriptor, wait)
         except BaseException:
@@ -56,6 +65,16 @@ def _acquire(path: Path, file: Path, wait: bool) -> int:
         if _is(file, descriptor):
             return descriptor
         os.close(descriptor)
+
+
+def _open(file: Path) -> int:
+    """The lock file, which is emptied when it is locked: a link in a stranger's run must not lead to another one."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise LockedError(f"{file} is a symbolic link, where a lock belongs: remove it") from error
 
 
 def _is(file: Path, descriptor: int) -> bool:

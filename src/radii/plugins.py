@@ -67,6 +67,8 @@ def create(folder: str, base: type[Kind], name: str, fields: Mapping[str, Any], 
 def import_object(name: str, what: str) -> Callable[..., Any]:
     """The class or function that `module:name` names; the current folder is searched first, as `python -m` does."""
     module, _, attribute = name.partition(":")
+    if module.startswith("."):
+        raise LookupError(f"cannot find the {what} {name!r}: expected module:name, with the module's full name")
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)

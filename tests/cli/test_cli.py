@@ -232,3 +232,17 @@ def test_control_characters_in_a_file_do_not_reach_the_terminal(tmp_path: Path) 
     wrong = radii("report", "log.tsv", cwd=tmp_path)
     assert "line 2 is not a certificate" in wrong.error
     assert "\x1b" not in wrong.error
+
+
+@pytest.mark.parametrize(
+    ("verb", "flag"),
+    [
+        *(("certify", flag) for flag in ("every", "max", "seed", "workers")),
+        *(("verify", flag) for flag in ("rows", "workers")),
+        *(("soft-labels", flag) for flag in ("samples", "seed")),
+    ],
+)
+def test_a_number_that_is_not_whole_is_never_rounded(tmp_path: Path, verb: str, flag: str) -> None:
+    outcome = radii(verb, "run", f"--{flag}", "0.9", cwd=tmp_path)
+    assert outcome.code == 2
+    assert f"--{flag}: '0.9' is no whole number" in outcome.out + outcome.error

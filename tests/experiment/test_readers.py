@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from radii.experiment import certificates, readers, recipe
+from radii.experiment import certificates, kinds, readers, recipe
 from radii.experiment.lineage import teachers
 from radii.experiment.run import Run, RunError
 from radii.report import entries, formats
@@ -67,6 +67,18 @@ def test_invalid_json_is_an_error_with_the_file_name(name: str, content: str | b
         ("header.json", {"every": 0}, "every = 0, expected a whole number >= 1"),
         ("header.json", {"images": 10**30}, "images = 1000"),
         ("header.json", {"sigma": "a"}, "sigma = 'a', expected a number above 0"),
+        ("header.json", {"format": "2"}, "format = '2', expected a whole number >= 1"),
+        ("header.json", {"weights": []}, r"weights = \[\], expected a text"),
+        ("header.json", {"data": {}}, "data = {}, expected a text"),
+        ("header.json", {"artefact": []}, r"artefact = \[\], expected a text or null"),
+        ("header.json", {"code": None}, "code = None, expected an object of texts"),
+        ("header.json", {"code": {"a:b": []}}, "code = .*expected an object of texts"),
+        ("header.json", {"batch_size": "many"}, "batch_size = 'many', expected a whole number from 1 to 1048576"),
+        ("header.json", {"batch_size": 10**9}, "batch_size = 1000000000, expected a whole number from 1 to 1048576"),
+        ("header.json", {"noise": {"name": 1}}, "noise.name = 1, expected a name"),
+        ("header.json", {"environments": 1}, "environments = 1, expected a list of objects with a first_row"),
+        ("header.json", {"environments": [1]}, "environments = .*expected a list of objects with a first_row"),
+        ("header.json", {"environments": [{}]}, "environments = .*expected a list of objects with a first_row"),
         ("header.json", {"parameters": []}, "parameters = .*expected an object"),
         ("header.json", {"parameters": {"failure": 1}}, "parameters.failure = 1, expected a number between 0 and 1"),
     ],
@@ -127,7 +139,7 @@ def test_invalid_number_in_a_certificate_is_an_error(line: str, tmp_path: Path) 
 
 def test_the_largest_radius_makes_a_table_of_some_thousand_columns_at_most(tmp_path: Path) -> None:
     path = tmp_path / "log.tsv"
-    path.write_text(f"{COLUMNS}0\t1\t1\t{readers.MOST_RADIUS}\t1\t{readers.MOST_SECONDS}\n")
+    path.write_text(f"{COLUMNS}0\t1\t1\t{readers.MOST_RADIUS}\t1\t{kinds.MOST_SECONDS}\n")
     (entry,) = entries.read([path])
     assert len(formats.csv_text([entry]).splitlines()[0].split(",")) < 5000
     assert facts(entry)

@@ -107,3 +107,21 @@ def test_missing_field_is_named_in_the_error() -> None:
 def test_invalid_toml_is_named_in_the_error() -> None:
     with pytest.raises(RecipeError, match="here is not TOML"):
         recipe.parse("sigma = = 1", "here")
+
+
+@pytest.mark.parametrize("text", ["a\nb", 'tab\tquote"back\\slash', "\x00\x1b\x7f", "é 猫 [x]"])
+def test_any_text_and_key_round_trips_through_toml(text: str) -> None:
+    """A path may hold a newline: a run whose recipe cannot be read again is lost."""
+    made = Recipe(dataset={"name": "folder", "path": text}, model={"name": "a:b", "inner": {text: text}}, sigma=0.25)
+    assert recipe.parse(made.to_toml(), "here") == made
+
+
+def test_training_that_is_no_table_is_named() -> None:
+    with pytest.raises(RecipeError, match=r"training = 2, expected a table"):
+        recipe.parse(TEXT, "here", ["training=2"])
+
+
+@pytest.mark.parametrize("name", ["", ".", "/"])
+def test_a_path_without_a_name_is_no_recipe(name: str) -> None:
+    with pytest.raises(RecipeError, match="there is no recipe"):
+        recipe.find(name)

@@ -110,6 +110,16 @@ def test_two_cannot_write_one_file(run: Run) -> None:
     assert not list(run.certificates.glob(".*"))
 
 
+def test_another_seed_is_refused_while_the_first_image_is_being_certified(run: Run) -> None:
+    def second(_: int, row: Row | None) -> None:
+        if row is None:
+            with pytest.raises(RunError, match=r"is being made of these images under seed 0, not 1: a seed is named"):
+                certify_run(config(run, seed=1), workers=1)
+
+    assert len(content(certify_run(config(run), workers=1, on_image=second))) == 10
+    assert not list(run.certificates.glob(".*"))
+
+
 @pytest.mark.parametrize(
     "other",
     [
@@ -290,3 +300,9 @@ def test_a_folder_that_is_no_run_is_refused(tmp_path: Path) -> None:
 def test_counts_below_one_are_refused(run: Run, field: str) -> None:
     with pytest.raises(ValueError, match=f"{field} = 0, expected"):
         config(run, **{field: 0})
+
+
+def test_a_seed_that_no_header_can_hold_is_refused_before_it_is_written(run: Run) -> None:
+    with pytest.raises(ValueError, match="expected a whole number of 128 bits at most"):
+        config(run, seed=1 << 128)
+    assert len(content(certify_run(config(run, seed=(1 << 128) - 1, max_images=1), workers=1))) == 1

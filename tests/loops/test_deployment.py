@@ -136,7 +136,7 @@ def test_warning_if_the_engine_cannot_be_recorded(run: Run, monkeypatch: pytest.
         opened(run)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{}", '{"engine": 1}', "nothing"])
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"engine": 1}', "nothing", "[" * 100_000])
 @pytest.mark.usefixtures("race")
 def test_invalid_record_is_ignored(run: Run, text: str) -> None:
     (run.path / "engine.json").write_text(text)

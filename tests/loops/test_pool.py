@@ -115,3 +115,8 @@ def test_no_worker_outlives_its_parent(number: signal.Signals, tmp_path: Path) -
     while any(map(alive, workers)):
         assert time.monotonic() < deadline, "orphans"
         time.sleep(0.05)
+
+
+def test_no_workers_are_refused_instead_of_waited_for() -> None:
+    with pytest.raises(ValueError, match="workers = 0, expected a whole number >= 1"):
+        next(map_in_processes(abs, [1, 2], 0))

@@ -80,3 +80,10 @@ def test_soft_labels_of_the_wrong_shape_are_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "few.npy", np.full((3, 10), 0.1, np.float32))
     with pytest.raises(ValueError, match=r"shape \(3, 10\), the training split needs"):
         train(CATRS, tmp_path / "catrs", soft_labels=tmp_path / "few.npy")
+
+
+@pytest.mark.parametrize("seed", [-1, 1 << 128])
+def test_a_seed_that_cannot_be_used_leaves_no_claim(tmp_path: Path, seed: int) -> None:
+    with pytest.raises(ValueError, match="expected a whole number >= 0, of 128 bits at most"):
+        soft_labels(Run(tmp_path), samples=2, seed=seed)
+    assert list(tmp_path.iterdir()) == []

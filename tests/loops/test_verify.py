@@ -413,3 +413,36 @@ def test_missing_header_field_is_reported(run: Run, key: str) -> None:
     result = verified(run)
     assert result.exit_code == 2
     assert f"its header has no '{key}'" in result.in_words()
+
+
+@pytest.mark.parametrize("key", ["data", "code", "artefact", "images", "every", "most"])
+def test_a_header_without_what_tells_chosen_rows_or_other_data_is_not_equal(run: Run, key: str) -> None:
+    beside = certificates.header_file(the_file(run))
+    header = json.loads(beside.read_text())
+    del header[key]
+    beside.write_text(json.dumps(header))
+    reseal(the_file(run), lambda _: None)
+    result = verified(run, rows=0)
+    assert result.exit_code == 2
+    assert f"its header has no '{key}'" in result.in_words()
+
+
+def test_a_row_without_a_digest_is_not_equal(run: Run) -> None:
+    def no_digest(cells: list[str]) -> None:
+        cells[8] = ""
+
+    reseal(the_file(run), no_digest)
+    result = verified(run, rows=0)
+    assert (result.exit_code, "image 0 has no digest" in result.in_words()) == (2, True)
+
+
+def test_without_a_replay_no_votes_are_called_equal(run: Run) -> None:
+    result = verified(run, rows=0)
+    assert result.exit_code == 0
+    assert result.in_words() == "equal: 6 certificates in 1 file, 0 replayed, so no votes compared"
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_no_workers_are_refused_instead_of_waited_for(run: Run, workers: int) -> None:
+    with pytest.raises(ValueError, match=f"workers = {workers}, expected a whole number >= 1"):
+        verified(run, workers=workers)

@@ -265,3 +265,37 @@ def test_a_probed_classifier_can_be_copied_and_sent_to_a_process() -> None:
     votes = classifier.votes(IMAGE, 300, NOISE)
     for other in (copy.deepcopy(classifier), pickle.loads(pickle.dumps(classifier))):
         assert np.array_equal(other.votes(IMAGE, 300, NOISE), votes)
+
+
+@pytest.mark.parametrize(
+    ("image", "said"),
+    [
+        (np.full((3, 4, 4), 0.5, np.float32), "the image is a ndarray, expected a torch.Tensor"),
+        ([[0.5]], "the image is a list"),
+        (None, "the image is a NoneType"),
+        (torch.zeros(3, 0, 4), "it has no pixels"),
+    ],
+)
+def test_what_is_no_image_is_named(image: object, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        SmoothedClassifier(Recorder(), sigma=0.5, classes=2).votes(image, 8, NOISE)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"classes": "10"}, "classes = '10', expected at least 2, a whole number"),
+        ({"classes": 10.0}, "classes = 10.0, expected at least 2, a whole number"),
+        ({"batch_size": 1.5}, "batch_size = 1.5, expected at least 1, a whole number"),
+        ({"sigma": None, "noise": "gaussian"}, "noise = 'gaussian', expected a noise"),
+        ({"base": abs}, "the base classifier is a builtin_function_or_method, expected a torch.nn.Module"),
+    ],
+    ids=str,
+)
+def test_an_argument_of_another_kind_is_named(fields: dict[str, object], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        SmoothedClassifier(**{"base": Recorder(), "sigma": 0.5, "classes": 2, **fields})  # type: ignore[arg-type]
+
+
+def test_a_whole_number_of_numpy_counts() -> None:
+    assert SmoothedClassifier(Recorder(), sigma=0.5, classes=np.int64(2)).classes == 2  # type: ignore[arg-type]

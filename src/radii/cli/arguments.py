@@ -1,9 +1,10 @@
 """Types and parsers of command-line arguments."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
-from cyclopts import Parameter
+from cyclopts import Parameter, Token
 
 from radii.experiment import recipe as recipes
 
@@ -25,6 +26,17 @@ Trust = Annotated[
         help="A module whose code the run may use, for a run that was made elsewhere.",
     ),
 ]
+
+
+def _whole(_: Any, tokens: Sequence[Token]) -> int:
+    """A whole number as it was typed: another one, such as 0.9, would be rounded to a seed that nobody named."""
+    try:
+        return int(tokens[0].value)
+    except ValueError as error:
+        raise ValueError(f"{tokens[0].value!r} is no whole number") from error
+
+
+Whole = Annotated[int, Parameter(converter=_whole)]
 
 
 def parse_fields(settings: list[str] | None, radii: str | None = None) -> dict[str, Any]:

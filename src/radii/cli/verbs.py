@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from radii import plugins
 from radii.cli.app import app, console
-from radii.cli.arguments import Data, Settings, Trust, parse_fields, parse_numbers
+from radii.cli.arguments import Data, Settings, Trust, Whole, parse_fields, parse_numbers
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.experiment import certificates
@@ -115,7 +115,7 @@ def import_(
     model: str | None = None,
     normalisation: str = "full",
     sigma: float = 0.25,
-    size: int | None = None,
+    size: Whole | None = None,
     mean: str | None = None,
     std: str | None = None,
     data: Data = None,
@@ -193,8 +193,8 @@ def soft_labels(
     run: Path,
     /,
     *,
-    samples: int = 10_000,
-    seed: int = 0,
+    samples: Whole = 10_000,
+    seed: Whole = 0,
     engine: str = "auto",
     data: Data = None,
     trust: Trust = None,
@@ -223,12 +223,12 @@ def certify(
     *,
     with_: Annotated[str, Parameter(name="--with")] = "fixed",
     radii: str | None = None,
-    every: int = 1,
-    max: int | None = None,
-    seed: int = 0,
+    every: Whole = 1,
+    max: Whole | None = None,
+    seed: Whole = 0,
     noise: str = "gaussian",
     engine: str = "auto",
-    workers: int | None = None,
+    workers: Whole | None = None,
     linf: Annotated[bool, Parameter(negative="")] = False,
     set: Settings = None,
     data: Data = None,

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from radii.cli.app import app, console
-from radii.cli.arguments import Data, Trust
+from radii.cli.arguments import Data, Trust, Whole
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar
 from radii.experiment.run import Run
@@ -18,10 +18,10 @@ def verify(
     /,
     *,
     run: Path | None = None,
-    rows: int = 10,
+    rows: Whole = 10,
     all: Annotated[bool, Parameter(negative="")] = False,
     engine: str | None = None,
-    workers: int = 1,
+    workers: Whole = 1,
     data: Data = None,
     trust: Trust = None,
 ) -> None:

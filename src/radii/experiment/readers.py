@@ -7,9 +7,21 @@ import csv
 import io
 import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+from radii.experiment.kinds import (
+    HEADER,
+    HISTORY,
+    MOST_SECONDS,
+    MOST_WHOLE,
+    TRANSFER,
+    Check,
+    is_path,
+    is_share,
+    is_text,
+)
 
 MOST_TEXT = 1 << 24
 """Bytes of a JSON, CSV or TOML file."""
@@ -19,14 +31,8 @@ MOST_HEADER = 1 << 24
 """Bytes of a safetensors header."""
 MOST_DIGITS = 40
 """Digits of a whole number in JSON: seeds of 128 bits have 39."""
-MOST_WHOLE = 10**15
-MOST_SECONDS = 1e10
-MOST_PATH, MOST_NAME = 4096, 255
-"""Bytes of a path, and of a name in it."""
 MOST_RADIUS = 1000.0
 """The longest distance in an image of a million pixels in [0, 1]; a table has a column for every quarter."""
-
-Check = Callable[[Any], bool]
 
 
 def text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8", errors: str = "strict") -> str:
@@ -60,7 +66,8 @@ def header(path: Path) -> dict[str, Any]:
     """The header of a certificate file; known fields are checked, others are kept as they are."""
     found = json_object(path)
     _expect(path, found, HEADER)
-    _expect(path, found.get("parameters", {}), {"failure": (_is_share, "a number between 0 and 1")}, "parameters.")
+    _expect(path, found.get("parameters", {}), {"failure": (is_share, "a number between 0 and 1")}, "parameters.")
+    _expect(path, found.get("noise", {}), {"name": (is_text, "a name")}, "noise.")
     return found
 
 
@@ -68,7 +75,7 @@ def origin(path: Path) -> dict[str, dict[str, str]]:
     """What a run was trained from: paths with hashes."""
     found = json_object(path)
     for key, facts in found.items():
-        if not (isinstance(facts, dict) and _is_path(facts.get("path")) and isinstance(facts.get("hash"), str)):
+        if not (isinstance(facts, dict) and is_path(facts.get("path")) and isinstance(facts.get("hash"), str)):
             raise ValueError(f"{path}: {key} = {_shown(facts)}, expected an object with a path and a hash")
     return found
 
@@ -165,64 +172,6 @@ def _number(cell: str) -> float:
         return float(cell)
     except ValueError:
         return math.nan
-
-
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_count(value: Any) -> bool:
-    return _is_integer(value) and 0 < value <= MOST_WHOLE
-
-
-def _is_integer(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return (_is_integer(value) or isinstance(value, float)) and abs(value) <= MOST_WHOLE
-
-
-def _is_time(value: Any) -> bool:
-    return _is_number(value) and 0 < value <= MOST_SECONDS
-
-
-def _is_share(value: Any) -> bool:
-    return _is_number(value) and 0 < value < 1
-
-
-def _is_path(value: Any) -> bool:
-    """Whether a text can be a path: the errors of the system for others do not name the file."""
-    if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > MOST_PATH:
-        return False
-    return all(len(part.encode(errors="replace")) <= MOST_NAME for part in Path(value).parts)
-
-
-HEADER: dict[str, tuple[Check, str]] = {
-    "procedure": (_is_text, "a name"),
-    "parameters": (_is_object, "an object"),
-    "noise": (_is_object, "an object"),
-    "sigma": (lambda value: value is None or (_is_number(value) and value > 0), "a number above 0"),
-    "seed": (_is_integer, "a whole number"),
-    "images": (_is_count, "a whole number >= 1"),
-    "every": (_is_count, "a whole number >= 1"),
-    "most": (lambda value: value is None or _is_count(value), "a whole number >= 1, or null"),
-    "split": (_is_text, "a name"),
-    "engine": (_is_text, "a name"),
-}
-TRANSFER: dict[str, tuple[Check, str]] = {
-    "method": (_is_text, "a name"),
-    "method_seconds_per_epoch": (_is_time, "seconds"),
-    "steps_timed": (_is_count, "a whole number >= 1"),
-}
-HISTORY: dict[str, tuple[Check, str]] = {
-    "seconds": (_is_time, "a time above 0"),
-    "noisy_test_accuracy": (lambda value: 0 <= value <= 1, "a share"),
-}
 
 
 def _expect(path: Path, found: Mapping[str, Any], known: Mapping[str, tuple[Check, str]], table: str = "") -> None:

@@ -1,5 +1,6 @@
 """A recipe: everything that determines a trained model, as strict TOML."""
 
+import json
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -139,6 +140,7 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
     try:
         values = override(_toml_table(text), settings)
         if "training" in values:
+            _expect_table(values["training"])
             values["training"] = from_mapping(Training, values["training"], "[training]")
         recipe: Recipe = from_mapping(Recipe, values, "the recipe")
     except tomllib.TOMLDecodeError as error:
@@ -147,6 +149,11 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
         reason = readers.short(error.args[0], 1000) if error.args else type(error).__name__
         raise RecipeError(f"{where}: {reason}") from error
     return recipe
+
+
+def _expect_table(training: Any) -> None:
+    if not isinstance(training, Mapping):
+        raise ValueError(f"training = {training!r}, expected a table, such as [training] with epochs = 30 below it")
 
 
 def _toml_table(text: str) -> dict[str, Any]:
@@ -181,6 +188,8 @@ def shipped() -> list[str]:
 def find(name: Path | str) -> Path:
     """A recipe file by its path, or by the name of a shipped one."""
     path = Path(name)
+    if not path.name:
+        raise RecipeError(f"there is no recipe {str(name)!r}: name a file, or one that `radii list` shows")
     listed = shipped_folder() / path.with_name(path.name.removesuffix(".toml") + ".toml")
     if path.is_file() or (path.suffix == ".toml" and not listed.is_file()):
         return path
@@ -237,13 +246,18 @@ def _short(value: Any) -> Any:
     return value["name"] if isinstance(value, Mapping) and set(value) == {"name"} else value
 
 
+def _toml_key(key: str) -> str:
+    return key if key.isascii() and key.replace("-", "_").isidentifier() else _toml(key)
+
+
 def _toml(value: Any) -> str:
     if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{key} = {_toml(each)}" for key, each in value.items()) + " }"
+        return "{ " + ", ".join(f"{_toml_key(key)} = {_toml(each)}" for key, each in value.items()) + " }"
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, str):
-        return '"' + value.replace("\\", "\\\\").replace('"', '\\"') + '"'
+        # JSON's escapes are all TOML's too; DEL is the one that TOML alone wants.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     if isinstance(value, list | tuple):
         return "[" + ", ".join(map(_toml, value)) + "]"
     return repr(value)

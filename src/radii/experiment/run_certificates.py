@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,7 +12,7 @@ from radii.experiment import files
 from radii.experiment.certificate_format import Row, identity
 from radii.experiment.certificates import CertificateFile, header_file, read_header, rows_of
 from radii.experiment.run import Run, RunError
-from radii.lock import locked
+from radii.lock import is_locked, locked
 
 
 def header(
@@ -51,14 +51,17 @@ def open_file(run: Run, wanted: Wanted, environment: Mapping[str, Any] | None = 
     A second seed for images that these weights were certified on is refused, whatever else differs, and so is
     continuing on other images than the rows are about.
     """
-    _refuse_others(run, wanted)
     digest = hashlib.sha256(json.dumps(wanted.header, sort_keys=True).encode()).hexdigest()[:8]
     name = wanted.header["procedure"].replace(":", "-")
     path = run.certificates / f"{name}-{digest}.tsv"
     files.make_folder(path.parent)
-    with locked(path):
-        files.sweep(path.parent, [path.name, header_file(path).name])
-        yield CertificateFile(path, wanted.header, environment)
+    with ExitStack() as held:
+        with locked(path.parent, wait=True):  # of two that begin at the same time, one finds the other's header
+            _refuse_others(run, wanted)
+            held.enter_context(locked(path))
+            files.sweep(path.parent, [path.name, header_file(path).name])
+            file = CertificateFile(path, wanted.header, environment)
+        yield file
 
 
 def _refuse_others(run: Run, wanted: Wanted) -> None:
@@ -83,6 +86,11 @@ def _refuse_overlap(path: Path, other: Mapping[str, Any], rows: Sequence[Row], w
         raise RunError(
             f"{path} holds {count} of these images under seed {other.get('seed')}, not {wanted.header['seed']}: "
             "a seed is chosen before any result is known; continue with that one"
+        )
+    if not rows and other.get("data") == wanted.header.get("data") and is_locked(path):
+        raise RunError(
+            f"{path} is being made of these images under seed {other.get('seed')}, not {wanted.header['seed']}: "
+            "a seed is named before looking; continue with that one"
         )
 
 

@@ -60,6 +60,8 @@ class CertificationConfig:
                 raise ValueError(f"{name} = {value}, expected a whole number >= 1")
         if self.seed < 0:
             raise ValueError(f"seed = {self.seed}, expected a whole number >= 0")
+        if self.seed >= 1 << 128:  # no header with a longer number is read again
+            raise ValueError(f"seed = {str(self.seed)[:40]}..., expected a whole number of 128 bits at most")
 
 
 def certify_run(

@@ -1,6 +1,5 @@
 """The components of a recipe, made and checked before training starts."""
 
-import json
 import os
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 from radii import datasets, engines, models, objectives
 from radii.datasets import Dataset, Images
+from radii.experiment import readers
 from radii.experiment.recipe import Recipe, RecipeError, Training, fields_of
 from radii.experiment.run import Run, RunError
 from radii.fields import settings_of
@@ -157,7 +157,7 @@ def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
 def _expect_data_of_soft_labels(dataset: Dataset, path: Path) -> None:
     """Refuse soft labels of other images, where their header is beside them."""
     header = path.with_suffix(".json")
-    made_of = json.loads(header.read_text()).get("data") if header.is_file() else None
+    made_of = readers.json_object(header).get("data") if header.is_file() else None
     if made_of not in (None, dataset.split("train").digest):
         raise ValueError(f"{path} holds soft labels of other images than the training split's: make them again")
 

@@ -1,6 +1,5 @@
 """What a run deploys: the engine and the kind of classifier that were certified; the choice is recorded."""
 
-import json
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -10,7 +9,7 @@ from typing import Any
 from radii import engines, trust
 from radii.engines import AUTO
 from radii.errors import RunWarning
-from radii.experiment import files, run_certificates
+from radii.experiment import files, readers, run_certificates
 from radii.experiment.run import Run
 from radii.loops.device import default_device
 from radii.loops.identity import artefact_digest
@@ -118,7 +117,7 @@ def _recorded(run: Run) -> list[str]:
     if not file.is_file():
         return []
     try:
-        found = json.loads(file.read_text())
+        found = readers.json_object(file)
         return [str(found["engine"])] if found["weights"] == files.digest(run.weights()) else []
     except (ValueError, LookupError, TypeError):
         return []  # an invalid record names no engine: one is chosen again

@@ -11,7 +11,7 @@ import torch
 
 from radii import trust
 from radii.datasets import Images
-from radii.experiment import files
+from radii.experiment import files, readers
 from radii.experiment.run import Run, RunError
 from radii.loops.device import default_device
 
@@ -68,6 +68,6 @@ def claim_data(run: Run, images: Images) -> None:
 
 def _digest_in(file: Path) -> Any:
     try:
-        return json.loads(file.read_text())["train"]
-    except (ValueError, LookupError, TypeError) as error:
+        return readers.json_object(file)["train"]
+    except (ValueError, LookupError) as error:
         raise RunError(f"{file} does not say what the run was trained on: restore it, or remove it") from error

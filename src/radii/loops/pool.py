@@ -35,6 +35,8 @@ def map_in_processes(
     A worker that dies is replaced and its item is computed again; the third death at one item is a WorkerError. An
     error of the function is raised in the order of the items. The workers end with the iterator or this process.
     """
+    if workers < 1:  # nobody would ever do the work
+        raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
     pool = _Pool(function, items, name)
     try:
         pool.start(min(workers, len(items)))

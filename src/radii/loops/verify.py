@@ -12,7 +12,7 @@ from radii.experiment.certificates import Certificates, Row
 from radii.experiment.run import Run
 from radii.experiment.run_certificates import Wanted
 from radii.loops.replay import replay
-from radii.loops.verify_rows import Checked, check_digests, check_images, check_radii
+from radii.loops.verify_rows import Checked, check_digests, check_header, check_images, check_radii
 
 OnRow = Callable[[int, int], None]
 
@@ -49,7 +49,8 @@ class VerificationResult:
         if self.unchecked:
             return f"cannot be checked: {_first(self.unchecked)}"
         missing = f", {_counted(self.missing, 'image')} still missing" if self.missing else ""
-        votes = "all votes equal" if not self.moved else f"{self.moved} votes differ, which rounding explains"
+        equal = "all votes equal" if self.replayed else "so no votes compared"
+        votes = equal if not self.moved else f"{self.moved} votes differ, which rounding explains"
         certificates = f"{_counted(self.rows, 'certificate')} in {_counted(self.files, 'file')}"
         return f"equal: {certificates}, {self.replayed} replayed, {votes}{missing}"
 
@@ -72,6 +73,8 @@ def verify_run(
     """
     if rows is not None and rows < 0:
         raise ParameterError(f"rows = {rows}, expected a whole number >= 0", "rows")
+    if workers < 1:
+        raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
     run = run if isinstance(run, Run) else Run(run, trust)
     checked = Checked(run, data, engine)
     known = _read(run, file, checked)
@@ -79,6 +82,7 @@ def verify_run(
     total = sum(map(len, replays.values()))
     for path, made in known.items():
         checked.begin(path, made)
+        check_header(checked)
         check_radii(checked)
         if check_images(checked) and check_digests(checked) and replays[path]:
             for _ in replay(checked, replays[path], workers):

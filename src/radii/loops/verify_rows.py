@@ -13,6 +13,7 @@ from radii import certifiers, trust
 from radii.certifiers import Certifier
 from radii.datasets import DataError, Images
 from radii.experiment import files
+from radii.experiment.certificate_format import FORMAT
 from radii.experiment.certificates import Certificates, Row
 from radii.experiment.run import Run
 from radii.loops.components import dataset_of
@@ -24,6 +25,9 @@ from radii.smoothing.noise import Noise
 
 TOLERANCE = 1e-9
 """The relative tolerance of a recomputed radius: other versions of a library may differ in the last digits."""
+
+ALWAYS = ("data", "code", "artefact", "engine", "batch_size", "images", "every", "most")
+"""Fields of a header that are compared where they are there: version 0.1 lacked some."""
 
 
 @dataclass
@@ -72,6 +76,16 @@ class Checked:
             except DataError as error:
                 self.cannot(f"the data were not found: {error}")
         return self.images
+
+
+def check_header(checked: Checked) -> None:
+    """Tell what a file of ours always states and this one does not: without it rows could be chosen unseen."""
+    if checked.header.get("format", 1) < FORMAT:
+        return
+    if missing := [name for name in ALWAYS if name not in checked.header]:
+        checked.cannot(f"its header has no {missing[0]!r}: restore it")
+    if bare := [row.index for row in checked.made.rows if not row.digest]:
+        checked.cannot(f"image {bare[0]} has no digest: restore it")
 
 
 def check_digests(checked: Checked) -> bool:

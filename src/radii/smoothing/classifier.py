@@ -1,6 +1,7 @@
 """The smoothed classifier: the most likely class of a base classifier under noise."""
 
 from collections.abc import Iterator
+from numbers import Integral
 from typing import cast
 
 import numpy as np
@@ -38,10 +39,13 @@ class SmoothedClassifier:
     ) -> None:
         if (sigma is None) == (noise is None):
             raise ValueError("a smoothed classifier needs either sigma or noise, and not both")
-        if classes < 2:
-            raise ValueError(f"classes = {classes}, expected at least 2")
-        if batch_size < 1:
-            raise ValueError(f"batch_size = {batch_size}, expected at least 1")
+        if not isinstance(base, nn.Module):
+            raise ValueError(f"the base classifier is a {type(base).__name__}, expected a torch.nn.Module")
+        if noise is not None and not isinstance(noise, Noise):
+            raise ValueError(f"noise = {noise!r}, expected a noise, such as radii.smoothing.noise.create('grid', ...)")
+        for name, value, least in (("classes", classes, 2), ("batch_size", batch_size, 1)):
+            if not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name} = {value!r}, expected at least {least}, a whole number")
         self.base = base
         self.noise = Gaussian(cast(float, sigma)) if noise is None else noise
         self.classes = classes
@@ -122,8 +126,12 @@ class SmoothedClassifier:
 
 def check_image(image: Tensor) -> None:
     """Raise a ValueError unless this is one image with pixels in [0, 1]."""
+    if not isinstance(image, Tensor):
+        raise ValueError(f"the image is a {type(image).__name__}, expected a torch.Tensor: torch.from_numpy makes one")
     if image.ndim != 3:
         raise ValueError(f"the image has shape {list(image.shape)}, expected [channel, height, width]: one image")
+    if not image.numel():
+        raise ValueError(f"the image has shape {list(image.shape)}: it has no pixels")
     if not image.is_floating_point():
         raise ValueError(f"the image holds {image.dtype}, expected floating-point pixels in [0, 1]: divide by 255")
     low, high = float(image.min()), float(image.max())
