@@ -202,3 +202,20 @@ def test_trust_reaches_worker_processes(here: Path) -> None:
 
 def test_cli_adds_the_trust_flag_to_the_error() -> None:
     assert in_words(UntrustedError("x names code: trust it", "nets")) == "x names code: trust it with --trust nets"
+
+
+def test_bytecode_beside_trusted_source_is_not_run(here: Path) -> None:
+    import importlib.util
+    import py_compile
+
+    recipe = Recipe(dataset="digits", model="nets:Tiny", sigma=0.25, training=TRAINING)
+    run = train(recipe, here / "own")
+    sys.modules.pop("nets")
+    (here / "canary").unlink()
+    evil = here / "evil.py"
+    evil.write_text("import pathlib\npathlib.Path('evil-canary').write_text('ran')\n" + OWN)
+    cached = importlib.util.cache_from_source(str(here / "nets.py"))
+    py_compile.compile(str(evil), cached, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    assert radii.load(run.path, engine="torch").classes == 10
+    assert (here / "canary").exists()
+    assert not (here / "evil-canary").exists()

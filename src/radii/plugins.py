@@ -6,8 +6,10 @@ A user-defined entry is named `module:name` in every registry.
 import ast
 import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
@@ -73,7 +75,8 @@ def import_object(name: str, what: str) -> Callable[..., Any]:
     if here not in sys.path:
         sys.path.insert(0, here)
     try:
-        found = getattr(importlib.import_module(module), attribute)
+        with _from_source():
+            found = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise LookupError(
             f"cannot find the {what} {name!r}: {error}; expected module:name, with the module importable from here"
@@ -81,6 +84,17 @@ def import_object(name: str, what: str) -> Callable[..., Any]:
     if not callable(found):
         raise LookupError(f"the {what} {name!r} is a {type(found).__name__}, expected a class or a function")
     return cast("Callable[..., Any]", found)
+
+
+@contextmanager
+def _from_source() -> Iterator[None]:
+    """Import modules from their source: bytecode beside it may be of other code, which nobody has read or trusted."""
+    before = sys.pycache_prefix, sys.dont_write_bytecode
+    sys.pycache_prefix, sys.dont_write_bytecode = os.devnull, True
+    try:
+        yield
+    finally:
+        sys.pycache_prefix, sys.dont_write_bytecode = before
 
 
 def name_of(kind: type) -> str:

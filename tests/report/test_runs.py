@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from radii.errors import RunWarning
 from radii.experiment import files
 from radii.experiment.certificates import CertificateFile, Row
 from radii.experiment.recipe import Recipe, Training
@@ -42,6 +43,13 @@ def test_a_run_gives_a_row_per_certificate_file(tmp_path: Path) -> None:
     found = read([one.path, two.path, twice.path])
     assert [entry.name for entry in found] == names
     assert all(entry.run for entry in found)
+
+
+def test_a_file_without_rows_is_left_out_with_a_warning(tmp_path: Path) -> None:
+    run = made(tmp_path / "run", "fixed")
+    CertificateFile(run.certificates / "empty.tsv", {**HEADER, "procedure": "planned"})
+    with pytest.warns(RunWarning, match=r"empty\.tsv holds no certificates yet and is left out"):
+        assert [entry.name for entry in read([run.path])] == ["run"]
 
 
 def test_error_for_a_run_without_certificates_says_how_to_make_them(tmp_path: Path) -> None:

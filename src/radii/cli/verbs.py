@@ -333,7 +333,8 @@ def report(*inputs: Annotated[Path, Parameter(json_list=False)], out: Path | Non
         raise ValueError("nothing to report: name runs or certificate files")
     if out is None:
         out = inputs[0] / "report" if len(inputs) == 1 and inputs[0].is_dir() else Path("report")
-    page = write_report(inputs, out, trust or ())
+    with warnings_in_words():
+        page = write_report(inputs, out, trust or ())
     console.print(plain(str(page)), soft_wrap=True, markup=False, emoji=False)
 
 

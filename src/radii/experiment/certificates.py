@@ -152,6 +152,12 @@ def rows_of(path: Path, header: Mapping[str, Any]) -> list[Row]:
     return parse(path, text, first_checksum(header))[0]
 
 
+def first_lines(path: Path) -> list[bytes]:
+    """The head of a certificate file and its first row, as far as they are there and whole."""
+    with path.open("rb") as file:
+        return [line for line in (file.readline(1 << 16), file.readline(1 << 16)) if line.endswith(b"\n")]
+
+
 def header_file(path: Path) -> Path:
     """The JSON beside a certificate file."""
     return path.with_name(path.name.removesuffix(".tsv") + ".json")

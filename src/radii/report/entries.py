@@ -1,10 +1,12 @@
 """What a report is about: the certificate files of runs, or single files, each under a unique name."""
 
+import warnings
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from radii.errors import RunWarning
 from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
 from radii.experiment.run import Run
@@ -83,12 +85,22 @@ def _entries(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
     if not run.recipe_file.is_file():
         raise ValueError(f"{path} is not a run, it has no recipe.toml: name a run, or certificate files such as *.tsv")
     run.recipe  # noqa: B018  untrusted code is refused here
-    found = [certificates.read(file) for file in sorted(run.certificates.glob("*.tsv"))]
+    found = [certificates.read(file) for file in _begun(run)]
     if not found:
         raise ValueError(f"{path} holds no certificates: `radii certify {path}` makes them")
     present = weights.digest_of(run)
     marked = zip(found, _marks(found), strict=True)
     return [Entry(name, Summary(each), run, mark, weights.weights_of(each, run, present)) for each, mark in marked]
+
+
+def _begun(run: Run) -> list[Path]:
+    """The certificate files of a run that have a row; a warning names those that have none yet."""
+    files = sorted(run.certificates.glob("*.tsv"))
+    begun = [file for file in files if len(certificates.first_lines(file)) > 1]
+    for file in files if begun else ():
+        if file not in begun:
+            warnings.warn(f"{file} holds no certificates yet and is left out", RunWarning, stacklevel=2)
+    return begun
 
 
 def _marks(found: Sequence[Certificates]) -> list[str]:
