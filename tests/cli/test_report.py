@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from radii import cli
-from radii.cli import verbs
+from radii.cli import certification
 from radii.experiment import certificates
 from radii.experiment.certificates import CertificateFile, Row
 from radii.report.summary import Summary
@@ -45,5 +45,5 @@ def test_linf_radius_of_tested_radii_is_a_bound(
         path = tmp_path / f"{radius}.tsv"
         header = {"procedure": "sequential", "parameters": {"radii": [0.5]}}
         CertificateFile(path, header).append(Row(0, 1, 1 if radius else -1, radius, 1.0))
-        verbs.print_linf(tmp_path, Summary(certificates.read(path)))
+        certification.print_linf(tmp_path, Summary(certificates.read(path)))
         assert words in capsys.readouterr().out

@@ -1,0 +1,135 @@
+"""Commands that make models: train, transfer, soft-labels."""
+
+from pathlib import Path
+from typing import Annotated, cast
+
+from cyclopts import Parameter
+
+from radii.cli.app import app, console
+from radii.cli.arguments import Data, Settings, Trust, Whole
+from radii.cli.progress import CountingBar, TrainingBar
+from radii.experiment import recipe as recipes
+from radii.experiment.from_run import recipe_from
+from radii.experiment.run import Run
+from radii.report.summary import down
+
+
+@app.command
+def train(
+    recipe: Path,
+    /,
+    *,
+    run: Path,
+    from_: Annotated[Path | None, Parameter(name="--from")] = None,
+    set: Settings = None,
+    teacher: Path | None = None,
+    soft_labels: Path | None = None,
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Train a recipe in a run directory; the same command continues a run that was stopped.
+
+    Args:
+        recipe: A recipe file, or the name of one that `radii list` shows; with --from also the name of an objective.
+        run: The run directory to create or continue.
+        from_: A trained run to go on from, with its data, model and sigma: `denoising` puts a denoiser in front of its
+            model, any other objective fine-tunes it.
+        teacher: The run of the teacher, for the objective `transfer`.
+        soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
+    """
+    from radii.loops.train import train as train_run
+
+    start = None if from_ is None else Run(from_, trust or ())
+    wanted = recipe_from(start, recipe, set or ()) if start else recipes.read(recipes.find(recipe), set or ())
+    taught_by = None if teacher is None else Run(teacher, trust or ())
+    with TrainingBar(console) as bar:
+        done = train_run(
+            wanted, run, data=data, teacher=taught_by, soft_labels=soft_labels, trust=trust or (), on_step=bar
+        )
+    print_trained(done)
+
+
+@app.command
+def transfer(
+    *,
+    model: Annotated[list[str], Parameter(negative="", json_list=False)],
+    teacher: Path | None = None,
+    bootstrap: Path | None = None,
+    teacher_model: str | None = None,
+    recipe: Path | None = None,
+    run: Path | None = None,
+    set: Settings = None,
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Transfer a teacher's robustness to students at about the cost of plain training; each teaches the next.
+
+    Args:
+        model: The student's architecture; several are trained as a chain.
+        teacher: The run of the first teacher.
+        bootstrap: Instead of --teacher, the recipe to train a teacher with.
+        teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's.
+        recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset and sigma.
+        run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
+    """
+    from radii.loops.transfer import transfer as transfer_runs
+
+    if (teacher is None) == (bootstrap is None):
+        raise ValueError("name either --teacher RUN, or --bootstrap RECIPE to train a teacher first")
+    first = Run(cast(Path, teacher), trust or ()) if bootstrap is None else _trained(bootstrap, teacher_model, data)
+    taught = first.recipe
+    found = recipes.find(recipe) if recipe else recipes.transfer_recipe(taught.dataset, taught.sigma)
+    schedule = recipes.read(found, set or ())
+    students = [recipes.parse_value(each) for each in model]
+    with TrainingBar(console) as bar:
+        for student in transfer_runs(first, schedule, students, run=run, data=data, on_step=bar):
+            print_trained(student)
+
+
+def _trained(recipe: Path, model: str | None, data: Path | None) -> Run:
+    """Train a teacher with a recipe, in runs/DATASET-RECIPE-MODEL."""
+    from radii.loops.train import train as train_run
+
+    path = recipes.find(recipe)
+    wanted = recipes.read(path, [f"model={model}"] if model else [])
+    name = f"{wanted.dataset['name']}-{path.stem}-{wanted.model['name']}"
+    with TrainingBar(console) as bar:
+        done = train_run(wanted, Path("runs") / name, data=data, on_step=bar)
+    print_trained(done)
+    return done
+
+
+@app.command
+def soft_labels(
+    run: Path,
+    /,
+    *,
+    samples: Whole = 10_000,
+    seed: Whole = 0,
+    engine: str = "auto",
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Write the shares of a run's votes on noisy copies of every training image: the soft labels of `catrs`.
+
+    Args:
+        run: A trained run directory, usually plain Gaussian at sigma 0.25.
+        samples: Noisy copies of each image.
+        seed: The seed of the noise.
+        engine: What runs the forward passes; auto takes the fastest that is installed.
+    """
+    from radii.loops.soft_labels import soft_labels as write_soft_labels
+
+    voting = Run(run, trust or ())
+    with CountingBar(console) as bar:
+        path = write_soft_labels(voting, samples=samples, seed=seed, engine=engine, data=data, on_image=bar)
+    next_step = f"radii train RECIPE --soft-labels {path} --run RUN"
+    console.print(f"{path}: next: {next_step}", soft_wrap=True, markup=False)
+
+
+def print_trained(run: Run) -> None:
+    rows = run.history()
+    accuracy = rows[-1].get("noisy_test_accuracy") if rows else None
+    reached = "" if accuracy is None else f", noisy test accuracy {down(float(accuracy), 4)}"
+    message = f"{run.path}: trained {len(rows)} epochs{reached}; next: radii certify {run.path}"
+    console.print(message, soft_wrap=True, markup=False)
