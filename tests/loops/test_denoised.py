@@ -77,7 +77,7 @@ def test_the_same_command_continues_and_another_classifier_is_refused(
 ) -> None:
     assert train(wrapped(classifier), denoised.path).finished
     other = train(replace(CLASSIFIER, seed=1), tmp_path / "other")
-    with pytest.raises(RunError, match="was begun from another classifier"):
+    with pytest.raises(RunError, match="was started from another classifier"):
         train(wrapped(other), denoised.path)
 
 

@@ -47,14 +47,14 @@ FROZEN = {"denoised": "1.classifier."}
 SMALLEST: dict[str, Shape] = dict.fromkeys(PARAMETERS, (1, 8, 8)) | dict.fromkeys(["lenet", "lenet_wide"], (1, 16, 16))
 
 
-def tested() -> list[str]:
+def all_models() -> list[str]:
     """Every model that is made for a shape, some of them with fields."""
     return sorted([*architectures(), *FIELDS])
 
 
 def up_to(parameters: int) -> list[str]:
     """The models that are quick to run; the larger ones are built from the same blocks."""
-    return [name for name in tested() if PARAMETERS.get(name, 0) <= parameters]
+    return [name for name in all_models() if PARAMETERS.get(name, 0) <= parameters]
 
 
 @cache
@@ -84,10 +84,10 @@ def parameters(model: nn.Module) -> int:
 
 
 def test_every_model_has_an_expected_parameter_count() -> None:
-    assert sorted(PARAMETERS) == tested()
+    assert sorted(PARAMETERS) == all_models()
 
 
-@pytest.mark.parametrize("name", tested())
+@pytest.mark.parametrize("name", all_models())
 def test_parameter_count(name: str) -> None:
     assert parameters(on_meta(name)) == PARAMETERS[name]
 
@@ -96,7 +96,7 @@ def test_parameter_count_of_a_hundred_classes() -> None:
     assert parameters(on_meta("cifar_resnet110", classes=100)) == 1_736_564
 
 
-@pytest.mark.parametrize("name", tested())
+@pytest.mark.parametrize("name", all_models())
 def test_logits_for_the_default_image_shape(name: str) -> None:
     shape, classes = USUAL[name]
     model = seeded(name).eval()
@@ -108,7 +108,7 @@ def test_logits_for_the_default_image_shape(name: str) -> None:
     assert logits.unique().numel() > 1
 
 
-@pytest.mark.parametrize("name", tested())
+@pytest.mark.parametrize("name", all_models())
 def test_other_channels_sizes_and_classes(name: str) -> None:
     _, height, width = SMALLEST[name]
     shape = (2, height, 3 * width)
@@ -144,7 +144,7 @@ def test_gradients_reach_every_parameter(name: str) -> None:
     assert images.grad.any()
 
 
-@pytest.mark.parametrize("name", tested())
+@pytest.mark.parametrize("name", all_models())
 def test_traces_to_one_graph(name: str) -> None:
     traced = torch.fx.symbolic_trace(on_meta(name).eval())
     assert parameters(traced) == PARAMETERS[name]
@@ -159,7 +159,7 @@ def test_compiles_to_one_graph(name: str) -> None:
         assert torch.equal(compiled, model(images))
 
 
-@pytest.mark.parametrize("name", tested())
+@pytest.mark.parametrize("name", all_models())
 def test_normalisation_comes_first_and_adds_nothing_to_the_state_dict(name: str) -> None:
     model = on_meta(name)
     assert isinstance(model[0], Normalise if USUAL[name][0][0] == 3 else nn.Identity)
