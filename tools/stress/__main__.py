@@ -28,8 +28,6 @@ def main() -> None:
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     outcomes = run(given.only or ITEMS, given.short, given.seed)
-    if not given.short:
-        page.write({number: page.row(number, ITEMS[number], each) for number, each in outcomes.items()}, given.seed)
     sys.exit(any(each.cases for each in outcomes.values()))
 
 
@@ -38,6 +36,8 @@ def run(numbers: Collection[int], short: bool, seed: int) -> dict[int, Outcome]:
     outcomes = {}
     for number in numbers:
         outcomes[number] = attempt(ITEMS[number], short, seed)
+        if not short:
+            page.write({number: page.row(number, ITEMS[number], outcomes[number])}, seed)
         print(f"{number:2} {outcomes[number].seconds:4.0f} s  {page.result(outcomes[number])}", flush=True)
     return outcomes
 

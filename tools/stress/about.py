@@ -68,7 +68,12 @@ def identities(effort: Effort) -> Outcome:
         if not refused(partial(certify_image, replace(config, identity=meant), 0), "changed since"):
             accepted.append(key)
     swaps = effort.times(20, 2)
-    with patch.object(certify, "open_run", lambda *arguments: (retrain(run), open_run(*arguments))[1]):
+
+    def swapped(*arguments: Any) -> Any:
+        retrain(run)
+        return open_run(*arguments)
+
+    with patch.object(certify, "open_run", swapped):
         begin = partial(CertificationSession, _config(run))
         accepted += ["weights swapped" for _ in range(swaps) if not refused(begin, "weights of .* changed since")]
     return Outcome({"digests": len(config.identity), "swaps at start-up": swaps}, {"accepted": accepted})
@@ -81,7 +86,7 @@ def engine_choice(effort: Effort) -> Outcome:
     opens = effort.times(8, 2)
     real = [] if effort.short else [_opened(run) for _ in range(opens)]
     different = [f"{real[0]} then {name}" for name in real if name != real[0]]
-    rigged = effort.times(100, 10)
+    rigged = effort.times(40, 5)
     for number in range(rigged):
         (run.path / "engine.json").unlink(missing_ok=True)
         with patch.object(engines, "prepare", _race(["torch", "compile"] * 4, number)):

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from radii import certifiers, engines, models
+from radii.certifiers.base import Voter
 from radii.engines import EngineSpec, prepare
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.classifier import SmoothedClassifier
@@ -41,7 +42,7 @@ def miscounts(effort: Effort) -> Outcome:
     tries, false, asked = effort.times(20, 1), [], 0
     for name in certifiers.names():
         for number in range(tries):
-            voters = [(f"factor {factor}", Miscounter(factor)) for factor in FACTORS]
+            voters: list[tuple[str, Voter]] = [(f"factor {factor}", Miscounter(factor)) for factor in FACTORS]
             for told, voter in [*voters, *((told, _classifier(fault)) for told, fault in WRONG_OUTPUTS.items())]:
                 asked += 1
                 image = torch.rand((1, 8, 8), generator=torch.Generator().manual_seed(number))

@@ -31,6 +31,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 def certified_run(folder: Path) -> Path:
     """A run on images of the user's own, certified, beside its data; returns the folder."""
+    folder.mkdir(exist_ok=True)
     digits = datasets.create("digits")
     content: dict[str, Any] = {}
     for split, count in (("train", 600), ("test", 40)):
