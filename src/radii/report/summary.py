@@ -165,7 +165,7 @@ def radii_of(inputs: Sequence[Summary], most: int = MOST_RADII) -> list[float]:
 
 def thinned(radii: Sequence[float], most: int) -> list[float]:
     """The radii, every second or fifth or so where there are more than a page can show."""
-    return list(radii[:: math.ceil(len(radii) / most)])
+    return list(radii[:: math.ceil(len(radii) / most) or 1])
 
 
 def down(value: float, digits: int, shift: int = 0) -> str:
