@@ -34,7 +34,7 @@ TABLE = ("item", "what was tried", "how often", "what came out", "seconds")
 
 def row(number: int, item: Item, outcome: Outcome) -> str:
     """The row of an item: its docstring, its counts, what came out."""
-    what = " ".join((item.__doc__ or "").split())
+    what = " ".join((item.__doc__ or "").split()).replace("|", r"\|")
     often = ", ".join(f"{count:,} {word}" for word, count in outcome.tried.items())
     return "| " + " | ".join([str(number), what, often, result(outcome), f"{outcome.seconds:.0f}"]) + " |"
 
