@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from radii import models
-from radii.engines import EngineSpec, _folding, drawn, folded, prepare
+from radii.engines import EngineSpec, _folding, _prepare, drawn, folded, prepare
 from radii.models.base import Shape
 from radii.smoothing.noise import Gaussian
 from tools.stress.nets import NETS, SHAPE, Net
@@ -137,3 +137,23 @@ def test_an_original_of_other_outputs_is_one_sentence(output: Callable[[Tensor],
     for engine in ("torch", "auto"):
         with pytest.raises(ValueError, match="the base classifier returned"):
             prepare(spec_of(Odd(), tmp_path), engine)
+
+
+def test_a_model_that_an_engine_cannot_convert_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> nn.Module:
+        raise RuntimeError("Couldn't get TorchScript module by tracing.\nMany lines")
+
+    monkeypatch.setattr("radii.engines.compile.Compile.prepare", fail)
+    with pytest.raises(
+        ValueError, match=r"'compile' cannot convert this model \(RuntimeError: .* tracing\.\): use 'torch'"
+    ):
+        prepare(spec_of(Net(), tmp_path), "compile")
+
+
+def test_auto_leaves_out_an_engine_that_cannot_convert_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> nn.Module:
+        raise RuntimeError("no such operator")
+
+    for engine in _prepare._automatic(spec_of(Net(), tmp_path)):
+        monkeypatch.setattr(type(engine), "prepare", fail)
+    assert prepare(spec_of(Net(), tmp_path), "auto")[0] == "torch"
