@@ -1,5 +1,6 @@
 """Damaged files for every reader: each is either read or refused with an error of one sentence."""
 
+import math
 import random
 import re
 import resource
@@ -123,15 +124,17 @@ def outcome(reader: Reader, path: Path, folder: Path) -> str:
     return "read" if time.perf_counter() - began < SECONDS else f"! took more than {SECONDS:g} s"
 
 
-def fuzz(reader: Reader, folder: Path, count: int, seed: int = 0) -> Counter[str]:
-    """How often damaged files were read and refused, and everything else that happened."""
+def fuzz(reader: Reader, folder: Path, count: int, seed: int = 0, seconds: float = math.inf) -> Counter[str]:
+    """How often damaged files were read and refused, and everything else that happened; it ends after `seconds`."""
     path = reader.make(folder)
     whole = reader.unpack(path.read_bytes())
     found: Counter[str] = Counter()
     if (sound := outcome(reader, path, folder)) != "read":
         return Counter([f"! the whole file: {sound}"])
-    before = _peak()
+    before, began = _peak(), time.monotonic()
     for number in range(max(1, count // reader.cost)):
+        if time.monotonic() - began > seconds:
+            break
         path.write_bytes(reader.pack(damaged(whole, random.Random(f"{seed} {number}"))))
         result = outcome(reader, path, folder)
         found[result if result[0] != "!" else f"{result} (seed {seed}, number {number})"] += 1

@@ -31,6 +31,8 @@ from tools.fuzz import Reader
 
 RNG = np.random.default_rng(0)
 ROW = "0\t3\t3\t0.31\t1\t0.5\t1100\t3:990 5:10\n1\t2\t-1\t0.0\t0\t1 day, 0:00:14.5\t1100\t2:500 4:500\n"
+UNSEALED = certificates.COLUMNS[:8]
+"""The columns of version 0.1: without checksums a damage gets further."""
 HEADER = {
     "procedure": "fixed",
     "parameters": {"failure": 0.001, "estimation": 1000, "selection": 100, "radius": None},
@@ -57,7 +59,7 @@ def _trained() -> Path:
         run = train(wanted, folder / name)
         run.certificates.mkdir()
         (run.certificates / "fixed-1.json").write_text(json.dumps(HEADER, indent=2))
-        (run.certificates / "fixed-1.tsv").write_text("\t".join(certificates.COLUMNS) + "\n" + ROW)
+        (run.certificates / "fixed-1.tsv").write_text("\t".join(UNSEALED) + "\n" + ROW)
     (folder / "run" / "origin.json").write_text(json.dumps({"teacher": {"path": "../teacher", "hash": "00"}}))
     cost = {"method": "smoothmix", "method_seconds_per_epoch": 0.35, "steps_timed": 5}
     (folder / "run" / "transfer.json").write_text(json.dumps(cost))
@@ -70,6 +72,18 @@ def _in_run(name: str) -> Callable[[Path], Path]:
         return folder / "run" / name
 
     return make
+
+
+def _sealed(folder: Path) -> Path:
+    """The same certificates as they are written now, with checksums."""
+    path = _in_run("certificates/fixed-1.tsv")(folder)
+    rows = certificates.read(path).rows
+    for old in path.parent.iterdir():
+        old.unlink()
+    file = certificates.CertificateFile(path, HEADER)
+    for row in rows:
+        file.append(row)
+    return path
 
 
 def _report(path: Path) -> object:
@@ -144,6 +158,7 @@ def _import(path: Path) -> object:
 
 READERS: dict[str, Reader] = {
     "certificates": Reader(_in_run("certificates/fixed-1.tsv"), _report),
+    "sealed certificates": Reader(_sealed, _report),
     "certificate header": Reader(_in_run("certificates/fixed-1.json"), _report),
     "foreign certificates": Reader(
         _in_run("certificates/fixed-1.tsv"), lambda path: page.markdown(entries.read([path]), [])

@@ -1,38 +1,15 @@
 """Certifiers refuse more or fewer votes than they asked for."""
 
-from collections.abc import Iterator
 from typing import Any, ClassVar
 
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from radii import certifiers
 from radii.certifiers.base import Certifier, Voter
 from radii.errors import ParameterError
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import Certificate
-from radii.smoothing.noise import Gaussian
-
-
-class Miscounter:
-    """A fair coin that gives `factor` votes or rows per sample."""
-
-    noise = Gaussian(1.0)
-    batch_size = 128
-    classes = 2
-
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
-
-    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
-        total = max(round(self.factor * samples), 1)
-        return np.array([total - total // 2, total // 2])
-
-    def probabilities(
-        self, image: Any, samples: int, noise: NoiseAddress, sharpness: float = 1.0
-    ) -> Iterator[NDArray[np.float64]]:
-        yield np.ones((round(self.factor * samples), 2)) / 2
+from tools.stress.bases import Miscounter
 
 
 @pytest.mark.parametrize("factor", [2.0, 1.01, 0.99, 0.5])

@@ -2,50 +2,17 @@
 
 import os
 import signal
-import subprocess
-import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from radii.experiment import certificates
-from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.loops.train import train
+from tools.processes import RECIPE, STOPPED, copied, lines, members, start, wait_for, workers
 
-RECIPE = Recipe(
-    dataset="digits",
-    model="digits_cnn",
-    sigma=0.25,
-    training=Training(epochs=3, images_per_step=4, learning_rate=0.01),
-)
-STOPPED = "radii: stopped; the same command continues\n"
 CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
-
-
-def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
-    """A command in its own process group, as a terminal starts one."""
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "radii", *arguments]
-    return subprocess.Popen(
-        command, cwd=cwd, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
-    )
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 120
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
-
-
-def members(group: int) -> list[str]:
-    """The running processes of a group."""
-    listed = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], check=True, capture_output=True, text=True).stdout
-    found = [line.split() for line in listed.splitlines()]
-    return [number for number, state in found if int(number) == group and not state.startswith("Z")]
 
 
 @pytest.fixture(scope="module")
@@ -126,22 +93,3 @@ def test_two_commands_at_once_write_every_image_once(trained: Run, tmp_path: Pat
         message = f"is being written by process {other.pid}: wait for it, or stop it\n"
         assert (process.returncode, error) == (0, "") or (process.returncode == 2 and error.endswith(message))
     assert 0 in (first.returncode, second.returncode)
-
-
-def copied(trained: Run, folder: Path) -> Run:
-    """A run of the same weights without certificates."""
-    run = Run(folder / "run")
-    run.path.mkdir()
-    for path in trained.path.glob("*.*"):
-        (run.path / path.name).write_bytes(path.read_bytes())
-    return run
-
-
-def lines(run: Run) -> int:
-    return sum(len(path.read_text().splitlines()) for path in run.certificates.glob("*.tsv"))
-
-
-def workers(parent: int) -> list[int]:
-    """The processes that multiprocessing has started for a command: its tracker first, then the workers."""
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], check=True, capture_output=True, text=True)
-    return sorted(map(int, listed.stdout.split()))

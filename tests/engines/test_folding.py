@@ -6,131 +6,13 @@ from pathlib import Path
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.nn.utils import parametrizations
 
 from radii import models
-from radii.engines import EngineSpec, _folding, drawn, folded, prepare
+from radii.engines import EngineSpec, _folding, _prepare, drawn, folded, prepare
 from radii.models.base import Shape
 from radii.smoothing.noise import Gaussian
-
-SHAPE = (3, 8, 8)
-
-
-class Net(nn.Module):
-    """A convolution, a BatchNorm and a linear layer, connected by a test."""
-
-    def __init__(self, wiring: Callable[["Net", Tensor], Tensor] | None = None) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.conv = nn.Conv2d(3, 3, 3, padding=1)
-        self.norm, self.other = (_with_statistics(nn.BatchNorm2d(3), seed) for seed in (1, 2))
-        self.last = nn.Linear(3, 4)
-        self.wiring = wiring
-
-    def forward(self, images: Tensor) -> Tensor:
-        maps = self.norm(self.conv(images)) if self.wiring is None else self.wiring(self, images)
-        logits: Tensor = self.last(maps.relu().mean((2, 3)))
-        return logits
-
-
-def _with_statistics(norm: nn.BatchNorm2d, seed: int) -> nn.BatchNorm2d:
-    rng = torch.Generator().manual_seed(seed)
-    for tensor in (norm.running_mean, norm.running_var, norm.weight.data, norm.bias.data):
-        assert tensor is not None
-        tensor.copy_(torch.rand(3, generator=rng) + 0.1)
-    return norm
-
-
-class OwnConv(nn.Conv2d):
-    def forward(self, input: Tensor) -> Tensor:
-        return 2 * super().forward(input).relu()
-
-
-class OwnNorm(nn.BatchNorm2d):
-    def forward(self, input: Tensor) -> Tensor:
-        normed: Tensor = super().forward(input)
-        return normed.abs()
-
-
-class OwnPool(nn.MaxPool2d):
-    def forward(self, input: Tensor) -> Tensor:
-        largest: Tensor = super().forward(-input)
-        return -largest
-
-
-class OwnCall(Net):
-    def __call__(self, images: Tensor) -> Tensor:
-        logits: Tensor = super().__call__(images)
-        return 2 * logits
-
-
-def patched(change: Callable[[Net], object]) -> Net:
-    net = Net()
-    change(net)
-    return net
-
-
-def _flip_forward(net: Net) -> None:
-    plain = net.forward
-    net.forward = lambda images: plain(images).flip(1)  # type: ignore[method-assign]
-
-
-def _tied(net: Net) -> None:
-    extra = net.extra = nn.Conv2d(3, 3, 3, padding=1)
-    extra.weight = net.conv.weight
-    net.wiring = lambda net, x: net.get_submodule("extra")(net.norm(net.conv(x)))
-
-
-def _for_tracers_only(net: Net, images: Tensor) -> Tensor:
-    """Branches when its input is not a tensor: a trace does not record what runs."""
-    return net.norm(net.conv(images)) if isinstance(images, Tensor) else net.conv(images)  # type: ignore[no-any-return]
-
-
-def _caught(net: Net, images: Tensor) -> Tensor:
-    try:
-        dark = bool(images.mean() < 10)
-    except Exception:
-        dark = False
-    return net.norm(net.conv(images)) if dark else net.conv(images)  # type: ignore[no-any-return]
-
-
-NETS: dict[str, Callable[[], nn.Module]] = {
-    "plain": Net,
-    "two norms on one convolution": lambda: Net(lambda n, x: n.norm(n.conv(x)) + n.other(n.conv(x.flip(3)))),
-    "one convolution twice in a row": lambda: Net(lambda n, x: n.other(n.conv(n.norm(n.conv(x))))),
-    "one norm twice": lambda: Net(lambda n, x: n.norm(n.conv(n.norm(x)))),
-    "the convolution's output used twice": lambda: Net(lambda n, x: n.norm(n.conv(x)) + n.conv(x)),
-    "the weight used elsewhere": lambda: Net(lambda n, x: n.norm(n.conv(x)) + F.conv2d(x, n.conv.weight, padding=1)),
-    "the statistics used elsewhere": lambda: Net(
-        lambda n, x: n.norm(n.conv(x)) * n.norm.get_buffer("running_mean").sum()
-    ),
-    "tied weights": lambda: patched(_tied),
-    "hook on the convolution": lambda: patched(lambda n: n.conv.register_forward_hook(lambda *a: 3 * a[2])),
-    "hook on the norm": lambda: patched(lambda n: n.norm.register_forward_hook(lambda *a: a[2].abs())),
-    "hook before the norm": lambda: patched(lambda n: n.norm.register_forward_pre_hook(lambda *a: (3 * a[1][0],))),
-    "hook on the whole": lambda: patched(lambda n: n.register_forward_hook(lambda *a: a[2].flip(1))),
-    "hook before the whole": lambda: patched(lambda n: n.register_forward_pre_hook(lambda *a: (a[1][0].flip(3),))),
-    "hook on a parent": lambda: nn.Sequential(patched(lambda n: n.register_forward_hook(lambda *a: a[2].flip(1)))),
-    "own convolution": lambda: patched(lambda n: setattr(n, "conv", OwnConv(3, 3, 3, padding=1))),
-    "own norm": lambda: patched(lambda n: setattr(n, "norm", OwnNorm(3))),
-    "own pool": lambda: nn.Sequential(OwnPool(2), Net()),
-    "own call": OwnCall,
-    "patched forward": lambda: patched(_flip_forward),
-    "weight norm": lambda: patched(lambda n: parametrizations.weight_norm(n.conv)),
-    "spectral norm": lambda: patched(lambda n: parametrizations.spectral_norm(n.conv)),
-    "no running statistics": lambda: patched(
-        lambda n: setattr(n, "norm", nn.BatchNorm2d(3, track_running_stats=False))
-    ),
-    "no affine": lambda: patched(lambda n: setattr(n, "norm", nn.BatchNorm2d(3, affine=False))),
-    "no bias": lambda: patched(lambda n: setattr(n, "conv", nn.Conv2d(3, 3, 3, bias=False))),
-    "reflected borders": lambda: patched(
-        lambda n: setattr(n, "conv", nn.Conv2d(3, 3, 3, padding=1, padding_mode="reflect"))
-    ),
-    "another way for tracers": lambda: Net(_for_tracers_only),
-    "a branch behind a try": lambda: Net(_caught),
-}
+from tools.stress.nets import NETS, SHAPE, Net
 
 
 @pytest.mark.parametrize("make", NETS.values(), ids=NETS)
@@ -255,3 +137,23 @@ def test_invalid_output_of_the_original_is_an_error(output: Callable[[Tensor], o
     for engine in ("torch", "auto"):
         with pytest.raises(ValueError, match="the base classifier returned"):
             prepare(spec_of(Odd(), tmp_path), engine)
+
+
+def test_a_model_that_an_engine_cannot_convert_is_one_sentence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> nn.Module:
+        raise RuntimeError("Couldn't get TorchScript module by tracing.\nMany lines")
+
+    monkeypatch.setattr("radii.engines.compile.Compile.prepare", fail)
+    with pytest.raises(
+        ValueError, match=r"'compile' cannot convert this model \(RuntimeError: .* tracing\.\): use 'torch'"
+    ):
+        prepare(spec_of(Net(), tmp_path), "compile")
+
+
+def test_auto_leaves_out_an_engine_that_cannot_convert_a_model(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> nn.Module:
+        raise RuntimeError("no such operator")
+
+    for engine in _prepare._automatic(spec_of(Net(), tmp_path)):
+        monkeypatch.setattr(type(engine), "prepare", fail)
+    assert prepare(spec_of(Net(), tmp_path), "auto")[0] == "torch"

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-SCRIPT = Path(__file__).with_name("crash_points.py")
+ROOT = Path(__file__).parents[2]
 LEAST = {"train": 60, "transfer": 60, "import": 25, "certify": 25, "soft_labels": 60, "int8": 10, "trust": 4}
 """The commands with the least number of writes that each must have: an undetected write would not be tested."""
 
@@ -15,8 +15,8 @@ LEAST = {"train": 60, "transfer": 60, "import": 25, "certify": 25, "soft_labels"
 @pytest.mark.slow
 @pytest.mark.parametrize("command", LEAST)
 def test_a_kill_at_any_write_changes_nothing(command: str, tmp_path: Path) -> None:
-    arguments = [sys.executable, str(SCRIPT), command, str(tmp_path)]
-    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=600)
+    arguments = [sys.executable, "-m", "tools.crash_points", command, str(tmp_path)]
+    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=600, cwd=ROOT)
     assert done.returncode == 0, done.stderr
     found = json.loads(done.stdout)
     assert found["bad"] == [], done.stderr

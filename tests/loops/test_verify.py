@@ -9,59 +9,45 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from radii import certifiers, datasets
-from radii.certifiers import Certifier
+from radii import certifiers
 from radii.experiment import certificates, files
-from radii.experiment.certificate_format import COLUMNS, first_checksum, sealed
-from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.loops import replay
-from radii.loops.certify import CertificationConfig, certify_run
-from radii.loops.train import train
 from radii.loops.verify import VerificationResult, verify_run
-from radii.smoothing.noise import Gaussian
-
-FIELDS: dict[str, dict[str, Any]] = {
-    "fixed": {"selection": 20, "estimation": 200},
-    "planned": {"pilot": 20, "most_samples": 400},
-    "prediction": {"samples": 200},
-    "sequential": {"radii": (0.0, 0.1, 0.25), "most_samples": 500},
-    "soft": {"selection": 20, "estimation": 200, "sharpness": 20.0},
-}
+from tools.stress.edits import (
+    FIELDS,
+    a_vote_more,
+    a_vote_moved,
+    an_abstention,
+    another_class,
+    another_digest,
+    another_image,
+    another_label,
+    both,
+    certified_line,
+    certified_run,
+    certify,
+    no_class,
+    radius_up,
+    recompute,
+    reseal,
+    samples_fewer,
+)
 
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certified run on a user's images, in a folder with its data."""
-    folder = tmp_path_factory.mktemp("made")
-    digits = datasets.create("digits")
-    content: dict[str, Any] = {}
-    for split, count in (("train", 600), ("test", 40)):
-        images = digits.split("train" if split == "train" else "test")
-        content[f"{split}_images"] = images.batch(torch.arange(count))[:, 0].numpy()
-        content[f"{split}_labels"] = images.labels[:count].numpy()
-    np.savez(folder / "digits.npz", **content)
-    training = Training(epochs=6, images_per_step=64, learning_rate=0.05)
-    recipe = Recipe(dataset="arrays", model="digits_cnn", sigma=0.25, training=training)
-    run = train(recipe, folder / "run", data=folder / "digits.npz")
-    certify(run, "fixed")
-    return folder
+    """A run on images of the user's own, certified, in a folder with its data."""
+    return certified_run(tmp_path_factory.mktemp("made"))
 
 
 @pytest.fixture
 def run(made: Path, tmp_path: Path) -> Run:
     shutil.copytree(made, tmp_path / "made")
     return Run(tmp_path / "made" / "run")
-
-
-def certify(run: Run, procedure: str, **fields: Any) -> Path:
-    certifier = certifiers.create(procedure, **FIELDS[procedure])
-    config = {"run": run.path, "certifier": certifier, "engine": "torch", "max_images": 6, **fields}
-    return certify_run(CertificationConfig(**config), workers=1)
 
 
 def the_file(run: Run) -> Path:
@@ -73,21 +59,7 @@ def verified(run: Run, **fields: Any) -> VerificationResult:
     return verify_run(run, **{"rows": None, **fields})
 
 
-def reseal(path: Path, edit: Callable[[list[str]], None], line: int = 1, header: dict[str, Any] | None = None) -> None:
-    """Edit a line or the header and recompute the checksums."""
-    beside = certificates.header_file(path)
-    known = {**json.loads(beside.read_text()), **(header or {})}
-    beside.write_text(json.dumps(known))
-    rows = [text.split("\t")[:-1] for text in path.read_text().splitlines()[1:]]
-    edit(rows[line - 1])
-    before, lines = first_checksum(known), ["\t".join(COLUMNS)]
-    for cells in rows:
-        before = sealed("\t".join(cells), before)
-        lines.append("\t".join([*cells, before]))
-    path.write_text("\n".join(lines) + "\n")
-
-
-def test_unchanged_run_is_equal(run: Run) -> None:
+def test_an_untouched_run_is_equal(run: Run) -> None:
     result = verified(run)
     assert (result.exit_code, result.differences, result.unchecked) == (0, (), ())
     assert (result.files, result.rows, result.replayed, result.moved) == (1, 6, 6, 0)
@@ -110,53 +82,6 @@ def test_every_certifier_can_be_verified(run: Run, procedure: str) -> None:
 
 def test_every_certifier_has_a_test() -> None:
     assert set(FIELDS) == set(certifiers.names())
-
-
-def radius_up(cells: list[str]) -> None:
-    cells[3] = repr(float(cells[3]) + 0.01)
-
-
-def a_vote_moved(cells: list[str]) -> None:
-    counts = {int(label): int(count) for label, count in (pair.split(":") for pair in cells[7].split())}
-    top = int(cells[2])
-    counts[top] -= 1
-    counts[(top + 1) % 10] = counts.get((top + 1) % 10, 0) + 1
-    cells[7] = " ".join(f"{label}:{count}" for label, count in sorted(counts.items()))
-
-
-def a_vote_more(cells: list[str]) -> None:
-    cells[7] = " ".join(sorted({"9:1", *cells[7].split()}))
-
-
-def another_label(cells: list[str]) -> None:
-    cells[1] = str((int(cells[1]) + 1) % 10)
-    cells[4] = str(int(cells[1] == cells[2]))
-
-
-def another_class(cells: list[str]) -> None:
-    cells[2] = str((int(cells[2]) + 1) % 10)
-    cells[4] = str(int(cells[1] == cells[2]))
-
-
-def no_class(cells: list[str]) -> None:
-    cells[2] = "77"
-    cells[4] = "0"
-
-
-def an_abstention(cells: list[str]) -> None:
-    cells[2], cells[3], cells[4] = "-1", "0.0", "0"
-
-
-def another_digest(cells: list[str]) -> None:
-    cells[8] = "0" * 16
-
-
-def another_image(cells: list[str]) -> None:
-    cells[0] = "4000"
-
-
-def samples_fewer(cells: list[str]) -> None:
-    cells[6] = "219"
 
 
 EDITS = [
@@ -188,11 +113,6 @@ def test_an_edit_is_found_by_checksum_and_without(run: Run, edit: Callable[[list
     result = verified(run)
     assert (result.exit_code, len(result.differences), result.replayed) == (1, 1, 0)
     assert "checksum" in result.in_words() or "correct" in result.in_words()
-
-
-def certified_line(path: Path) -> int:
-    rows = certificates.read(path).rows
-    return 1 + next(number for number, row in enumerate(rows) if row.correct and row.radius > 0)
 
 
 @pytest.mark.parametrize("procedure", ["planned", "prediction", "sequential"])
@@ -337,24 +257,6 @@ def test_on_another_machine_rounding_may_explain_votes(run: Run, monkeypatch: py
     result = verified(run)
     assert (result.exit_code, result.moved) == (0, 1)
     assert result.in_words().endswith("1 votes differ, which rounding explains")
-
-
-def both(*edits: Callable[[list[str]], None]) -> Callable[[list[str]], None]:
-    def edit(cells: list[str]) -> None:
-        for each in edits:
-            each(cells)
-
-    return edit
-
-
-def recompute(cells: list[str]) -> None:
-    """The radius that edited counts give."""
-    certifier: Certifier = certifiers.create("fixed", **FIELDS["fixed"])
-    counts = np.zeros(10, dtype=np.int64)
-    for label, count in (pair.split(":") for pair in cells[7].split()):
-        counts[int(label)] = int(count)
-    (radius,) = certifier.possible_radii(counts, 220, int(cells[2]), Gaussian(0.25)) or (0.0,)
-    cells[3] = repr(radius)
 
 
 @pytest.mark.slow

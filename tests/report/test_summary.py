@@ -71,6 +71,11 @@ def asked(certifier: str, parameters: dict[str, Any], **header: Any) -> Summary:
 SEQUENTIAL = asked("sequential", {"radii": [0.25, 0.5]})
 
 
+def test_a_table_of_asked_radii_alone() -> None:
+    every = asked("sequential", {"radii": [0.0, 0.25, 0.5, 0.75]})
+    assert radii_of([every]) == [0.0, 0.25, 0.5, 0.75]
+
+
 def test_what_was_never_asked_is_not_known() -> None:
     assert SEQUENTIAL.known(0.25) == Value(0.75)
     assert SEQUENTIAL.known(0.3) == Value(0.5, exact=False), "what holds at 0.5 holds at 0.3"

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 from scipy.stats import chisquare
-from torch import Tensor, nn
+from torch import Tensor
 
 import radii
 from radii.cli import main
@@ -19,21 +19,13 @@ from radii.smoothing.certificate import Certificate
 from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian, Grid, Noise
 from radii.smoothing.noise.grid import BITS, table
+from tools.stress.bases import LastBits
 
 SIGMA = 0.25
 SHAPE = (3, 32, 32)
 BLACK = torch.zeros(SHAPE)
 NEARLY_BLACK = torch.ones(SHAPE) / 255
 DISTANCE = float((NEARLY_BLACK - BLACK).norm())
-
-
-class LastBits(nn.Module):
-    """Class 0 where a pixel is finer than any sum of noise and one level in float32."""
-
-    def forward(self, images: Tensor) -> Tensor:
-        values = images.flatten(1).double()
-        fine = ((values.abs() < 2.0**-9) & ((values * 2.0**32) % 1 != 0)).sum(1)
-        return torch.stack([fine - 0.5, 0.5 - fine], 1).float()
 
 
 def certified(noise: Noise, image: Tensor) -> Certificate:

@@ -4,7 +4,6 @@ from collections.abc import Callable
 
 import pytest
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from radii import models
@@ -12,64 +11,10 @@ from radii.engines import folded
 from radii.models.base import Shape
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.classifier import SmoothedClassifier
+from tools.stress.bases import BY_COMPANY, BY_LENGTH, BY_PLACE, HONEST, Base, Fault
 
 IMAGE = torch.rand((1, 8, 8), generator=torch.Generator().manual_seed(0))
 NOISE = NoiseAddress(0)
-
-
-class Base(nn.Module):
-    """A small network with a fault in its logits."""
-
-    def __init__(self, fault: Callable[[Tensor, Tensor], Tensor]) -> None:
-        super().__init__()
-        torch.manual_seed(0)
-        self.layers = nn.Sequential(nn.Flatten(), nn.Linear(64, 32), nn.ReLU(), nn.Linear(32, 3))
-        self.fault = fault
-
-    def forward(self, images: Tensor) -> Tensor:
-        return self.fault(self.layers(images), images)
-
-
-def in_places(places: slice, by: float = 1.0) -> Callable[[Tensor, Tensor], Tensor]:
-    def fault(logits: Tensor, _: Tensor) -> Tensor:
-        changed = logits.clone()
-        changed[places] = by * changed[places].flip(1)
-        return changed
-
-    return fault
-
-
-def far_only(logits: Tensor, images: Tensor) -> Tensor:
-    """The block's mean, where noise is strong."""
-    far = (images - 0.5).flatten(1).norm(dim=1, keepdim=True) > 2
-    return torch.where(far, logits + 0.1 * logits.mean(0), logits)
-
-
-BY_COMPANY = {
-    "mean over the block": lambda z, _: z - z.mean(0),
-    "a thousandth of the block's mean": lambda z, _: z + 1e-3 * z.mean(0),
-    "range of the block": lambda z, _: (z * (127 / z.abs().max())).round() / (127 / z.abs().max()),
-    "softmax over the wrong axis": lambda z, _: z.softmax(0),
-    "rank within the block": lambda z, _: z.argsort(0).argsort(0).float(),
-    "the row before": lambda z, _: z + 0.1 * z.roll(1, 0),
-    "statistics of the block": lambda z, _: F.batch_norm(z, None, None, training=True),
-    "where noise is strong": far_only,
-}
-BY_PLACE = {
-    "the last row": in_places(slice(-1, None)),
-    "the first row": in_places(slice(0, 1)),
-    "odd places": in_places(slice(1, None, 2)),
-    "every tenth place": in_places(slice(3, None, 10)),
-    "the second half": in_places(slice(64, None)),
-    "a thousandth in one place": in_places(slice(77, 78), 1e-3),
-    "the number of the row": lambda z, _: z + 1e-3 * torch.arange(len(z))[:, None] * torch.tensor([1.0, 0.0, -1.0]),
-}
-BY_LENGTH = {
-    "more than 64 rows": lambda z, _: z.flip(1) if len(z) > 64 else z,
-    "one row": lambda z, _: z.flip(1) if len(z) == 1 else z,
-    "the very length of a last block": lambda z, _: z.flip(1) if len(z) == 37 else z,
-    "the share of a whole block": lambda z, _: z * len(z) / 128,
-}
 
 
 def votes(base: nn.Module, samples: int = 128 + 37, batch_size: int = 128) -> None:
@@ -77,20 +22,20 @@ def votes(base: nn.Module, samples: int = 128 + 37, batch_size: int = 128) -> No
 
 
 @pytest.mark.parametrize("fault", BY_COMPANY.values(), ids=BY_COMPANY)
-def test_dependence_on_the_other_rows_is_refused(fault: Callable[[Tensor, Tensor], Tensor]) -> None:
+def test_dependence_on_the_other_rows_is_refused(fault: Fault) -> None:
     with pytest.raises(ValueError, match="depends on the other images of its block"):
         votes(Base(fault))
 
 
 @pytest.mark.parametrize("batch_size", [128, 127])
 @pytest.mark.parametrize("fault", BY_PLACE.values(), ids=BY_PLACE)
-def test_dependence_on_the_position_is_refused(fault: Callable[[Tensor, Tensor], Tensor], batch_size: int) -> None:
+def test_dependence_on_the_position_is_refused(fault: Fault, batch_size: int) -> None:
     with pytest.raises(ValueError, match="depends on its position in the block"):
         votes(Base(fault), batch_size=batch_size)
 
 
 @pytest.mark.parametrize("fault", BY_LENGTH.values(), ids=BY_LENGTH)
-def test_dependence_on_the_block_length_is_refused(fault: Callable[[Tensor, Tensor], Tensor]) -> None:
+def test_dependence_on_the_block_length_is_refused(fault: Fault) -> None:
     with pytest.raises(ValueError, match="depends on the length of its block"):
         votes(Base(fault))
 
@@ -149,22 +94,9 @@ def test_masked_class_does_not_raise_the_tolerance() -> None:
         votes(Base(masked))
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        lambda z, _: z,
-        lambda z, _: torch.zeros_like(z),
-        lambda z, _: z.double(),
-        lambda z, _: z.bfloat16(),
-        lambda z, _: (z > 0).long(),
-        lambda z, _: z.log_softmax(1),
-        lambda z, _: z.clone().index_fill_(1, torch.tensor(2), -1e9),
-        lambda z, _: 1e6 + z,
-    ],
-    ids=["plain", "constant", "double", "bfloat16", "integers", "log softmax", "masked", "offset"],
-)
+@pytest.mark.parametrize("fault", HONEST.values(), ids=HONEST)
 @pytest.mark.parametrize("batch_size", [1, 2, 3, 128])
-def test_row_independent_base_is_not_refused(fault: Callable[[Tensor, Tensor], Tensor], batch_size: int) -> None:
+def test_row_independent_base_is_not_refused(fault: Fault, batch_size: int) -> None:
     votes(Base(fault), batch_size=batch_size)
 
 

@@ -2,6 +2,7 @@
 
 import math
 import time
+from contextlib import suppress
 from typing import Any
 
 import torch
@@ -34,9 +35,24 @@ def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
     if engine == AUTO:
         return _fastest(spec)
     made = create(engine)
-    form = made.prepare(spec)
+    form = _form(made, engine, spec)
     _expect_agreement(spec, engine, form, made.least_agreement)
     return engine, form
+
+
+class EngineError(ParameterError):
+    """An engine that has no form of a model."""
+
+
+def _form(engine: Engine, name: str, spec: EngineSpec) -> nn.Module:
+    """The model in the engine's form; converters fail in ways of their own, and at length."""
+    try:
+        return engine.prepare(spec)
+    except (ValueError, LookupError, ImportError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {(str(error).strip() or 'no reason').splitlines()[0][:200]}"
+        raise EngineError(f"the engine {name!r} cannot convert this model ({reason}): use 'torch'", "engine") from error
 
 
 def _as_it_is(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
@@ -72,9 +88,10 @@ def _fastest(spec: EngineSpec) -> tuple[str, nn.Module]:
     forms = {"torch": spec.model}
     _expect_agreement(spec, "torch", spec.model, 1.0)
     for engine in _automatic(spec):
-        form = engine.prepare(spec)
-        if agreement(spec, form) == 1.0:
-            forms[engine.name] = form
+        with suppress(EngineError):  # it is no candidate
+            form = _form(engine, engine.name, spec)
+            if agreement(spec, form) == 1.0:
+                forms[engine.name] = form
     name = min(forms, key=lambda name: _seconds(forms[name], spec.probe)) if len(forms) > 1 else "torch"
     return name, forms[name]
 

@@ -22,6 +22,7 @@ LOCATIONS = ("dataset.path", "training.initial")
 WRITTEN = (
     "recipe.toml",
     "origin.json",
+    "data.json",
     "environment.json",
     "training.csv",
     "checkpoint.pt",

@@ -165,7 +165,7 @@ def radii_of(inputs: Sequence[Summary], most: int = MOST_RADII) -> list[float]:
 
 def thinned(radii: Sequence[float], most: int) -> list[float]:
     """At most about `most` of the radii, evenly chosen."""
-    return list(radii[:: math.ceil(len(radii) / most)])
+    return list(radii[:: math.ceil(len(radii) / most) or 1])
 
 
 def down(value: float, digits: int, shift: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""A command killed at each of its writes in turn, then run again: `python crash_points.py COMMAND FOLDER`.
+"""A command killed at each of its writes in turn, then given again: `python -m tools.crash_points COMMAND FOLDER`.
 
 Prints, as JSON, at how many points it was killed, and those after which the same command did not come to the same end.
 A process is forked for every try, and it ends for real, so that nothing of it can tidy up.

@@ -1,0 +1,61 @@
+"""Commands as processes of their own: started, watched and counted from outside."""
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run
+
+RECIPE = Recipe(
+    dataset="digits",
+    model="digits_cnn",
+    sigma=0.25,
+    training=Training(epochs=3, images_per_step=4, learning_rate=0.01),
+)
+STOPPED = "radii: stopped; the same command continues\n"
+
+
+def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
+    """A command with processes of its own, as a terminal starts one."""
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "radii", *arguments]
+    return subprocess.Popen(
+        command, cwd=cwd, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
+    )
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 120
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.02)
+
+
+def members(group: int) -> list[str]:
+    """The processes of a group that run."""
+    listed = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], check=True, capture_output=True, text=True).stdout
+    found = [line.split() for line in listed.splitlines()]
+    return [number for number, state in found if int(number) == group and not state.startswith("Z")]
+
+
+def copied(trained: Run, folder: Path) -> Run:
+    """A run of the same weights without certificates."""
+    run = Run(folder / "run")
+    run.path.mkdir()
+    for path in trained.path.glob("*.*"):
+        (run.path / path.name).write_bytes(path.read_bytes())
+    return run
+
+
+def lines(run: Run) -> int:
+    return sum(len(path.read_text().splitlines()) for path in run.certificates.glob("*.tsv"))
+
+
+def workers(parent: int) -> list[int]:
+    """The processes that multiprocessing has started for a command: its tracker first, then the workers."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], check=True, capture_output=True, text=True)
+    return sorted(map(int, listed.stdout.split()))

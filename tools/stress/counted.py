@@ -1,0 +1,134 @@
+"""Items 1 to 4: what is counted."""
+
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from importlib.util import find_spec
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from radii import certifiers, engines, models
+from radii.certifiers.base import Voter
+from radii.engines import EngineSpec, prepare
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import Gaussian
+from tools.stress import nets
+from tools.stress.bases import BY_COMPANY, BY_LENGTH, BY_PLACE, HONEST, Base, Fault, Miscounter
+from tools.stress.outcome import Effort, Outcome, refused
+
+BLOCK = 32
+WRONG_OUTPUTS: dict[str, Callable[[Tensor, Tensor], object]] = {
+    "every row twice": lambda z, _: z.repeat_interleave(2, 0),
+    "the block twice": lambda z, _: torch.cat([z, z]),
+    "three rows too few": lambda z, _: z[:-3],
+    "one row": lambda z, _: z[:1],
+    "two classes": lambda z, _: z[:, :2],
+    "four classes": lambda z, _: torch.cat([z, z[:, :1]], 1),
+    "a tuple": lambda z, _: (z, z),
+    "a dict": lambda z, _: {"logits": z},
+    "not a number": lambda z, _: z * float("nan"),
+    "no class axis": lambda z, _: z[:, 0],
+}
+FACTORS = (2.0, 1.01, 0.99, 0.5)
+
+
+def miscounts(effort: Effort) -> Outcome:
+    """Bases that return more or fewer rows than they are given, other widths, tuples, dicts or no numbers, and voters
+    that give 0.5 to 2 votes a sample, under every certifier, each try with noise of its own."""
+    tries, false, asked = effort.times(20, 1), [], 0
+    for name in certifiers.names():
+        for number in range(tries):
+            voters: list[tuple[str, Voter]] = [(f"factor {factor}", Miscounter(factor)) for factor in FACTORS]
+            for told, voter in [*voters, *((told, _classifier(fault)) for told, fault in WRONG_OUTPUTS.items())]:
+                asked += 1
+                image = torch.rand((1, 8, 8), generator=torch.Generator().manual_seed(number))
+                act = partial(certifiers.create(name).certify, voter, image, NoiseAddress(number))
+                if not refused(act, "returned|miscounts|not finite"):
+                    false.append(f"{told} under {name}")
+    counts = {"bases": len(WRONG_OUTPUTS) + len(FACTORS), "certifiers": len(certifiers.names()), "tries": asked}
+    return Outcome(counts, {"false certificates": false})
+
+
+def dependent(effort: Effort) -> Outcome:
+    """Bases whose answer for an image depends on its company, its place or the length of the block, and honest ones
+    with unusual logits; each try with weights, a picture and noise of its own."""
+    tries = effort.times(30, 2)
+    bad = {**BY_COMPANY, **BY_PLACE, **BY_LENGTH}
+    accepted = [name for name, fault in bad.items() for number in range(tries) if not _probe_refuses(fault, number)]
+    wronged = [name for name, fault in HONEST.items() for number in range(tries) if _probe_refuses(fault, number)]
+    counts = {"bad bases": len(bad), "honest ones": len(HONEST), "tries each": tries}
+    return Outcome(counts, {"false certificates": accepted, "honest bases refused": wronged})
+
+
+def folding(effort: Effort) -> Outcome:
+    """Networks with shared, tied, hooked, patched, parametrised and branching layers, prepared for every engine of full
+    precision that needs no compiler, against the network as it was on fresh noisy images; an engine may refuse."""
+    chosen = ["torch"] if effort.short else [name for name in ("torch", "onnx", "openvino") if _installed(name)]
+    found = {
+        (name, engine): _disagreement(make().eval(), engine, effort)
+        for name, make in nets.NETS.items()
+        for engine in chosen
+    }
+    wrong = [f"{name}, {engine}: {told}" for (name, engine), told in found.items() if told not in ("equal", "refused")]
+    counts = {"networks": len(nets.NETS), "engines": len(chosen), "images each": effort.times(512, 64)}
+    told = Counter(found.values())
+    remark = f"{told['equal']} equal, {told['refused']} refused in a sentence"
+    return Outcome(counts, {"disagreements": wrong}, remark)
+
+
+def threads(effort: Effort) -> Outcome:
+    """Four threads that ask one smoothed classifier at once, never asked before, for every engine: their votes against
+    those of one thread."""
+    chosen = [name for name in (["torch"] if effort.short else engines.names()) if _installed(name)]
+    answers = effort.times(48, 12)
+    wrong = [f"{engine}: {told}" for engine in chosen for told in _shared(engine, effort.folder, answers)]
+    return Outcome({"engines": len(chosen), "threads": 4, "answers each": answers}, {"wrong answers": wrong})
+
+
+def _classifier(fault: Callable[[Tensor, Tensor], object]) -> SmoothedClassifier:
+    return SmoothedClassifier(Base(fault), sigma=0.5, classes=3)  # type: ignore[arg-type]
+
+
+def _probe_refuses(fault: Fault, number: int) -> bool:
+    image = torch.rand((1, 8, 8), generator=torch.Generator().manual_seed(number))
+    classifier = SmoothedClassifier(Base(fault, seed=number), sigma=0.5, classes=3)
+    return refused(lambda: classifier.votes(image, 128 + 37, NoiseAddress(number)), "depends on")
+
+
+def _disagreement(model: nn.Module, engine: str, effort: Effort) -> str:
+    rng = torch.Generator().manual_seed(effort.seed + 1)
+    images = torch.rand((effort.times(512, 64), *nets.SHAPE), generator=rng)
+    noisy = images + 0.25 * torch.randn(images.shape, generator=rng)
+    spec = EngineSpec(model, nets.SHAPE, Gaussian(0.25), BLOCK, effort.folder / "int8", lambda: images[:64])
+    try:
+        form = prepare(spec, engine)[1]
+    except ValueError:
+        return "refused"
+    with torch.inference_mode():
+        given, wanted = (torch.cat([each(block) for block in noisy.split(BLOCK)]) for each in (form, model))
+    return "equal" if torch.allclose(given, wanted, 1e-3, 1e-4) else f"logits by {(given - wanted).abs().max():.2g}"
+
+
+def _shared(engine: str, folder: Path, answers: int) -> list[str]:
+    torch.manual_seed(0)
+    model, shape = models.create("lenet").eval(), (1, 28, 28)
+    images = torch.rand((answers, *shape), generator=torch.Generator().manual_seed(1))
+    spec = EngineSpec(model, shape, Gaussian(0.5), BLOCK, folder / engine, lambda: torch.rand(256, *shape))
+    classifier = SmoothedClassifier(prepare(spec, engine)[1], sigma=0.5, classes=10, batch_size=BLOCK)
+
+    def ask(number: int) -> list[int]:
+        votes: list[int] = classifier.votes(images[number], 5 * BLOCK + 7, NoiseAddress(0, number)).tolist()
+        return votes
+
+    with ThreadPoolExecutor(4) as pool:
+        together = list(pool.map(ask, range(answers)))
+    return [f"answer {number}" for number in range(answers) if together[number] != ask(number)]
+
+
+def _installed(engine: str) -> bool:
+    extra = {"onnx": "onnxruntime", "openvino": "openvino", "openvino_int8": "nncf"}.get(engine)
+    return extra is None or find_spec(extra) is not None

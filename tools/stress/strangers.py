@@ -1,0 +1,151 @@
+"""Items 19 to 21: progress bars, the network, files of strangers, and what is said about them."""
+
+import csv
+import io
+import os
+import random
+import re
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from contextlib import chdir
+from pathlib import Path
+from unittest.mock import patch
+
+from rich.console import Console
+
+import radii
+from radii import certifiers
+from radii.cli.progress import CertificationBar
+from radii.experiment.certificates import Row
+from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run
+from radii.loops.certify import CertificationConfig, certify_run
+from radii.loops.train import train
+from radii.loops.transfer import transfer
+from radii.report import report
+from radii.report.text import csv_cell, markdown_text
+from radii.trust import UntrustedError
+from tools import network
+from tools.stress.outcome import Effort, Outcome
+
+ROWS, SECONDS = 20_000, 2.0
+RECIPE = Recipe(
+    dataset="digits",
+    model="digits_mlp",
+    sigma=0.25,
+    training=Training(epochs=1, images_per_step=512, learning_rate=0.05),
+)
+CANARY = 'import pathlib\npathlib.Path("canary").write_text("imported")\n'
+NAMES = ("os:system", "nets:Tiny", "nets.deeper:Tiny", "no_such_module:Tiny")
+PLACES = (('model = "digits_mlp"', "model"), ('dataset = "digits"', "dataset"), ('name = "gaussian"', "name"))
+USES: dict[str, Callable[[Run], object]] = {
+    "load": lambda run: radii.load(run.path),
+    "certify": lambda run: certify_run(
+        CertificationConfig(run=run.path, certifier=certifiers.create("fixed", estimation=100)), workers=1
+    ),
+    "report": lambda run: report([run.path], run.path.parent / "out"),
+    "transfer": lambda run: list(transfer(run, RECIPE, ["lenet"])),
+}
+ALPHABET = "=+-@\t\r\n |*_`<>[]()\\'\",;:!ax19.eé\x1b\u202e"
+
+
+def bars(_: Effort) -> Outcome:
+    """The progress bar of a certification given 20,000 rows on a terminal; more than two seconds of the processor is
+    too slow."""
+    began = time.process_time()
+    with CertificationBar(Console(file=io.StringIO(), force_terminal=True, width=100)) as bar:
+        for number in range(ROWS):
+            bar(ROWS, Row(number, 1, number % 2, 0.5, 0.1))
+    seconds = time.process_time() - began
+    slow = [] if seconds < SECONDS else [f"{seconds:.1f} s"]
+    return Outcome({"rows": ROWS}, {"bars that are too slow": slow}, f"{seconds:.2f} s")
+
+
+def strangers(effort: Effort) -> Outcome:
+    """OpenVINO and NNCF in processes that record every call to the network, with an empty home directory; runs whose
+    recipes name code in place of a model, dataset or objective, opened in every way; random text in cells of CSV and
+    Markdown."""
+    calls, left = ([], []) if effort.short else _connections(effort.folder / "network")
+    imported = _canaries(effort.folder / "trust")
+    texts = effort.times(100_000, 2_000)
+    formulas, markup = _texts(texts, effort.seed)
+    counts = {"processes": 0 if effort.short else 2, "runs naming code": len(USES) * len(NAMES) * len(PLACES)}
+    bad = {"connections": calls, "files in the home directory": left, "imports": imported}
+    return Outcome({**counts, "texts": texts}, {**bad, "formulas": formulas, "markup": markup})
+
+
+def security(_: Effort) -> Outcome:
+    """SECURITY.md: that it says what a certificate promises and what not, how to deploy, and how to report a hole."""
+    file = Path(__file__).parents[2] / "SECURITY.md"
+    heads = re.findall(r"^## (.*)$", file.read_text(), re.MULTILINE) if file.is_file() else []
+    wanted = ["What a certificate promises", "What it does not promise", "Deployment", "Reporting a hole"]
+    return Outcome({"sections": len(heads)}, {"missing": [head for head in wanted if head not in heads]})
+
+
+def _connections(folder: Path) -> tuple[list[str], list[str]]:
+    """Calls to the network, and files left, by engines alone and after the user's own import of OpenVINO."""
+    (folder / "own").mkdir(parents=True)
+    (folder / "engines").mkdir()
+    calls, left = network.run(folder / "engines", network.PREPARE + network.WAIT)
+    after, _ = network.run(folder / "own", network.OWN_IMPORT + network.PREPARE + network.WAIT)
+    return calls + after, list(map(str, left))
+
+
+def _canaries(folder: Path) -> list[str]:
+    """Code that was imported because a run names it, or a use that did not refuse it."""
+    folder.mkdir()
+    trained, wrong = train(RECIPE, folder / "trained"), []
+    (folder / "nets.py").write_text(CANARY)
+    environment = patch.dict(os.environ, {"XDG_STATE_HOME": str(folder / "state")})
+    with chdir(folder), environment, patch.object(sys, "path", [str(folder), *sys.path]):
+        for use in USES:
+            for name in NAMES:
+                for old, key in PLACES:
+                    told = f"{use} of a run with {key} {name}"
+                    refused = _refuses(use, trained, folder / "run", old, f'{key} = "{name}"')
+                    wrong += [] if refused and not Path("canary").exists() and "nets" not in sys.modules else [told]
+    return wrong
+
+
+def _refuses(use: str, trained: Run, copy: Path, old: str, new: str) -> bool:
+    shutil.rmtree(copy, ignore_errors=True)
+    shutil.copytree(trained.path, copy)
+    run = Run(copy)
+    text = run.recipe_file.read_text()
+    assert old in text, f"the recipe has no {old}"
+    run.recipe_file.write_text(text.replace(old, new))
+    try:
+        USES[use](run)
+    except UntrustedError:
+        return True
+    return False
+
+
+def _texts(count: int, seed: int) -> tuple[list[str], list[str]]:
+    """Texts that a spreadsheet would compute, and those that Markdown would not show as they are."""
+    rng, formulas, markup = random.Random(seed), [], []
+    for _ in range(count):
+        text = "".join(rng.choices(ALPHABET, k=rng.randint(0, 8)))
+        (cell,) = next(csv.reader(io.StringIO(_written(text)))) or [""]
+        if cell[:1] in tuple("=+-@\t\r") and not _number(cell):
+            formulas.append(repr(text))
+        shown = markdown_text(text)
+        if "\n" in shown or re.search(r"(?<!\\)(\\\\)*[|*_`<>\[\]]", re.sub(r"\\.", "", shown)):
+            markup.append(repr(text))
+    return formulas, markup
+
+
+def _written(text: str) -> str:
+    out = io.StringIO()
+    csv.writer(out).writerow([csv_cell(text)])
+    return out.getvalue()
+
+
+def _number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
