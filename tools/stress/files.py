@@ -48,7 +48,7 @@ def told(found: dict[str, Counter[str]]) -> Outcome:
     fewer = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count < max(counts.values()))
     remark = f"{total['refused']:,} refused in a sentence, {total['read']:,} read"
     return Outcome(
-        {"readers": len(found), "damaged files": sum(counts.values()), "for most readers": max(counts.values())},
+        {"readers": len(found), "damaged files": sum(counts.values()), "at most for one reader": max(counts.values())},
         {"tracebacks or unclear messages": rest, "hangs": hangs, "readers beyond their memory": memory},
         f"{remark}; fewer files: {fewer}" if fewer else remark,
     )
