@@ -33,15 +33,8 @@ def test_the_page_has_a_row_for_every_item() -> None:
     }
 
 
-KNOWN = {3: "**1 disagreements**: a branch behind a try, onnx"}
-"""What the full form has found and is not yet put right; the page shows it."""
-
-
-def test_the_page_tells_of_nothing_bad_but_what_is_known() -> None:
-    rows = [line for line in page.PAGE.read_text().splitlines() if re.match(r"\| \d", line) and "**" in line]
-    told = {int(line.split("|")[1]): line for line in rows}
-    assert told.keys() == KNOWN.keys()
-    assert all(KNOWN[number] in line for number, line in told.items())
+def test_the_page_reports_nothing_bad() -> None:
+    assert [line for line in page.PAGE.read_text().splitlines() if re.match(r"\| \d", line) and "**" in line] == []
 
 
 def item(_: Effort) -> Outcome:

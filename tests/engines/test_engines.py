@@ -118,7 +118,7 @@ def test_an_engine_that_disagrees_is_refused(tmp_path: Path, monkeypatch: pytest
             return Stuck()
 
     monkeypatch.setattr(_prepare, "create", lambda _: StuckEngine())
-    with pytest.raises(ValueError, match="gives the trained model's class on [0-9.]+ % of a probe, expected 100 %"):
+    with pytest.raises(ValueError, match="gives the trained model's answer on [0-9.]+ % of a probe, expected 100 %"):
         prepare(engine_spec(tmp_path), "stuck")
 
 

@@ -104,7 +104,7 @@ def test_torch_is_compared_with_the_original_on_training_images(
     assert prepare(spec_of(Net(), tmp_path), "torch")[0] == "torch"
     for engine in ("torch", "auto"):
         with pytest.raises(
-            ValueError, match=r"'torch' gives the trained model's class on 0 % of a probe, expected 100"
+            ValueError, match=r"'torch' gives the trained model's answer on 0 % of a probe, expected 100"
         ):
             prepare(spec_of(Net(), tmp_path, examples=lambda: bright), engine)
 

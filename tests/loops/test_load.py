@@ -64,7 +64,7 @@ def test_an_engine_is_compared_on_training_images(run: Run, monkeypatch: pytest.
     monkeypatch.setattr(_folding, "_fold", FlipsDigits)
     noise = Gaussian(0.01)
     assert isinstance(open_run(run, "torch", noise, None, 64, data_at_hand=False)[1].base, FlipsDigits)
-    with pytest.raises(ValueError, match="'torch' gives the trained model's class on .* % of a probe, expected 100 %"):
+    with pytest.raises(ValueError, match="'torch' gives the trained model's answer on .* % of a probe, expected 100 %"):
         open_run(run, "torch", noise, None, 64)
 
 

@@ -63,25 +63,30 @@ def _as_it_is(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
 
 
 def _expect_agreement(spec: EngineSpec, engine: str, form: nn.Module, least: float) -> None:
-    if (share := agreement(spec, form)) < least:
+    if (share := agreement(spec, form, exact=least == 1.0)) < least:
         raise ParameterError(
-            f"the engine {engine!r} gives the trained model's class on {math.floor(1000 * share) / 10:g} % of a probe, "
-            f"expected {100 * least:g} %: use another",
+            f"the engine {engine!r} gives the trained model's answer on {math.floor(1000 * share) / 10:g} % of a "
+            f"probe, expected {100 * least:g} %: use another",
             "engine",
         )
 
 
-def agreement(spec: EngineSpec, form: nn.Module) -> float:
-    """The share of a probe block on which an engine and the original model give the same class, up to rounding.
+def agreement(spec: EngineSpec, form: nn.Module, *, exact: bool = True) -> float:
+    """The share of a probe block on which an engine and the original model give the same answer, up to rounding.
 
-    An image whose two best logits differ by no more than rounding may get either class.
+    That is the class, where an image whose two best logits differ by no more than rounding may get either; and, of an
+    `exact` engine, which only rounds, all logits.
     """
     wanted = spec.wanted
     with torch.inference_mode():
         found = check_logits(form(spec.probe), *wanted.shape)
     best, given = wanted.argmax(1, keepdim=True), found.argmax(1, keepdim=True)
     lead = wanted.gather(1, best) - wanted.gather(1, given)
-    return float((lead <= 2 * FOLDING * rounding(wanted).gather(1, best)).double().mean())
+    tolerance = 2 * FOLDING * rounding(wanted)
+    same = (lead <= tolerance.gather(1, best)).squeeze(1)
+    if exact:
+        same &= ((found.to(torch.float64) - wanted.to(torch.float64)).abs() <= tolerance).all(1)
+    return float(same.double().mean())
 
 
 def _fastest(spec: EngineSpec) -> tuple[str, nn.Module]:

@@ -23,6 +23,7 @@ WRITTEN = (
     "recipe.toml",
     "origin.json",
     "data.json",
+    "engine.json",
     "environment.json",
     "training.csv",
     "checkpoint.pt",
