@@ -77,7 +77,7 @@ def strangers(effort: Effort) -> Outcome:
 
 
 def security(_: Effort) -> Outcome:
-    """SECURITY.md: that it says what a certificate promises and what not, how to deploy, and how to report a vulnerability."""
+    """SECURITY.md: that it says what a certificate promises and what not, how to deploy and how to report a hole."""
     file = Path(__file__).parents[2] / "SECURITY.md"
     heads = re.findall(r"^## (.*)$", file.read_text(), re.MULTILINE) if file.is_file() else []
     wanted = ["What a certificate promises", "What it does not promise", "Deployment", "Reporting a vulnerability"]
