@@ -16,7 +16,9 @@ from radii import certifiers
 from radii.experiment import certificates, files
 from radii.experiment.run import Run
 from radii.loops import replay
+from radii.loops.certify import CertificationConfig, certify_run
 from radii.loops.verify import VerificationResult, verify_run
+from radii.report.protocol import label_known
 from tools.stress.edits import (
     FIELDS,
     a_vote_more,
@@ -348,3 +350,18 @@ def test_without_a_replay_no_votes_are_called_equal(run: Run) -> None:
 def test_no_workers_are_refused_instead_of_waited_for(run: Run, workers: int) -> None:
     with pytest.raises(ValueError, match=f"workers = {workers}, expected a whole number >= 1"):
         verified(run, workers=workers)
+
+
+def test_certificates_without_labels_are_those_of_deployment_and_can_be_verified(run: Run) -> None:
+    for path in run.certificates.iterdir():
+        path.unlink()
+    sequential = certifiers.create("sequential", radii=(0.0, 0.1), most_samples=500)
+    config = CertificationConfig(
+        run=run.path, certifier=sequential, max_images=6, engine="torch", label_known=False, batch_size=32
+    )
+    made = certificates.read(certify_run(config, workers=1))
+    assert made.header["label_known"] is False
+    assert all((row.samples or 0) == sequential.pilot + sum(row.counts.values()) for row in made.rows)  # type: ignore[attr-defined]
+    assert not label_known(made)
+    found = verified(run)
+    assert (found.differences, found.unchecked, found.replayed) == ((), (), 6)

@@ -66,7 +66,7 @@ def test_known_label_and_untested_radii_have_a_note() -> None:
     some, label = notes([entry("a", sequential)])
     assert some.startswith("a: only some radii were tested")
     assert "label known" in label
-    assert "radii.certify without a label" in label
+    assert "certificates made without labels" in label
     (some,) = notes([entry("a", made(MANY, **{**sequential.header, "label_known": False}))])
     assert "label" not in some
 

@@ -32,6 +32,7 @@ def certify(
     engine: str = "auto",
     workers: Whole | None = None,
     linf: Annotated[bool, Parameter(negative="")] = False,
+    without_labels: Annotated[bool, Parameter(negative="")] = False,
     set: Settings = None,
     data: Data = None,
     trust: Trust = None,
@@ -49,6 +50,7 @@ def certify(
         engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core.
         linf: Show the average certified l-infinity radius too.
+        without_labels: Find the class with a pilot, as a deployed model does, and use the label only to judge it.
     """
     from radii import certifiers
     from radii.loops.certify import CertificationConfig, certify_run
@@ -65,6 +67,7 @@ def certify(
         engine=engine,
         data=data,
         trust=frozenset(trust or ()),
+        label_known=not without_labels,
     )
     with warnings_in_words(), CertificationBar(console) as bar:
         path = certify_run(config, workers=workers, on_image=bar)

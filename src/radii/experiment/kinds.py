@@ -74,6 +74,7 @@ HEADER: dict[str, tuple[Check, str]] = {
     "most": (lambda value: value is None or is_count(value), "a whole number >= 1, or null"),
     "dataset": (is_text, "a name"),
     "split": (is_text, "a name"),
+    "label_known": (lambda value: isinstance(value, bool), "true or false"),
     "engine": (is_text, "a name"),
     "device": (is_text, "a name"),
     "format": (is_count, "a whole number >= 1"),

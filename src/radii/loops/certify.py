@@ -50,6 +50,8 @@ class CertificationConfig:
     data: Path | None = None
     trust: frozenset[str] = frozenset()
     """Modules whose code the run may use."""
+    label_known: bool = True
+    """Whether a certifier that can use it is given the true label; a deployed model does not have it."""
     identity: Identity = ()
     """The expected digests of weights, data, code and artefact; any are accepted if it is empty."""
 
@@ -162,7 +164,8 @@ class CertificationSession:
         began = time.perf_counter()
         image, label = self.images.batch(torch.tensor([index]))[0], int(self.images.labels[index])
         address = NoiseAddress(self.config.seed, index)
-        found = self.config.certifier.certify(self.classifier, image, address, label)
+        known = label if self.config.label_known else None
+        found = self.config.certifier.certify(self.classifier, image, address, known)
         counts = {number: count for number, count in enumerate(found.counts) if count}
         seconds = time.perf_counter() - began
         digest = image_digest(image, label)
@@ -207,4 +210,5 @@ def _header(run: Run, config: CertificationConfig, noise: Noise, images: Images)
         batch_size=config.batch_size,
         engine=config.engine,
         device=default_device().type,
+        **({} if config.label_known else {"label_known": False}),
     )

@@ -49,6 +49,7 @@ def _session(checked: Checked) -> CertificationSession:
             batch_size=header["batch_size"],
             data=checked.data,
             trust=checked.run.trusted,
+            label_known=header.get("label_known", True),
         )
     )
 

@@ -11,7 +11,7 @@ RETRAINED = "certificates of weights that the run no longer has: it was trained 
 SOME_RADII = "only some radii were tested; a dash marks an untested radius, ≥ a bound from a larger one"
 KNOWN_LABEL = (
     "evaluated with the label known: a prediction is the label or an abstention, and no samples were used to find "
-    "the class. A deployed model has to find it with a pilot: radii.certify without a label gives those numbers"
+    "the class. A deployed model has to find it with a pilot: certificates made without labels give those numbers"
 )
 NO_CERTIFIER = "the certifier is not recorded, so the intervals do not include its failure probability"
 ROUNDED = "the radii were printed with three significant digits, which can round a radius up"

@@ -66,7 +66,17 @@ def claim(entries: Sequence[Entry]) -> str:
     sure = f", and such a proof fails with a probability of at most {max(known)} per image" if known else ""
     return (
         "A certificate is a proof: no change of the image that is shorter, in l2, than the radius can change "
-        f"the smoothed classifier’s answer{sure if len(known) == len(failures) else ''}."  # noqa: RUF001
+        f"the smoothed classifier’s answer{sure if len(known) == len(failures) else ''}.{_rounding(entries)}"  # noqa: RUF001
+    )
+
+
+def _rounding(entries: Sequence[Entry]) -> str:
+    """What noise in floating point cannot promise; nothing where all noise is on a grid."""
+    if all(entry.certificates.header.get("noise", {}).get("name") == "grid" for entry in entries):
+        return ""
+    return (
+        " It holds for noise in exact arithmetic: drawn in float32, it is no promise about a base classifier that was "
+        "built to look at the last bits of its input; grid noise is."
     )
 
 
