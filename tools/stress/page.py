@@ -14,7 +14,8 @@ What was tried to get a false certificate, a lost or doubled row, a traceback, a
 what came out. Written by `scripts/stress`; `scripts/stress --only NUMBER` renews one row, `--short` takes a minute,
 writes nothing and is part of the tests.
 
-{machine}, seed {seed}, {minutes} minutes in all beside other work.
+{machine}, seed {seed}; the items took {minutes} minutes in all. Rows may be of separate runs, beside other work, and of
+earlier versions of the code: one run of `scripts/stress` renews them all.
 """
 FOOT = """
 ## What is not covered
