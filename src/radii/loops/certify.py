@@ -3,7 +3,7 @@
 import json
 import os
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
@@ -25,7 +25,7 @@ from radii.loops.components import dataset_of
 from radii.loops.device import default_device
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
-from radii.loops.pool import map_in_processes
+from radii.loops.spread import certificates
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
 
@@ -92,7 +92,7 @@ def certify_run(
         for row in done.values():
             on_image(len(chosen), row)
         missing = [index for index in chosen if index not in done]
-        with closing(_certificates(session, missing, workers, executor)) as rows:
+        with closing(certificates(session, missing, workers, executor)) as rows:
             for row in rows:
                 file.append(row)
                 on_image(len(chosen), row)
@@ -106,20 +106,7 @@ def certify_image(config: CertificationConfig, index: int) -> Row:
 
 def certify_images(session: "CertificationSession", indices: Sequence[int], workers: int) -> Iterator[Row]:
     """The certificates of these test images in their order, on `workers` processes."""
-    return _certificates(session, indices, workers, None)
-
-
-def _certificates(
-    session: "CertificationSession", indices: Sequence[int], workers: int, executor: Executor | None
-) -> Generator[Row, None, None]:
-    """The certificates in the order of the images."""
-    certify = partial(certify_image, session.config)
-    if executor is not None:
-        yield from executor.map(certify, indices)
-    elif workers == 1 or len(indices) < 2:
-        yield from map(session.certify, indices)
-    else:
-        yield from map_in_processes(certify, indices, workers)
+    return certificates(session, indices, workers, None)
 
 
 @contextmanager
@@ -154,6 +141,10 @@ class CertificationSession:
     def image_digest(self, index: int) -> str:
         """The digest of a test image; empty where there is none of that number."""
         return self.images.image_digest(index) if index < len(self.images) else ""
+
+    def task(self) -> Callable[[int], Row]:
+        """`certify` in a form that can be sent to another process."""
+        return partial(certify_image, self.config)
 
     def certify(self, index: int) -> Row:
         """The certificate of one test image."""
