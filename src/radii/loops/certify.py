@@ -7,13 +7,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, contextmanager
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from radii.certifiers import Certifier
+from radii.certifiers.base import Voter
 from radii.datasets import Images
 from radii.datasets.base import image_digest
 from radii.engines import AUTO
@@ -25,12 +26,15 @@ from radii.loops.components import dataset_of
 from radii.loops.device import default_device
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
+from radii.loops.shipping import AbsentImages, shipped_files, unpacked
 from radii.loops.spread import certificates
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
 
 Identity = tuple[tuple[str, str], ...]
 """Names and digests of what determines a certificate."""
+Sample = tuple[int, torch.Tensor, int]
+"""An image with its number and its label."""
 OnImage = Callable[[int, Row | None], None]
 
 
@@ -64,6 +68,9 @@ class CertificationConfig:
             raise ValueError(f"seed = {self.seed}, expected a whole number >= 0")
         if self.seed >= 1 << 128:  # no header with a longer number is read again
             raise ValueError(f"seed = {str(self.seed)[:40]}..., expected a whole number of 128 bits at most")
+
+    def open(self) -> "CertificationSession":
+        return CertificationSession(self)
 
 
 def certify_run(
@@ -122,11 +129,11 @@ def _one_thread() -> Iterator[None]:
 class CertificationSession:
     """A loaded classifier and its images: what one process needs to certify."""
 
-    def __init__(self, config: CertificationConfig) -> None:
+    def __init__(self, config: CertificationConfig, images: Images | None = None) -> None:
         self.run = Run(config.run, config.trust)
         weights = files.digest(self.run.weights())
         _expect_same(self.run, config.identity, _pinned({"weights": weights}))
-        self.images: Images = dataset_of(self.run, config.data).split("test")
+        self.images: Images = dataset_of(self.run, config.data).split("test") if images is None else images
         noise = config.noise or noise_of(self.run.recipe)
         first = not config.identity  # workers need not repeat the engine's comparison of the process that started them
         with _one_thread():
@@ -136,27 +143,38 @@ class CertificationSession:
         found = _pinned({name: self.header[name] for name in PINNED})
         # The classifier was loaded after the digest was computed: the file must not have changed in between.
         _expect_same(self.run, (*config.identity, *_pinned({"weights": weights})), found)
-        self.config = replace(config, identity=found)
+        # Absolute: a worker may have another working directory.
+        data = config.data and config.data.absolute()
+        self.config = replace(config, identity=found, run=config.run.absolute(), data=data)
 
     def image_digest(self, index: int) -> str:
         """The digest of a test image; empty where there is none of that number."""
         return self.images.image_digest(index) if index < len(self.images) else ""
 
-    def task(self) -> Callable[[int], Row]:
-        """`certify` in a form that can be sent to another process."""
-        return partial(certify_image, self.config)
+    def items(self, indices: Sequence[int]) -> Sequence[int]:
+        """The indices: a worker reads the images itself."""
+        return indices
 
-    def certify(self, index: int) -> Row:
-        """The certificate of one test image."""
+    def sample(self, item: int | Sample) -> Sample:
+        """An image with its number and its label."""
+        if not isinstance(item, int):
+            return item
+        return item, self.images.batch(torch.tensor([item]))[0], int(self.images.labels[item])
+
+    def shipment(self) -> "RunShipment":
+        return RunShipment(self.config, shipped_files(self.run.path))
+
+    def certify(self, item: int | Sample, voter: Voter | None = None) -> Row:
+        """The certificate of one test image; `voter` votes in place of the classifier."""
         with _one_thread():
-            return self._certify(index)
+            return self._certify(self.sample(item), voter or self.classifier)
 
-    def _certify(self, index: int) -> Row:
+    def _certify(self, sample: Sample, voter: Voter) -> Row:
         began = time.perf_counter()
-        image, label = self.images.batch(torch.tensor([index]))[0], int(self.images.labels[index])
+        index, image, label = sample
         address = NoiseAddress(self.config.seed, index)
         known = label if self.config.label_known else None
-        found = self.config.certifier.certify(self.classifier, image, address, known)
+        found = self.config.certifier.certify(voter, image, address, known)
         counts = {number: count for number, count in enumerate(found.counts) if count}
         seconds = time.perf_counter() - began
         digest = image_digest(image, label)
@@ -165,6 +183,18 @@ class CertificationSession:
 
 _open_once = lru_cache(maxsize=1)(CertificationSession)
 """A process that certifies many images loads them and the weights once; the configuration identifies them."""
+
+
+@dataclass(frozen=True)
+class RunShipment:
+    """A run for a worker that cannot read it; the images come with the tasks."""
+
+    config: CertificationConfig
+    files: Mapping[str, bytes]
+
+    def open(self) -> CertificationSession:
+        data: str = json.loads(dict(self.config.identity)["data"])
+        return CertificationSession(replace(self.config, run=unpacked(self.files)), AbsentImages(data))
 
 
 PINNED = ("weights", "data", "code", "artefact")
