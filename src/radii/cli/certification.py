@@ -1,6 +1,8 @@
 """Commands that ask a model: certify, predict."""
 
 import math
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated
 
@@ -31,6 +33,7 @@ def certify(
     noise: str = "gaussian",
     engine: str = "auto",
     workers: Whole | None = None,
+    cluster: str | None = None,
     linf: Annotated[bool, Parameter(negative="")] = False,
     without_labels: Annotated[bool, Parameter(negative="")] = False,
     set: Settings = None,
@@ -48,7 +51,8 @@ def certify(
         seed: The seed of the noise, chosen before any result is known.
         noise: The noise, as `radii list` shows it: a name, or a table of its name and fields.
         engine: What runs the forward passes; auto takes the fastest that is installed.
-        workers: Processes of one thread each; by default one for each core.
+        workers: Processes of one thread each; by default one for each core, or for each GPU.
+        cluster: The address of a Dask scheduler, such as tcp://host:8786, whose workers certify.
         linf: Show the average certified l-infinity radius too.
         without_labels: Find the class with a pilot, as a deployed model does, and use the label only to judge it.
     """
@@ -69,8 +73,8 @@ def certify(
         trust=frozenset(trust or ()),
         label_known=not without_labels,
     )
-    with warnings_in_words(), CertificationBar(console) as bar:
-        path = certify_run(config, workers=workers, on_image=bar)
+    with warnings_in_words(), executor_at(cluster) as executor, CertificationBar(console) as bar:
+        path = certify_run(config, workers=workers, executor=executor, on_image=bar)
     summary = Summary(certificates.read(path))
     line = f"{path}: {in_words(summary)}; next: radii report {run}"
     console.print(plain(line), soft_wrap=True, markup=False, emoji=False)
@@ -78,6 +82,13 @@ def certify(
         console.print(f"note: {words}", soft_wrap=True, markup=False)
     if linf:
         print_linf(run, summary)
+
+
+def executor_at(cluster: str | None) -> AbstractContextManager[Executor | None]:
+    """The workers of a cluster, if one is named."""
+    from radii.loops.cluster import cluster_executor
+
+    return nullcontext() if cluster is None else cluster_executor(cluster)
 
 
 def print_linf(run: Path, summary: Summary) -> None:
