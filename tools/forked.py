@@ -20,8 +20,8 @@ from radii.datasets._mat_child import main as read_mat
 def forks() -> Iterator[None]:
     """Have .mat files read in forks."""
     command = [sys.executable, "-m", "tools.forked"]
-    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
-    with subprocess.Popen(command, cwd=Path(__file__).parents[1], **pipes) as server:
+    root, pipe = Path(__file__).parents[1], subprocess.PIPE
+    with subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True) as server:
 
         def ask(*arguments: str) -> tuple[int, bytes]:
             assert server.stdin is not None
