@@ -126,8 +126,8 @@ def _versions(numbers: dict[str, Any]) -> str:
     ]
     return (
         "Certification with the engine `torch`, fixed n of 10,000, one process of one thread: the time of this "
-        f"version over that of 0.1 (commit {numbers['base']}), {numbers['rounds']} rounds in which both take turns. It covers "
-        "sampling, digests, checksums and the writing of rows, not the start of a process.\n\n"
+        f"version over that of 0.1 (commit {numbers['base']}), {numbers['rounds']} rounds in which both take turns. It "
+        "covers sampling, digests, checksums and the writing of rows, not the start of a process.\n\n"
         f"{_table(['model', 'median ratio', '95 % interval'], rows)}"
     )
 
