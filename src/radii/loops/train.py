@@ -65,7 +65,7 @@ def train(
     """
     run = Run(path)
     components = assemble(recipe, data, teacher, soft_labels, trust)
-    splits = components.dataset.split("train"), components.dataset.split("test")
+    splits = components.dataset.part("train"), components.dataset.part("test")
     with run.writing():
         run.claim(stored(components.recipe, run), components.origin)
         claim_data(run, splits[0])
