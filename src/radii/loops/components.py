@@ -40,6 +40,11 @@ class Components:
     origin: Mapping[str, Any]
     """The paths and hashes of the resources, for the record."""
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of the objective's fields, under their names in a recipe."""
+        return {f"objective.{each.name}": each.default for each in settings_of(type(self.objective))}
+
 
 def assemble(
     recipe: Recipe,
