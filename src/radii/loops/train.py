@@ -65,9 +65,9 @@ def train(
     """
     run = Run(path)
     components = assemble(recipe, data, teacher, soft_labels, trust)
-    splits = components.dataset.split("train"), components.dataset.split("test")
+    splits = components.dataset.part("train"), components.dataset.part("test")
     with run.writing():
-        run.claim(stored(components.recipe, run), components.origin)
+        run.claim(stored(components.recipe, run), components.origin, components.defaults)
         claim_data(run, splits[0])
         if not run.finished:
             _train_to_the_end(run, components, *splits, on_step)

@@ -96,7 +96,7 @@ def _from_scratch(recipe: Recipe) -> Recipe:
 
 def _seconds_per_epoch(components: Components) -> float:
     """The time of an epoch, extrapolated from a few steps after one warm-up step."""
-    images, device = components.dataset.split("train"), default_device()
+    images, device = components.dataset.part("train"), default_device()
     per_step = components.training.images_per_step
     model = components.model.to(device).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
