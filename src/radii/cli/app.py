@@ -11,6 +11,7 @@ from typing import Any, NoReturn
 from cyclopts import App, CycloptsError
 from rich.console import Console
 
+from radii.cli.launched import ending_as_launched, is_first
 from radii.errors import ParameterError
 from radii.report.text import plain
 from radii.trust import UntrustedError
@@ -57,6 +58,12 @@ class Terminated(KeyboardInterrupt):
 
 
 def main() -> NoReturn:
+    """Run the command line, alone or as one of the processes that torchrun started."""
+    with ending_as_launched():
+        _main()
+
+
+def _main() -> NoReturn:
     """Run the command line; an error that the user can fix is one sentence and a non-zero exit code."""
     try:
         with _terminable():
@@ -66,7 +73,8 @@ def main() -> NoReturn:
     except CycloptsError:
         sys.exit(2)
     except KeyboardInterrupt as stopped:
-        print("radii: stopped; the same command continues", file=sys.stderr)
+        if is_first():
+            print("radii: stopped; the same command continues", file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT))
     except (ValueError, LookupError, OSError, tomllib.TOMLDecodeError) as error:
         print(f"radii: {in_words(error)}", file=sys.stderr)
