@@ -1,16 +1,19 @@
 """The application, its console, and how errors are reported."""
 
+import json
 import signal
 import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
 
+from radii.cli.launched import ending_as_launched, is_first
 from radii.errors import ParameterError
+from radii.report.text import plain
 from radii.trust import UntrustedError
 
 app = App(
@@ -19,6 +22,9 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 console = Console(highlight=False, emoji=False)
+"""Progress and hints: silent with --quiet."""
+answers = Console(highlight=False, emoji=False)
+"""What a command was asked for."""
 
 HINTS = {
     "data": "name it with --data or RADII_DATA",
@@ -32,11 +38,32 @@ HINTS = {
 """What the command line adds to an error about a parameter."""
 
 
+def say(text: str) -> None:
+    """Print one line of an answer; text of files cannot move the cursor."""
+    answers.print(plain(text), soft_wrap=True, markup=False, emoji=False)
+
+
+def say_json(facts: Any) -> None:
+    """Print an answer as one line of JSON."""
+    answers.print(json.dumps(facts, ensure_ascii=False), soft_wrap=True, markup=False, emoji=False)
+
+
+def hint(text: str) -> None:
+    """Print one line beside the answer, unless --quiet was said."""
+    console.print(plain(text), soft_wrap=True, markup=False, emoji=False)
+
+
 class Terminated(KeyboardInterrupt):
     """SIGTERM came: it ends a command as Ctrl-C does."""
 
 
 def main() -> NoReturn:
+    """Run the command line, alone or as one of the processes that torchrun started."""
+    with ending_as_launched():
+        _main()
+
+
+def _main() -> NoReturn:
     """Run the command line; an error that the user can fix is one sentence and a non-zero exit code."""
     try:
         with _terminable():
@@ -46,7 +73,8 @@ def main() -> NoReturn:
     except CycloptsError:
         sys.exit(2)
     except KeyboardInterrupt as stopped:
-        print("radii: stopped; the same command continues", file=sys.stderr)
+        if is_first():
+            print("radii: stopped; the same command continues", file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT))
     except (ValueError, LookupError, OSError, tomllib.TOMLDecodeError) as error:
         print(f"radii: {in_words(error)}", file=sys.stderr)

@@ -29,6 +29,7 @@ WRITTEN = (
     "checkpoint.pt",
     "model.safetensors",
     "transfer.json",
+    "check.json",
 )
 """The files that the holder of the run's lock may write."""
 
@@ -55,6 +56,7 @@ class Run:
         self.weights_file = self.path / "model.safetensors"
         self.origin_file = self.path / "origin.json"
         self.soft_labels_file = self.path / "soft-labels.npy"
+        self.check_file = self.path / "check.json"
         self.certificates = self.path / "certificates"
 
     @property
@@ -110,11 +112,16 @@ class Run:
         """Whether it is finished and in a folder without write permission: it is read without a lock."""
         return self.finished and not os.access(self.path, os.W_OK)
 
-    def claim(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
-        """Create the directory for this recipe, or refuse one of another recipe."""
+    def claim(
+        self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]], defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        """Create the directory for this recipe, or refuse one of another recipe.
+
+        `defaults` are those of the objective's fields: a run that was begun before a field existed had its default.
+        """
         trust.record(wanted.names())
         if self.recipe_file.is_file():
-            if difference := _difference(self._read_recipe(), wanted):
+            if difference := _difference(self._read_recipe(), wanted, defaults or {}):
                 raise RunError(f"{self.path} belongs to another recipe ({difference})", "run")
             if _hashes(self.origin()) != _hashes(origin):
                 raise RunError(f"{self.path} was started from another {' or '.join(origin)}", "run")
@@ -163,6 +170,10 @@ class Run:
         """The names of the classes stored with the weights; empty without weights or names."""
         return readers.class_names(self.weights_file) if self.finished else ()
 
+    def check(self) -> dict[str, int]:
+        """How many of how many test images an imported model got right without noise; empty where it is unknown."""
+        return readers.check(self.check_file) if self.check_file.is_file() else {}
+
     def environment(self) -> dict[str, Any]:
         return readers.json_object(self.environment_file)
 
@@ -178,9 +189,10 @@ def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {key: facts["hash"] for key, facts in origin.items()}
 
 
-def _difference(theirs: Recipe, wanted: Recipe) -> str:
+def _difference(theirs: Recipe, wanted: Recipe, defaults: Mapping[str, Any]) -> str:
     """The first field in which two recipes differ, as text; locations are not compared."""
-    a, b = _flat(theirs), _flat(wanted)
+    b = _flat(wanted)
+    a = {key: defaults[key] for key in b if key in defaults} | _flat(theirs)
     for name in (*a, *b):
         # Version 0.1 stated no fields of datasets and models: they had their defaults.
         unstated = name not in a and name.startswith(("dataset.", "model."))

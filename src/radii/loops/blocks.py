@@ -7,27 +7,18 @@ not depend on how its votes were shared out.
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any, Protocol, TypeVar
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radii.certifiers.base import Voter
 from radii.experiment.certificates import Row
+from radii.loops.session import Item, Session
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
 
 Votes = NDArray[np.int64]
-Item = TypeVar("Item", contravariant=True)
-
-
-class Certifying(Protocol[Item]):
-    """An open session, whose classifier may be replaced by another voter."""
-
-    @property
-    def classifier(self) -> Voter: ...
-
-    def certify(self, item: Item, voter: Voter | None = None) -> Row: ...
 
 
 @dataclass(frozen=True)
@@ -66,7 +57,7 @@ class Attempt:
     least: int
     """Requests of at most so many samples are never handed back."""
 
-    def __call__(self, session: Certifying[Item], item: Item) -> Row | Unfinished:
+    def __call__(self, session: Session[Item], item: Item) -> Row | Unfinished:
         voter = _Metered(session.classifier, self)
         try:
             return session.certify(item, voter)
@@ -80,7 +71,7 @@ class Share:
 
     request: Request
 
-    def __call__(self, session: Certifying[Item], item: Item) -> Votes:
+    def __call__(self, session: Session[Item], item: Item) -> Votes:
         try:
             session.certify(item, _Once(session.classifier, self.request))
         except _AnsweredError as answered:

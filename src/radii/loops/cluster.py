@@ -4,6 +4,8 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from importlib import import_module
+from typing import Any
 
 from radii.errors import ParameterError
 
@@ -18,11 +20,11 @@ def cluster_executor(address: str) -> Iterator[Executor]:
     A worker that dies is Dask's concern: its tasks are computed by others, and the third death at one task ends them.
     """
     try:
-        from distributed import Client
+        distributed: Any = import_module("distributed")
     except ImportError as error:
         raise ParameterError("a cluster needs Dask: pip install 'radii[dask]'", "cluster") from error
     try:
-        client = Client(address, timeout=TIMEOUT, set_as_default=False)
+        client = distributed.Client(address, timeout=TIMEOUT, set_as_default=False)
     except (OSError, ValueError, TypeError) as error:
         raise ParameterError(
             f"no Dask scheduler answers at {address!r} ({type(error).__name__}), expected an address such as "

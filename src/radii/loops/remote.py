@@ -7,11 +7,12 @@ import time
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from radii.datasets.base import DataError
 from radii.loops.identity import environment_of
 from radii.loops.pool import portable
+from radii.loops.session import Shipment
 
 OPENING = (ValueError, LookupError, OSError)
 """The errors of a session whose files are not here, or are others."""
@@ -19,12 +20,6 @@ OPENING = (ValueError, LookupError, OSError)
 
 class NotHereError(DataError):
     """A session that was sent without images was asked for one."""
-
-
-class Shipment(Protocol):
-    """The files of a session, for a worker that cannot read them."""
-
-    def open(self) -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -11,40 +11,19 @@ from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from importlib import metadata
-from typing import Any, Protocol
+from typing import Any
 
-from radii.certifiers.base import Voter
 from radii.experiment.certificates import Row
 from radii.loops.blocks import Attempt, Request, Share, Unfinished, Votes
 from radii.loops.crew import Crew, ExecutorCrew
 from radii.loops.pace import Pace
 from radii.loops.pool import Call, ProcessCrew, WorkerError
-from radii.loops.remote import Missing, Report, Shipment, work
-
-
-class Session(Protocol):
-    """An open session: `config.open()` opens the same in another process."""
-
-    @property
-    def config(self) -> Any: ...
-
-    @property
-    def classifier(self) -> Voter: ...
-
-    def items(self, indices: Sequence[int]) -> Sequence[Any]:
-        """What a worker is told of each image."""
-
-    def certify(self, item: Any, voter: Voter | None = None) -> Row: ...
-
-    def shipment(self) -> Shipment | None:
-        """What opens the session where its files cannot be read."""
-
-    def sample(self, item: Any) -> Any:
-        """An item with its image, for a worker that cannot read it."""
+from radii.loops.remote import Missing, Report, work
+from radii.loops.session import Session, Shipment, Shippable
 
 
 def certificates(
-    session: Session, indices: Sequence[int], workers: int, executor: Executor | None
+    session: Session[Any], indices: Sequence[int], workers: int, executor: Executor | None
 ) -> Generator[Row, None, None]:
     """The certificates in the order of the images."""
     if executor is None and (workers == 1 or len(indices) < 2):
@@ -81,11 +60,12 @@ class _Task:
 class Spread:
     """Certifies images by a crew."""
 
-    def __init__(self, session: Session, indices: Sequence[int], crew: Crew, workers: int) -> None:
+    def __init__(self, session: Session[Any], indices: Sequence[int], crew: Crew, workers: int) -> None:
         self._session = session
         self._indices = indices
+        self._items = session.items(indices)
         self._crew = crew
-        self._waiting = deque(_Image(position, item) for position, item in enumerate(session.items(indices)))
+        self._waiting = deque(range(len(indices)))
         self._ready: deque[_Task] = deque()
         self._running: dict[int, _Task] = {}
         self._done: dict[int, Row | Exception] = {}
@@ -108,13 +88,21 @@ class Spread:
     def _fill(self) -> None:
         """Keep two tasks for every worker under way: more would delay the images that come back."""
         while len(self._running) < 2 * self._pace.workers and (self._ready or self._waiting):
-            self._submit(self._ready.popleft() if self._ready else _Task(self._waiting.popleft()))
+            self._submit(self._ready.popleft() if self._ready else self._begin(self._waiting.popleft()))
+
+    def _begin(self, position: int) -> _Task:
+        return _Task(_Image(position, self._items[position]))
 
     def _submit(self, task: _Task, shipment: Shipment | None = None) -> None:
-        item = task.image.item if self._shipment is None else self._session.sample(task.image.item)
-        arguments = (self._session.config, item, self._job(task), shipment)
+        arguments = (self._session.config, self._item(task.image), self._job(task), shipment)
         call = Call(f"image {self._indices[task.image.position]}", work, arguments)
         self._running[self._crew.submit(call)] = task
+
+    def _item(self, image: _Image) -> Any:
+        """What a worker is told of an image: with its pixels if some workers cannot read them."""
+        if self._shipment is not None and isinstance(self._session, Shippable):
+            return self._session.sample(image.item)
+        return image.item
 
     def _job(self, task: _Task) -> Callable[[Any, Any], Any]:
         if task.share is not None:
@@ -173,9 +161,9 @@ class Spread:
 
     def _ship(self, task: _Task, missing: Missing) -> None:
         """Send the files and the image to a worker that does not have them; the next ones get the image at once."""
-        self._shipment = self._shipment or self._session.shipment()
-        if self._shipment is None:
+        if not isinstance(self._session, Shippable):
             raise WorkerError(f"a worker cannot open the session: {missing.reason}", "executor")
+        self._shipment = self._shipment or self._session.shipment()
         self._submit(task, self._shipment)
 
     def _expect_same_version(self, report: Report) -> None:
