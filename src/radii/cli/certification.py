@@ -15,6 +15,8 @@ from radii.cli.progress import CertificationBar
 from radii.experiment import certificates
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
+from radii.experiment.shards import Shard
+from radii.experiment.shards import merge as merge_parts
 from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
 from radii.report.text import plain
@@ -36,6 +38,8 @@ def certify(
     engine: str = "auto",
     workers: Whole | None = None,
     cluster: str | None = None,
+    shard: str | None = None,
+    merge: Annotated[bool, Parameter(negative="")] = False,
     linf: Annotated[bool, Parameter(negative="")] = False,
     without_labels: Annotated[bool, Parameter(negative="")] = False,
     set: Settings = None,
@@ -58,9 +62,13 @@ def certify(
         engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core, or for each GPU.
         cluster: The address of a Dask scheduler, such as tcp://host:8786, whose workers certify.
+        shard: Certify one share of the images, such as 3/16, to a part file; for job arrays.
+        merge: Make one file of the part files of all shards; they say what it is made with.
         linf: Show the average certified l-infinity radius too.
         without_labels: Find the class with a pilot, as a deployed model does, and use the label only to judge it.
     """
+    if merge:
+        return print_merged(run)
     from radii import certifiers
     from radii.loops.certify import CertificationConfig, certify_run
     from radii.loops.evaluated import dataset_key
@@ -81,8 +89,13 @@ def certify(
         trust=frozenset(trust or ()),
         label_known=not without_labels,
     )
+    share = None if shard is None else Shard.parse(shard)
     with warnings_in_words(), executor_at(cluster) as executor, CertificationBar(console) as bar:
-        path = certify_run(config, workers=workers, executor=executor, on_image=bar)
+        path = certify_run(config, workers=workers, executor=executor, shard=share, on_image=bar)
+    return print_summary(run, path, linf) if share is None else print_part(run, path, share)
+
+
+def print_summary(run: Path, path: Path, linf: bool = False) -> None:
     summary = Summary(certificates.read(path))
     line = f"{path}: {in_words(summary)}; next: radii report {run}"
     console.print(plain(line), soft_wrap=True, markup=False, emoji=False)
@@ -90,6 +103,16 @@ def certify(
         console.print(f"note: {words}", soft_wrap=True, markup=False)
     if linf:
         print_linf(run, summary)
+
+
+def print_part(run: Path, path: Path, shard: Shard) -> None:
+    line = f"{path}: shard {shard}; when all {shard.count} are there: radii certify {run} --merge"
+    console.print(plain(line), soft_wrap=True, markup=False, emoji=False)
+
+
+def print_merged(run: Path) -> None:
+    for path in merge_parts(Run(run)):
+        print_summary(run, path)
 
 
 def executor_at(cluster: str | None) -> AbstractContextManager[Executor | None]:

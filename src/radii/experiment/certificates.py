@@ -90,8 +90,8 @@ class CertificateFile:
     def _claim(self) -> None:
         beside = header_file(self.path)
         if beside.is_file():
-            if difference := _difference(identity(read_header(beside)), self.header):
-                raise ValueError(f"{self.path} was made with {difference}: name another file, or move this one away")
+            if other := difference(identity(read_header(beside)), self.header):
+                raise ValueError(f"{self.path} was made with {other}: name another file, or move this one away")
         elif self.path.is_file():
             raise ValueError(f"{self.path} has no {beside.name} beside it that describes it: move it away")
         else:
@@ -185,11 +185,12 @@ def read_header(path: Path) -> dict[str, Any]:
     return readers.header(path)
 
 
-def _difference(theirs: Mapping[str, Any], wanted: Mapping[str, Any], table: str = "") -> str:
+def difference(theirs: Mapping[str, Any], wanted: Mapping[str, Any], table: str = "") -> str:
+    """The first field in which two headers differ, as text; empty if they are the same."""
     for key in sorted(theirs.keys() | wanted.keys()):
         a, b = theirs.get(key), wanted.get(key)
         if a != b and isinstance(a, dict) and isinstance(b, dict):
-            return _difference(a, b, f"{table}{key}.")
+            return difference(a, b, f"{table}{key}.")
         if a != b:
             return f"{table}{key} = {a!r}, not {b!r}"
     return ""

@@ -1,7 +1,6 @@
 """Certification: a pure function of (configuration, index), mapped over the test images of a run."""
 
 import json
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
@@ -21,7 +20,8 @@ from radii.experiment import files, run_certificates
 from radii.experiment.certificates import Row
 from radii.experiment.run import Run, RunError
 from radii.experiment.run_certificates import Wanted
-from radii.loops.device import default_device
+from radii.experiment.shards import Shard
+from radii.loops.device import default_device, default_workers
 from radii.loops.evaluated import Evaluated, Key, dataset_key, evaluated
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
@@ -82,22 +82,23 @@ def certify_run(
     *,
     workers: int | None = None,
     executor: Executor | None = None,
+    shard: Shard | None = None,
     on_image: OnImage = lambda *_: None,
 ) -> Path:
-    """Certify the chosen test images of a run; returns the certificate file.
+    """Certify the chosen test images of a run, or a shard of them; returns the certificate file, or the shard's part.
 
     `on_image` is called with (number of images, row). The images are certified by `executor`, by
-    default a pool of `workers` processes of one thread each, one per core: images are independent, while threads of
-    one forward pass wait for each other.
+    default a pool of `workers` processes of one thread each, one per core, or one per GPU: images are independent,
+    while threads of one forward pass wait for each other.
     """
-    if workers is None:
-        workers = os.cpu_count() or 1 if default_device().type == "cpu" else 1
+    workers = default_workers() if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     session = CertificationSession(config)
-    chosen = range(0, len(session.images), config.every)[: config.max_images]
+    chosen: Sequence[int] = range(0, len(session.images), config.every)[: config.max_images]
+    chosen = chosen if shard is None else shard.of(chosen)
     wanted = Wanted(session.header, chosen, session.image_digest)
-    with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine)) as file:
+    with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine), shard) as file:
         certify_missing(session, file, chosen, workers, executor, on_image)
     return file.path
 

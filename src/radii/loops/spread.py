@@ -16,6 +16,7 @@ from typing import Any
 from radii.experiment.certificates import Row
 from radii.loops.blocks import Attempt, Request, Share, Unfinished, Votes
 from radii.loops.crew import Crew, ExecutorCrew
+from radii.loops.device import worker_variables
 from radii.loops.pace import Pace
 from radii.loops.pool import Call, ProcessCrew, WorkerError
 from radii.loops.remote import Missing, Report, work
@@ -29,7 +30,7 @@ def certificates(
     if executor is None and (workers == 1 or len(indices) < 2):
         yield from map(session.certify, session.items(indices))
         return
-    with closing(ProcessCrew(workers) if executor is None else ExecutorCrew(executor)) as crew:
+    with closing(ProcessCrew(workers, worker_variables()) if executor is None else ExecutorCrew(executor)) as crew:
         yield from Spread(session, indices, crew, workers).rows()
 
 
