@@ -1,25 +1,31 @@
 """Commands that show what there is: report, list, demo."""
 
+import webbrowser
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
 from radii import plugins
-from radii.cli.app import app, console
+from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Trust
 from radii.cli.notices import warnings_in_words
 from radii.experiment import recipe as recipes
-from radii.report.text import plain
 
 
 @app.command
-def report(*inputs: Annotated[Path, Parameter(json_list=False)], out: Path | None = None, trust: Trust = None) -> None:
+def report(
+    *inputs: Annotated[Path, Parameter(json_list=False)],
+    out: Path | None = None,
+    open: Annotated[bool, Parameter(negative="")] = False,
+    trust: Trust = None,
+) -> None:
     """Write tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
 
     Args:
         inputs: Run directories or certificate files in Cohen's format, from any tool.
         out: The folder to write to; by default RUN/report for one run, ./report otherwise.
+        open: Open the page in a browser.
     """
     from radii.report import report as write_report
 
@@ -29,7 +35,9 @@ def report(*inputs: Annotated[Path, Parameter(json_list=False)], out: Path | Non
         out = inputs[0] / "report" if len(inputs) == 1 and inputs[0].is_dir() else Path("report")
     with warnings_in_words():
         page = write_report(inputs, out, trust or ())
-    console.print(plain(str(page)), soft_wrap=True, markup=False, emoji=False)
+    say(str(page))
+    if open and not webbrowser.open(page.resolve().as_uri()):
+        hint("no browser could be opened: open that file yourself")
 
 
 @app.command(name="list")

@@ -198,19 +198,6 @@ def find(name: Path | str) -> Path:
     return listed
 
 
-def transfer_recipe(dataset: Mapping[str, Any], sigma: float) -> Path:
-    """The shipped transfer recipe of a dataset and sigma."""
-    for name in shipped():
-        if "/transfer-" in name:
-            offered = read(find(name))
-            if (offered.dataset["name"], offered.sigma) == (dataset["name"], sigma):
-                return find(name)
-    raise LookupError(
-        f"there is no transfer recipe for {dataset['name']} at sigma {sigma:g}: name another recipe, "
-        f"with dataset={dataset['name']} and sigma={sigma:g} set in it"
-    )
-
-
 def override(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """The values overridden by `key=value` settings; a dotted key sets a field of a table."""
     for setting in settings:
