@@ -75,15 +75,17 @@ def test_the_story(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pixels = "--sigma 0.25 --data pictures/ --size 16 --mean 0.5,0.5,0.5 --std 0.25,0.25,0.25"
     imported = said(f"import my.nets:load --weights mine.pt {pixels} --run runs/mine")
     assert "100.0 % of 40 test images right without noise\n" in imported
-    few = "--every 4 --set estimation=200 --workers 1"
-    assert "10 images" in said(f"certify runs/mine {few}")
+    few = "--every 4 --workers 1 --engine torch"
+    assert "10 images" in said(f"certify runs/mine {few} --set estimation=200")
     one = "--set training.epochs=1 --set training.images_per_step=80"
     tuned = said(f"train consistency --from runs/mine --run runs/tuned {one}")
     assert "next: radii certify runs/tuned" in tuned
-    said(f"train denoising --from runs/mine --run runs/defended {one} --set model.denoiser.depth=2")
-    assert "runs/defended-to-resnet18" in said(f"transfer --teacher runs/defended --model resnet18 {one}")
+    small = "--set 'model.denoiser={ name = \"dncnn\", depth = 3, width = 8 }'"
+    said(f"train denoising --from runs/mine --run runs/defended {one} {small}")
+    student = "'{ name = \"resnet18\", width = 8 }'"
+    assert "runs/defended-to-resnet18" in said(f"transfer --teacher runs/defended --model {student} {one}")
     for run in ("tuned", "defended"):
-        said(f"certify runs/{run} --every 4 --workers 1 --with sequential --radii 0,0.25 --set most_samples=200")
+        said(f"certify runs/{run} {few} --with sequential --radii 0,0.25 --set most_samples=200")
     page = said("report runs/mine runs/tuned runs/defended --open")
     assert opened == [(home / page.splitlines()[0]).resolve().as_uri()]
     answers = said("predict runs/tuned pictures/val/hen/15.png pictures/val/cat --json --set estimation=300").splitlines()

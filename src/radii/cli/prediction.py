@@ -14,6 +14,7 @@ from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar
 from radii.experiment.recipe import fields_of
 from radii.experiment.run import Run
+from radii.fields import did_you_mean
 from radii.report.summary import down
 
 if TYPE_CHECKING:
@@ -24,6 +25,7 @@ ESTIMATION = 1_000
 about a sixth larger."""
 BLOCK = 128
 """Noisy copies of one forward pass."""
+OPTIONS = ("--with", "--radii", "--engine", "--json", "--set", "--trust", "--quiet", "--device")
 CLASS_ONLY = "prediction"
 """The certifier that proves the class alone."""
 
@@ -115,6 +117,9 @@ def _files(pictures: Sequence[str]) -> list[Path]:
 
     if not pictures:
         raise ValueError("name pictures, folders of them, or - for a list of paths from stdin")
+    for picture in pictures:
+        if picture.startswith("-") and picture != "-":
+            raise ValueError(f"unknown option: {picture}{did_you_mean(picture, OPTIONS)}")
     paths = [path for picture in pictures for path in (_from_stdin() if picture == "-" else [Path(picture)])]
     return [file for path in paths for file in (path.is_dir() and pictures_in(path)) or [path]]
 

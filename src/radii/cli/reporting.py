@@ -1,4 +1,4 @@
-"""Commands that show what there is: report, list, demo."""
+"""Commands that show what came out: report, demo."""
 
 import webbrowser
 from pathlib import Path
@@ -6,11 +6,9 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from radii import plugins
 from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Trust
 from radii.cli.notices import warnings_in_words
-from radii.experiment import recipe as recipes
 
 
 @app.command
@@ -38,32 +36,6 @@ def report(
     say(str(page))
     if open and not webbrowser.open(page.resolve().as_uri()):
         hint("no browser could be opened: open that file yourself")
-
-
-@app.command(name="list")
-def list_() -> None:
-    """List the objectives, certifiers, models, denoisers, datasets, engines, noises and recipes."""
-    for title, entries in registries().items():
-        console.print(f"[bold]{title}[/bold]")
-        for name, text in sorted(entries.items()):
-            console.print(f"  {name:<18} {text}", soft_wrap=True, markup=False)
-    console.print("[bold]recipes[/bold]")
-    for shelf in sorted({name.partition("/")[0] for name in recipes.shipped()}):
-        named = " ".join(name.partition("/")[2] for name in recipes.shipped() if name.startswith(f"{shelf}/"))
-        console.print(f"  {shelf + '/':<18} {named}", soft_wrap=True, markup=False)
-
-
-def registries() -> dict[str, dict[str, str]]:
-    """The entries of every registry with one sentence each."""
-    return {
-        "objectives": plugins.describe("objectives"),
-        "certifiers": plugins.describe("certifiers"),
-        "models": {name: text for name, (_, text) in plugins.functions("models").items()},
-        "denoisers": {name: text for name, (_, text) in plugins.functions("models/denoisers").items()},
-        "datasets": plugins.describe("datasets"),
-        "engines": plugins.describe("engines"),
-        "noises": plugins.describe("smoothing/noise"),
-    }
 
 
 @app.command

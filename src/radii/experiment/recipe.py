@@ -229,6 +229,11 @@ def parse_value(text: str) -> Any:
         return text.strip()
 
 
+def as_toml(value: Any) -> str:
+    """A value as a recipe states it; none where it is left to the entry."""
+    return "none" if value is None else _toml(value)
+
+
 def _short(value: Any) -> Any:
     return value["name"] if isinstance(value, Mapping) and set(value) == {"name"} else value
 
