@@ -1,16 +1,18 @@
 """The application, its console, and how errors are reported."""
 
+import json
 import signal
 import sys
 import tomllib
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from cyclopts import App, CycloptsError
 from rich.console import Console
 
 from radii.errors import ParameterError
+from radii.report.text import plain
 from radii.trust import UntrustedError
 
 app = App(
@@ -19,6 +21,9 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 console = Console(highlight=False, emoji=False)
+"""Progress and hints: silent with --quiet."""
+answers = Console(highlight=False, emoji=False)
+"""What a command was asked for."""
 
 HINTS = {
     "data": "name it with --data or RADII_DATA",
@@ -30,6 +35,21 @@ HINTS = {
     "workers": "say how many with --workers",
 }
 """What the command line adds to an error about a parameter."""
+
+
+def say(text: str) -> None:
+    """Print one line of an answer; text of files cannot move the cursor."""
+    answers.print(plain(text), soft_wrap=True, markup=False, emoji=False)
+
+
+def say_json(facts: Any) -> None:
+    """Print an answer as one line of JSON."""
+    answers.print(json.dumps(facts, ensure_ascii=False), soft_wrap=True, markup=False, emoji=False)
+
+
+def hint(text: str) -> None:
+    """Print one line beside the answer, unless --quiet was said."""
+    console.print(plain(text), soft_wrap=True, markup=False, emoji=False)
 
 
 class Terminated(KeyboardInterrupt):

@@ -29,6 +29,7 @@ WRITTEN = (
     "checkpoint.pt",
     "model.safetensors",
     "transfer.json",
+    "check.json",
 )
 """The files that the holder of the run's lock may write."""
 
@@ -55,6 +56,7 @@ class Run:
         self.weights_file = self.path / "model.safetensors"
         self.origin_file = self.path / "origin.json"
         self.soft_labels_file = self.path / "soft-labels.npy"
+        self.check_file = self.path / "check.json"
         self.certificates = self.path / "certificates"
 
     @property
@@ -162,6 +164,10 @@ class Run:
     def class_names(self) -> tuple[str, ...]:
         """The names of the classes stored with the weights; empty without weights or names."""
         return readers.class_names(self.weights_file) if self.finished else ()
+
+    def check(self) -> dict[str, int]:
+        """How many of how many test images an imported model got right without noise; empty where it is unknown."""
+        return readers.check(self.check_file) if self.check_file.is_file() else {}
 
     def environment(self) -> dict[str, Any]:
         return readers.json_object(self.environment_file)

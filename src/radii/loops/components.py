@@ -168,6 +168,9 @@ def _start_from(model: nn.Module, spec: ModelSpec, run: Run) -> dict[str, str]:
     if weights.is_dir():
         weights = run.weights()
         expect_same_images(run, spec)
+        if (theirs := model_spec(run).normalisation) != spec.normalisation:
+            got = f"{run.path} normalises its pixels by {tuple(theirs)}"
+            raise RunError(f"{got}, this recipe by {tuple(spec.normalisation)}: state mean and std of the dataset")
     load_weights(model, weights, "this recipe's model")
     return source_of(run.path, weights)
 
@@ -178,13 +181,14 @@ def _resolved(recipe: Recipe, dataset: Dataset, objective: Objective) -> Recipe:
     model = models.resolved(recipe.model["name"], fields_of(recipe.model))
     return replace(
         recipe,
-        dataset={"name": recipe.dataset["name"], **_dataset_fields(dataset)},
+        dataset={"name": recipe.dataset["name"], **dataset_fields(dataset)},
         model={"name": recipe.model["name"], **model},
         objective={"name": recipe.objective["name"], **method},
     )
 
 
-def _dataset_fields(dataset: Dataset) -> dict[str, Any]:
+def dataset_fields(dataset: Dataset) -> dict[str, Any]:
+    """Every field of a dataset, as a run keeps it."""
     found = {s.name: getattr(dataset, s.name) for s in settings_of(type(dataset))}
     if dataset.data is not None:
         found["path"] = str(dataset.data)
