@@ -1,6 +1,7 @@
 """A run: one directory, one model."""
 
 import csv
+import difflib
 import io
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -65,13 +66,16 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
-        found = self._read_recipe()
+        found = self.stated_recipe()
         trust.require(found.names(), self.trusted, self.path)
         return found
 
-    def _read_recipe(self) -> Recipe:
+    def stated_recipe(self) -> Recipe:
+        """The recipe as data: the code that it names may not be used."""
         if not self.recipe_file.is_file():
-            raise RunError(f"{self.path} is not a run: it has no recipe.toml; `radii train` makes one")
+            near = _nearest(self.path)
+            advice = f"did you mean {str(near)!r}?" if near else "`radii train` makes one"
+            raise RunError(f"{self.path} is not a run: it has no recipe.toml; {advice}")
         return recipe.read(self.recipe_file)
 
     @property
@@ -121,7 +125,7 @@ class Run:
         """
         trust.record(wanted.names())
         if self.recipe_file.is_file():
-            if difference := _difference(self._read_recipe(), wanted, defaults or {}):
+            if difference := _difference(self.stated_recipe(), wanted, defaults or {}):
                 raise RunError(f"{self.path} belongs to another recipe ({difference})", "run")
             if _hashes(self.origin()) != _hashes(origin):
                 raise RunError(f"{self.path} was started from another {' or '.join(origin)}", "run")
@@ -176,6 +180,14 @@ class Run:
 
     def environment(self) -> dict[str, Any]:
         return readers.json_object(self.environment_file)
+
+
+def _nearest(path: Path) -> Path | None:
+    """The run beside `path`, or in runs/, whose name is nearest."""
+    places = (path.parent, Path("runs"))
+    names = {file.parent.name: file.parent for place in places for file in place.glob("*/recipe.toml")}
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return names[near[0]] if near else None
 
 
 def _is_origin(path: Path) -> bool:
