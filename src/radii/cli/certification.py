@@ -105,8 +105,8 @@ def print_summary(run: Path, path: Path, linf: bool = False) -> None:
 
 
 def print_part(run: Path, path: Path, shard: Shard) -> None:
-    line = f"{path}: shard {shard}; when all {shard.count} are there: radii certify {run} --merge"
-    console.print(plain(line), soft_wrap=True, markup=False, emoji=False)
+    say(f"{path}: shard {shard}")
+    hint(f"next, when all {shard.count} are there: {command('certify', run, '--merge')}")
 
 
 def print_merged(run: Path) -> None:
