@@ -113,8 +113,8 @@ class World:
             if self.size == 1 or not any(word in str(error).lower() for word in LOST):
                 raise
             raise PeerError(
-                "another process of this training has ended, and says why; the same command continues from the last "
-                "checkpoint"
+                "another process of this training has ended, look for its message; the same command continues from the "
+                "last checkpoint"
             ) from error
 
 
