@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from radii.errors import ParameterError
+from radii.loops.meeting import meet
 
 Result = TypeVar("Result")
 SECONDS_TO_STOP = 30.0
@@ -130,7 +131,7 @@ def joined() -> World:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     world = World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     with world.noticing_peers():
-        dist.init_process_group(_backend(int(os.environ["LOCAL_RANK"])))
+        meet(_backend(int(os.environ["LOCAL_RANK"])))
     return world
 
 
