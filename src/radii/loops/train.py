@@ -67,7 +67,7 @@ def train(
     """
     run, world = Run(path), joined()
     components = assemble(recipe, data, teacher, soft_labels, trust)
-    images, test = components.dataset.split("train"), components.dataset.split("test")
+    images, test = components.dataset.part("train"), components.dataset.part("test")
     _expect_work_for(world, components.training)
     with ExitStack() as held:
         finished = world.told(lambda: _claimed(run, components, images, held))
@@ -89,7 +89,7 @@ def _expect_work_for(world: World, training: Training) -> None:
 def _claimed(run: Run, components: Components, images: Images, held: ExitStack) -> bool:
     """Lock the run and claim it for the recipe and its data; whether it is finished already."""
     held.enter_context(run.writing())
-    run.claim(stored(components.recipe, run), components.origin)
+    run.claim(stored(components.recipe, run), components.origin, components.defaults)
     claim_data(run, images)
     return run.finished
 

@@ -56,12 +56,12 @@ def student_path(teacher: Run, model: Spec) -> Path:
 
 
 def _dataset(recipe: Recipe, teacher: Run) -> Spec:
-    """The teacher's dataset with all its fields where the recipe names the same one; the recipe's otherwise."""
-    theirs = teacher.recipe
-    if recipe.dataset != {"name": theirs.dataset["name"]}:
+    """The recipe's dataset; where it is the teacher's, with the teacher's fields for those that it does not state."""
+    theirs = teacher.recipe.dataset
+    if recipe.dataset["name"] != theirs["name"]:
         return recipe.dataset
-    path = theirs.dataset.get("path")
-    return theirs.dataset if path is None else {**theirs.dataset, "path": str(teacher.path / path)}
+    path = {"path": str(teacher.path / theirs["path"])} if theirs.get("path") else {}
+    return {**theirs, **path, **recipe.dataset}
 
 
 def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
@@ -99,7 +99,7 @@ def _from_scratch(recipe: Recipe) -> Recipe:
 
 def _seconds_per_epoch(components: Components) -> float:
     """The time of an epoch, extrapolated from a few steps after one warm-up step."""
-    images, device = components.dataset.split("train"), default_device()
+    images, device = components.dataset.part("train"), default_device()
     per_step = components.training.images_per_step
     model = components.model.to(device).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
