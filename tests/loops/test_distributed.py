@@ -28,6 +28,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in objectives.names()},
     "smoothadv by ddn": ("smoothadv", {"attack": "ddn"}),
     "attacked consistency": ("consistency", {"attack_steps": 2}),
+    "unused weights": ("gaussian", {}),
 }
 
 
@@ -41,7 +42,19 @@ def denoised() -> nn.Module:
     return Denoised(nn.Sequential(*layers).double(), classifier(4))
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"denoising": denoised}
+class Spare(nn.Module):
+    """A classifier that does not use some of its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.spare = classifier(), nn.Linear(2, 2).double()
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.used(images)
+        return logits
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {"denoising": denoised, "unused weights": Spare}
 RESOURCES: dict[str, Callable[[], Any]] = {
     "teacher": lambda: classifier(5),
     "soft_labels": lambda: torch.rand((40, 3), generator=torch.Generator().manual_seed(6)).softmax(1),
@@ -52,7 +65,7 @@ def made(variant: str) -> tuple[Objective, nn.Module, torch.optim.Optimizer]:
     name, fields = VARIANTS[variant]
     given = {key: RESOURCES[key]() for key in objectives.resources_of(name)}
     torch.manual_seed(2)
-    model = MODELS.get(name, classifier)()
+    model = MODELS.get(variant, classifier)()
     return objectives.create(name, sigma=0.3, **fields, **given), model, optimizer_of(model)
 
 

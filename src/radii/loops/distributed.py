@@ -98,12 +98,14 @@ class World:
         self.sum(torch.zeros(1))
 
     def wrap(self, loss: nn.Module) -> nn.Module:
-        """The loss with gradients averaged over the ranks."""
+        """The loss with gradients averaged over the ranks; weights that it does not use get none, as in one process."""
         if self.size == 1:
             return loss
+        options = {"broadcast_buffers": False, "gradient_as_bucket_view": True, "find_unused_parameters": True}
+        warnings.filterwarnings("ignore", "find_unused_parameters=True was specified")  # where all are used
         with self.noticing_peers(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has another name for the next argument
-            return DistributedDataParallel(loss, broadcast_buffers=False, gradient_as_bucket_view=True)
+            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has another name for broadcast_buffers
+            return DistributedDataParallel(loss, **options)
 
     @contextmanager
     def noticing_peers(self) -> Iterator[None]:
