@@ -127,6 +127,7 @@ def work(rank: int, folder: Path) -> None:
         found[policy] = {"losses": losses, "model": model.state_dict()}
     found["alone in a step"] = last_alone(world)
     found["words"] = words(world)
+    found["changing"] = changing(world)
     torch.save(found, folder / f"rank-{rank}.pt")
     leave()
     os._exit(0)
@@ -177,6 +178,26 @@ def words(world: World) -> list[str]:
         said.append(str(error))
     said.append(str(all(torch.equal(a, b) for a, b in zip(model.parameters(), classifier().parameters(), strict=True))))
     return said
+
+
+class Sometimes(Spare):
+    """A classifier that uses all its weights in every second step."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.calls = getattr(self, "calls", 0) + 1
+        logits: Tensor = self.used(images)
+        return logits + self.spare.weight.sum() if self.calls % 2 else logits
+
+
+def changing(world: World) -> list[str]:
+    """What is said of a model whose used weights change, and how many steps it made."""
+    model = Sometimes()
+    start = model.used[1].weight.clone()  # type: ignore[index]
+    try:
+        train_with(world, objectives.create("standard", sigma=0.3), model)
+    except ParameterError as error:
+        return [str(error), str(torch.equal(start, model.used[1].weight))]  # type: ignore[index]
+    return []
 
 
 @pytest.fixture(scope="module")
@@ -258,6 +279,13 @@ def test_a_loss_that_is_no_number_on_one_rank_stops_all_before_the_step(pair: li
     for rank in pair:
         assert rank["words"][2].startswith("the loss is nan at epoch 20, step 0, in the term 'cross_entropy'")
         assert rank["words"][3] == "True"
+
+
+def test_a_model_that_changes_the_weights_it_uses_is_refused(pair: list[dict[str, Any]]) -> None:
+    for rank in pair:
+        message, unmoved = rank["changing"]
+        assert message == "this model uses other weights in one step than in another: train it in one process"
+        assert unmoved == "False"  # the first step was good
 
 
 # Without processes
