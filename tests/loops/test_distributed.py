@@ -88,10 +88,11 @@ def step_of(world: World, number: int) -> Step:
     return Step(20 + number, generator("cpu", "train", *world.address(0, 20, number)))
 
 
-def normed() -> nn.Module:
+def normed() -> nn.Sequential:
     torch.manual_seed(8)
     layers = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Softplus(), nn.Flatten(), nn.Linear(12, 3), nn.BatchNorm1d(3)]
-    return nn.Sequential(*layers, nn.Linear(3, 3)).double()
+    model: nn.Sequential = nn.Sequential(*layers, nn.Linear(3, 3)).double()
+    return model
 
 
 def train_with(world: World, objective: Objective, model: nn.Module, sizes: Sequence[int] = SIZES) -> list[float]:
@@ -140,7 +141,8 @@ def last_alone(world: World) -> dict[str, Tensor]:
     loss = world.wrap(Loss(Mean(sigma=0.3), model))
     indices, weight = world.part(torch.tensor([5]))
     gradient_step(loss, optimizer_of(model), Part(batch_of(indices), weight), step_of(world, 0), world=world)
-    return model.state_dict()
+    found: dict[str, Tensor] = model.state_dict()
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -238,9 +240,9 @@ def test_two_processes_train_as_one_that_does_both_halves(pair: list[dict[str, A
                 loss.backward()
                 losses[-1] += loss.item()
         optimizer.step()
-    for rank in pair:
-        assert_close(rank[variant]["model"], model.state_dict())
-        assert rank[variant]["losses"] == pytest.approx(losses, rel=1e-12)
+    for each in pair:
+        assert_close(each[variant]["model"], model.state_dict())
+        assert each[variant]["losses"] == pytest.approx(losses, rel=1e-12)
     assert any(not torch.equal(start[key], tensor) for key, tensor in model.state_dict().items())
 
 

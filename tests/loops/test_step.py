@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from radii import objectives
 from radii.experiment.recipe import Training
+from radii.fields import from_mapping
 from radii.loops.step import Loss, Part, gradient_step
 from radii.models.denoised import Denoised
 from radii.objectives import Batch, Step
@@ -71,5 +72,6 @@ def test_a_denoiser_is_trained_in_bfloat16() -> None:
 
 @pytest.mark.parametrize("field", ["precision", "batch_norm"])
 def test_other_words_are_refused(field: str) -> None:
+    stated = {"epochs": 1, "images_per_step": 1, "learning_rate": 0.1, field: "half"}
     with pytest.raises(ValueError, match=f"training: {field} = 'half', expected one of"):
-        Training(epochs=1, images_per_step=1, learning_rate=0.1, **{field: "half"})
+        from_mapping(Training, stated, "[training]")

@@ -29,7 +29,8 @@ def ranks(effort: Effort) -> Outcome:
     at a random moment, from the start of Python on, and both started again by torchrun: weights and rows of
     training.csv against those of a training that nobody disturbed, and processes that are left."""
     (effort.folder / "recipe.toml").write_text(ATTACKED.to_toml())
-    rng, bad = random.Random(effort.seed), {"other results": [], "failed trainings": [], "orphans after 5 s": []}
+    rng = random.Random(effort.seed)
+    bad: dict[str, list[str]] = {"other results": [], "failed trainings": [], "orphans after 5 s": []}
     whole, _ = _train("whole", effort.folder, None, bad)
     kills = effort.times(20, 2)
     restored = 0

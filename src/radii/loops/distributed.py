@@ -101,11 +101,12 @@ class World:
         """The loss with gradients averaged over the ranks; weights that it does not use get none, as in one process."""
         if self.size == 1:
             return loss
-        # A static graph is one that always uses the same weights, which every step checks.
-        options = {"broadcast_buffers": False, "gradient_as_bucket_view": True, "static_graph": True}
         with self.noticing_peers(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has another name for broadcast_buffers
-            return DistributedDataParallel(loss, **options)
+            # A static graph is one that always uses the same weights, which every step checks.
+            return DistributedDataParallel(
+                loss, broadcast_buffers=False, gradient_as_bucket_view=True, static_graph=True
+            )
 
     @contextmanager
     def noticing_peers(self) -> Iterator[None]:

@@ -9,6 +9,8 @@ import time
 from datetime import timedelta
 
 import torch.distributed as dist
+from torch._C._distributed_c10d import PrefixStore, Store
+from torch.distributed.rendezvous import rendezvous
 
 from radii.errors import ParameterError
 
@@ -17,24 +19,24 @@ TIMEOUT = timedelta(minutes=30)
 
 def meet(backend: str) -> None:
     """Join the processes that torchrun has started with this one."""
-    store, rank, size = next(dist.rendezvous("env://", timeout=TIMEOUT))
-    private = dist.PrefixStore(f"radii/{agreed_word(store, rank, size)}", store)
+    store, rank, size = next(rendezvous("env://", timeout=TIMEOUT))
+    private = PrefixStore(f"radii/{agreed_word(store, rank, size)}", store)
     dist.init_process_group(backend, store=private, rank=rank, world_size=size, timeout=TIMEOUT)
 
 
-def agreed_word(store: dist.Store, rank: int, size: int) -> str:
+def agreed_word(store: Store, rank: int, size: int) -> str:
     """A word that rank 0 makes up and tells each of the others which are alive now."""
     own = secrets.token_hex(8)
     if rank == 0:
         _welcome(store, own, set(range(1, size)))
         return own
     store.set(f"radii/rank/{rank}", own)
-    word = store.get(f"radii/welcome/{own}").decode()
+    word: str = store.get(f"radii/welcome/{own}").decode()
     store.set(f"radii/here/{word}/{rank}", "")
     return word
 
 
-def _welcome(store: dist.Store, word: str, missing: set[int]) -> None:
+def _welcome(store: Store, word: str, missing: set[int]) -> None:
     """Tell whoever has come the word, until each has answered; names that dead processes left get no answer."""
     deadline = time.monotonic() + TIMEOUT.total_seconds()
     while missing:
