@@ -69,7 +69,8 @@ def certify(
         trust=frozenset(trust or ()),
         label_known=not without_labels,
     )
-    with warnings_in_words(), CertificationBar(console) as bar:
+    shown = getattr(certifier, "radii", None) or (0.0, Run(run, trust or ()).recipe.sigma)
+    with warnings_in_words(), CertificationBar(console, shown) as bar:
         path = certify_run(config, workers=workers, on_image=bar)
     summary = Summary(certificates.read(path))
     line = f"{path}: {in_words(summary)}; next: radii report {run}"

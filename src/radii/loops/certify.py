@@ -17,7 +17,7 @@ from radii.certifiers import Certifier
 from radii.datasets import Images
 from radii.datasets.base import image_digest
 from radii.engines import AUTO
-from radii.experiment import files, run_certificates
+from radii.experiment import events, files, run_certificates
 from radii.experiment.certificates import Row
 from radii.experiment.run import Run, RunError
 from radii.experiment.run_certificates import Wanted
@@ -25,7 +25,9 @@ from radii.loops.components import dataset_of
 from radii.loops.device import default_device
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
+from radii.loops.pictures import keep_pictures
 from radii.loops.pool import map_in_processes
+from radii.loops.recording import recorded_images
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
 
@@ -88,14 +90,17 @@ def certify_run(
     wanted = Wanted(session.header, chosen, session.image_digest)
     with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine)) as file:
         done = {row.index: row for row in file.rows()}
-        on_image(len(chosen), None)
-        for row in done.values():
-            on_image(len(chosen), row)
         missing = [index for index in chosen if index not in done]
-        with closing(_certificates(session, missing, workers, executor)) as rows:
-            for row in rows:
-                file.append(row)
+        with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
+            on_image = recorded_images(log, on_image)
+            on_image(len(chosen), None)
+            for row in done.values():
                 on_image(len(chosen), row)
+            with closing(_certificates(session, missing, workers, executor)) as rows:
+                for row in rows:
+                    file.append(row)
+                    on_image(len(chosen), row)
+        keep_pictures(file, session.images)
     return file.path
 
 

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from radii.datasets import Images
-from radii.experiment import files
+from radii.experiment import events, files
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.loops.components import Components, assemble, stored
@@ -19,6 +19,7 @@ from radii.loops.device import default_device
 from radii.loops.environment import environment
 from radii.loops.identity import claim_data
 from radii.loops.interrupts import Interrupts
+from radii.loops.recording import recorded_steps
 from radii.loops.schedule import learning_rate, make_optimizer
 from radii.loops.state import TrainState
 from radii.loops.weights import save_weights
@@ -44,6 +45,8 @@ class StepEvent(NamedTuple):
     loss: float
     row: dict[str, Any] | None
     """The finished epoch's row of training.csv, after the last step of an epoch."""
+    terms: Mapping[str, float] = {}
+    """The mean over the step's images of every term of the loss."""
 
 
 OnStep = Callable[[StepEvent], None]
@@ -70,7 +73,8 @@ def train(
         run.claim(stored(components.recipe, run), components.origin)
         claim_data(run, splits[0])
         if not run.finished:
-            _train_to_the_end(run, components, *splits, on_step)
+            with events.working(run.path, "train", epochs=components.training.epochs) as log:
+                _train_to_the_end(run, components, *splits, recorded_steps(log, on_step))
     return run
 
 
@@ -121,13 +125,15 @@ def _train_epoch(
         on_device = Batch(*(tensor.to(device) for tensor in batch))
         where = f"step {state.step}"
         terms, loss = gradient_step(components.objective, state.model, state.optimizer, on_device, step, where)
-        state.add({name: term.detach().sum().item() for name, term in terms.items()})
+        sums = {name: term.detach().sum().item() for name, term in terms.items()}
+        state.add(sums)
         state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
         if interrupts.pending is not None or clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
             state.save(run)
             saved = clock
             interrupts.deliver()
-        on_step(StepEvent(state.epoch, training.epochs, state.step, steps, loss, None))
+        means = {name: value / len(batch.labels) for name, value in sums.items()}
+        on_step(StepEvent(state.epoch, training.epochs, state.step, steps, loss, None, means))
     return loss
 
 

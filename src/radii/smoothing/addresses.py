@@ -15,7 +15,18 @@ import numpy as np
 import torch
 
 Purpose = Literal[
-    "certify", "train", "shuffle", "augment", "evaluate", "soft_labels", "probe", "calibrate", "time", "measure"
+    "certify",
+    "train",
+    "shuffle",
+    "augment",
+    "evaluate",
+    "soft_labels",
+    "probe",
+    "calibrate",
+    "time",
+    "measure",
+    "attack",
+    "judge",
 ]
 """What a stream is drawn for."""
 
