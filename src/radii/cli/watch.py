@@ -3,7 +3,8 @@
 import os
 import socket
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -31,19 +32,26 @@ def watch(run: Path, /) -> None:
         raise RunError(f"{run} is not a run: it has no recipe.toml; `radii train` makes one")
     if not events.read(run):
         raise RunError(f"{run} has no {events.FILE}: nothing has worked on it since that is written")
-    shown = ""
-    with Live(console=console, auto_refresh=False) as live:
-        while True:
-            found = events.read(run)
-            text, ended = in_words(found), over(found)
+    with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
+        for text in looks(run):
             if console.is_terminal:
                 live.update(Text(plain(f"{run}: {text}"), no_wrap=True, overflow="ellipsis"), refresh=True)
-            elif text != shown:
+            else:
                 console.print(plain(f"{run}: {text}"), soft_wrap=True, markup=False)
-            if ended:
-                return
-            shown = text
-            time.sleep(SECONDS_BETWEEN_LOOKS)
+
+
+def looks(run: Path) -> Iterator[str]:
+    """Where the work stands, whenever that changes, until it is over."""
+    shown = ""
+    while True:
+        found = events.read(run)
+        text = in_words(found)
+        if text != shown:
+            yield text
+        if over(found):
+            return
+        shown = text
+        time.sleep(SECONDS_BETWEEN_LOOKS)
 
 
 def over(found: Sequence[Mapping[str, Any]]) -> bool:
@@ -82,7 +90,7 @@ def _progress(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """The counts of the last step, epoch and image."""
     latest = {event["event"]: event for event in found}
     parts: list[str] = []
-    for name, words in (("step", _step), ("epoch", _epoch), ("image", _image)):
+    for name, words in (("step", _step), ("epoch", _epoch), ("image", _image), ("attacked", _attacked)):
         if name in latest:
             try:
                 parts += words(latest[name])
@@ -106,6 +114,10 @@ def _terms(event: Mapping[str, Any]) -> list[tuple[str, float]]:
 def _epoch(event: Mapping[str, Any]) -> list[str]:
     accuracy = down(event["noisy_test_accuracy"], 4)
     return [f"{event['epoch'] + 1} epochs done, the last in {duration(event['seconds'])}, noisy accuracy {accuracy}"]
+
+
+def _attacked(event: Mapping[str, Any]) -> list[str]:
+    return [f"{event['done']}/{event['images']} images"]
 
 
 def _image(event: Mapping[str, Any]) -> list[str]:

@@ -27,7 +27,7 @@
   make("th", head, "Certified, %", { scope: "col" });
   make("th", head, "95 % interval", { scope: "col" });
   if (attacked) make("th", head, "After the attack, %", { scope: "col" });
-  if (paired) make("th", head, "Points more than the first", { scope: "col" });
+  if (paired) make("th", head, "Points more than " + data.runs[0].name, { scope: "col" });
   var rows = data.runs.map(function (run, number) {
     var row = make("tr", body, "", { "class": "run-" + number }), name = make("th", row, "", { scope: "row" });
     make("span", name, "", { "class": "dot", style: "background: var(--c" + number + ")" });
@@ -135,5 +135,5 @@
   addEventListener("beforeprint", function () {
     document.querySelectorAll("details").forEach(function (part) { part.open = true; });
   });
-  show(nearest(end / 2));
+  show(nearest(data.start));
 })();

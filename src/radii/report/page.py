@@ -35,6 +35,9 @@ class Options:
     """What the report was made by."""
 
 
+DEFAULT = Options()
+
+
 def html(entries: Sequence[Entry], options: Options) -> str:
     """The page: tables, figures and pictures inline, no outside request; its own small script helps to read it."""
     here = Path(__file__).parent
@@ -61,7 +64,7 @@ def html(entries: Sequence[Entry], options: Options) -> str:
             "facts",
         ),
         made=_made(options),
-        data=reading.data(entries),
+        data=reading.data(entries, radius),
         script=(here / "page.js").read_text(encoding="utf-8"),
     )
 
@@ -125,7 +128,7 @@ def _made(options: Options) -> str:
     return f"Made on {day} with radii {text(metadata.version('radii'))}{by}"
 
 
-def markdown(entries: Sequence[Entry], figures: Iterable[str], options: Options = Options()) -> str:
+def markdown(entries: Sequence[Entry], figures: Iterable[str], options: Options = DEFAULT) -> str:
     """The same tables for a README or a pull request; `figures` are files beside it."""
     accuracies, students = tables.accuracies(entries, options.radii), transfers(entries)
     parts = [

@@ -34,10 +34,13 @@ class Pictures:
         facts = self.facts.get(name)
         if name not in self.changed or index not in self.clean or not isinstance(facts, dict):
             return None
-        length, answer = facts.get("distance"), facts.get("answer")
+        length: Any = facts.get("distance")
+        answer: Any = facts.get("answer")
         if self.changed[name].shape != self.clean[index].shape:
             return None
-        return (self.changed[name], length, answer) if is_number(length) and is_integer(answer) else None
+        if not is_number(length) or not is_integer(answer):
+            return None
+        return self.changed[name], float(length), int(answer)
 
 
 def pictures_of(entry: Entry) -> Pictures | None:

@@ -66,11 +66,14 @@ def _tested(frame: Chart, entry: Entry, band: bool) -> str:
     return f'{bars}<path class="curve faint" d="{frame.steps(points)}"/>{dots}'
 
 
-def data(entries: Sequence[Entry]) -> str:
-    """What the script shows, as JSON that is safe inside a page: texts for every radius that can be read off."""
+def data(entries: Sequence[Entry], start: float) -> str:
+    """What the script shows, as JSON that is safe inside a page: texts for every radius that can be read off.
+
+    `start` is the radius that is shown first.
+    """
     radii = _radii(entries)
     runs = [_readings(entry, entries[0], radii) for entry in entries]
-    found: dict[str, Any] = {"radii": radii, "texts": list(map(radius_text, radii)), "runs": runs}
+    found: dict[str, Any] = {"radii": radii, "texts": list(map(radius_text, radii)), "runs": runs, "start": start}
     dimensions = {dimensions_of(entry) for entry in entries}
     if len(dimensions) == 1 and (count := dimensions.pop()):
         found["dimensions"] = count

@@ -1,7 +1,8 @@
 """The story of a transfer in one figure: robustness against the time that it took."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from radii.experiment import readers
@@ -30,17 +31,27 @@ class Trained(NamedTuple):
 
 def transfer_figure(entries: Sequence[Entry]) -> str:
     """ACR over training time: teachers and students, and what the teacher's method would have cost the students."""
-    runs = [found for entry in latest_entries(entries).values() if (found := _trained(entry, entries))]
+    known = latest_entries(entries)
+    runs = [found for path in _concerned(known) if (found := _trained(known[path], entries))]
     if not any(run.method for run in runs):
         return ""
     longest = max(max(run.seconds, run.method_seconds or 0.0) for run in runs)
     size, unit = next((size, unit) for size, unit in UNITS if longest >= size or size == 1.0)
     low = min(run.seconds for run in runs) / size / 1.6
-    highest = max(run.acr for run in runs) * 1.18 or 1.0
-    frame = Chart("ACR over training time", (longest / size * 1.7, highest), (low, 0.0), 320.0, logarithmic=True)
+    highest, lowest = max(run.acr for run in runs) * 1.06 or 1.0, min(run.acr for run in runs) * 0.92
+    end = longest / size * 1.7, highest
+    frame = Chart("ACR over training time", end, (low, lowest), 320.0, logarithmic=True)
     drawn = "".join(_drawn(frame, run, size) for run in runs)
-    up_to = [(value, f"{value:g}") for value in ticks_up_to(highest, 5)]
+    up_to = [(value, f"{value:.4g}") for value in ticks_up_to(highest, 40) if value >= lowest]
+    up_to = up_to[:: math.ceil(len(up_to) / 6)]
     return frame.svg(drawn, _decades(low, longest / size * 1.7), up_to, f"Training time, {unit}")
+
+
+def _concerned(known: Mapping[Path, Entry]) -> list[Path]:
+    """The students among the runs, and those that taught them."""
+    students = [path for path, entry in known.items() if entry.run and cost_file(entry.run).is_file()]
+    taught_by = {each.path.resolve() for path in students for each in teachers(Run(path))}
+    return [path for path in known if path in students or path in taught_by]
 
 
 def _trained(entry: Entry, entries: Sequence[Entry]) -> Trained | None:
