@@ -34,7 +34,14 @@ def made(folder: Path, strength: float) -> Path:
     files.write(run.weights_file, len(SPEC).to_bytes(8, "little") + SPEC)
     run.write_history([{"epoch": n, "seconds": 2.0, "loss": 2.0 - n, "noisy_test_accuracy": 0.3 * n} for n in range(3)])
     weights = files.digest(run.weights_file)
-    header = {"procedure": "fixed", "parameters": {"failure": 0.001}, "sigma": 0.25, "weights": weights, "seed": 0}
+    header = {
+        "procedure": "fixed",
+        "parameters": {"failure": 0.001},
+        "sigma": 0.25,
+        "weights": weights,
+        "data": "d",
+        "seed": 0,
+    }
     file = CertificateFile(run.certificates / "fixed-0.tsv", header)
     for index in range(IMAGES):
         radius, right = float(strength * rng.random()), index % 10 > 0
@@ -44,7 +51,14 @@ def made(folder: Path, strength: float) -> Path:
     rows = gallery.chosen(file.rows())
     pictures = {str(row.index): rng.random((1, 8, 8), np.float32) for row in rows}
     gallery.write(gallery.pictures_file(file.path), pictures, {str(row.index): row.digest for row in rows})
-    attack = {"weights": weights, "data": "", "engine": "torch", "noise": {"name": "gaussian"}, "steps": 5, "copies": 2}
+    attack = {
+        "weights": weights,
+        "data": "d",
+        "engine": "torch",
+        "noise": {"name": "gaussian"},
+        "steps": 5,
+        "copies": 2,
+    }
     with attacks.open_file(run, {**attack, "samples": 100, "radii": [0.5, 1.0], "seed": 0, "images": [1]}) as hit:
         hit.append(AttackedImage(1, 1, 1, 0.75, 0, 0.1, f"{1:016x}"))
     return folder

@@ -57,7 +57,7 @@ class _Bar:
         now = time.monotonic()
         if now - self._marked > SECONDS_BETWEEN_MARKS:
             self._mark(now)
-        if not self.console.is_terminal and now - self._printed > SECONDS_BETWEEN_LINES:
+        if not self.console.is_terminal and not self.console.quiet and now - self._printed > SECONDS_BETWEEN_LINES:
             self._printed = now
             print_line(self.line())
 

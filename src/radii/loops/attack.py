@@ -102,11 +102,11 @@ class AttackSession:
         self.config, self.run = config, Run(config.run, config.trust)
         self.sigma = self.run.recipe.sigma
         self.radii = tuple(sorted(set(config.radii or (self.sigma * number for number in (1, 2, 3, 4)))))
-        self.images = dataset_of(self.run, config.data).split("test")
+        self.images = dataset_of(self.run, config.data).part("test")
         self.engine, self.classifier = open_run(self.run, config.engine, noise_of(self.run.recipe), config.data, 128)
         self.model = differentiable(trained_model(self.run), self.images.batch(torch.tensor([0])))
         self.weights = files.digest(self.run.weights())
-        self.certified = certified_rows(self.run, self.weights)
+        self.certified = certified_rows(self.run, self.weights, self.images.digest)
         self.chosen = spread([row.index for row in self.certified] or range(len(self.images)), config.images)
         name, fields = certified_prediction(self.run)
         size = {"samples" if name == "prediction" else "estimation": config.samples}
@@ -209,10 +209,10 @@ class AttackSession:
         return self.images.batch(torch.tensor([index]))[0], int(self.images.labels[index])
 
 
-def certified_rows(run: Run, weights: str) -> list[Row]:
-    """The rows of the largest certificate file of these weights."""
-    found = [certificates.rows_of(path, header) for path, header in run_certificates.of_weights(run, weights)]
-    return max(found, key=len, default=[])
+def certified_rows(run: Run, weights: str, data: str) -> list[Row]:
+    """The rows of the largest certificate file of these weights and these images."""
+    made = [each for each in run_certificates.of_weights(run, weights) if each[1].get("data") == data]
+    return max((certificates.rows_of(path, header) for path, header in made), key=len, default=[])
 
 
 def spread(indices: Sequence[int], count: int) -> list[int]:

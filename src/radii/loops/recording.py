@@ -1,27 +1,35 @@
 """What a training or a certification reports to its caller is also written to the run's events."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radii.experiment.certificates import Row
-from radii.experiment.events import EventLog
+from radii.experiment.events import EventLog, working
 
 if TYPE_CHECKING:
     from radii.loops.certify import OnImage
     from radii.loops.train import OnStep, StepEvent
 
 
-def recorded_steps(log: EventLog, on_step: "OnStep") -> "OnStep":
-    """Every finished epoch, and a step every few seconds."""
+@contextmanager
+def recorded_steps(run: Path, on_step: "OnStep", first: bool) -> Iterator["OnStep"]:
+    """The sink of the steps: every finished epoch, and a step every few seconds, are events too; of rank 0 alone."""
+    if not first:
+        yield on_step
+        return
+    with working(run, "train") as log:
 
-    def sink(event: "StepEvent") -> None:
-        if event.row is not None:
-            log.write("epoch", **event.row, epochs=event.epochs)
-        elif log.due():
-            facts = {"epoch": event.epoch, "epochs": event.epochs, "step": event.step, "steps": event.steps}
-            log.write("step", **facts, loss=event.loss, terms=dict(event.terms))
-        on_step(event)
+        def sink(event: "StepEvent") -> None:
+            if event.row is not None:
+                log.write("epoch", **event.row, epochs=event.epochs)
+            elif log.due():
+                facts = {"epoch": event.epoch, "epochs": event.epochs, "step": event.step, "steps": event.steps}
+                log.write("step", **facts, loss=event.loss, terms=dict(event.terms))
+            on_step(event)
 
-    return sink
+        yield sink
 
 
 def recorded_images(log: EventLog, on_image: "OnImage") -> "OnImage":

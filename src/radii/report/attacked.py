@@ -1,5 +1,8 @@
 """Attacked accuracy: the share of images for which an attack found no wrong answer within a radius."""
 
+from collections.abc import Mapping
+from typing import Any
+
 from radii.experiment import attacks
 from radii.experiment.attacks import Attack
 from radii.report.entries import Entry
@@ -12,8 +15,12 @@ def attack_on(entry: Entry) -> Attack | None:
     if entry.run is None or "weights" not in header:
         return None
     noise = header.get("noise", {}).get("name", "gaussian")
-    found = [each for _, each in attacks.of_weights(entry.run, header["weights"])]
+    found = [each for _, each in attacks.of_weights(entry.run, header["weights"]) if _same_images(each, header)]
     return max((each for each in found if each.header["noise"].get("name") == noise), key=_size, default=None)
+
+
+def _same_images(attack: Attack, header: Mapping[str, Any]) -> bool:
+    return bool(attack.header["data"] == header.get("data"))
 
 
 def _size(attack: Attack) -> tuple[int, int]:

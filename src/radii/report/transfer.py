@@ -23,12 +23,12 @@ def transfers(entries: Sequence[Entry]) -> Table | None:
 
 
 def latest_entries(entries: Sequence[Entry]) -> dict[Path, Entry]:
-    """One entry of every run: of its present weights and with an exact ACR, where there is such a one."""
+    """One entry of every run: of its own test split, of its present weights, with an exact ACR, where there is such a one."""
     return {entry.run.path.resolve(): entry for entry in sorted(entries, key=_worth) if entry.run}
 
 
-def _worth(entry: Entry) -> tuple[bool, bool]:
-    return entry.own, entry.summary.asked is None
+def _worth(entry: Entry) -> tuple[bool, bool, bool]:
+    return not entry.evaluated, entry.own, entry.summary.asked is None
 
 
 def cost_file(run: Run) -> Path:
@@ -54,7 +54,7 @@ def _row(entry: Entry, run: Run, known: dict[Path, Entry]) -> list[Cell]:
 
 
 def _acr(entry: Entry) -> str:
-    return shown(entry.summary.known_acr if entry.own else None, 4)
+    return shown(entry.summary.known_acr if entry.own and not entry.evaluated else None, 4)
 
 
 def _teacher(run: Run, known: dict[Path, Entry]) -> str:
