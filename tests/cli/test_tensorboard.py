@@ -16,7 +16,7 @@ ROW = {"noisy_test_accuracy": 0.5, "learning_rate": 0.1}
 @pytest.mark.slow
 def test_scalars_are_written(tmp_path: Path) -> None:
     pytest.importorskip("tensorboard", reason="the extra radii[tensorboard] is not installed")
-    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator  # type: ignore[import-untyped]
 
     steps: list[StepEvent] = []
     with step_writer(tmp_path, steps.append, wanted=True) as on_step:

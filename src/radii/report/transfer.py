@@ -23,7 +23,7 @@ def transfers(entries: Sequence[Entry]) -> Table | None:
 
 
 def latest_entries(entries: Sequence[Entry]) -> dict[Path, Entry]:
-    """One entry of every run: of its own test split, of its present weights, with an exact ACR, where there is such a one."""
+    """The best entry of every run: of its own test split, of its present weights, with an exact ACR."""
     return {entry.run.path.resolve(): entry for entry in sorted(entries, key=_worth) if entry.run}
 
 
