@@ -10,6 +10,7 @@ from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Data, Settings, Trust, Whole, command, parse_fields
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar
+from radii.cli.tensorboard import image_writer
 from radii.experiment import certificates
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
@@ -34,6 +35,7 @@ def certify(
     workers: Whole | None = None,
     linf: Annotated[bool, Parameter(negative="")] = False,
     without_labels: Annotated[bool, Parameter(negative="")] = False,
+    tensorboard: Annotated[bool, Parameter(negative="")] = False,
     set: Settings = None,
     data: Data = None,
     trust: Trust = None,
@@ -55,6 +57,7 @@ def certify(
         workers: Processes of one thread each; by default one for each core.
         linf: Show the average certified l-infinity radius too.
         without_labels: Find the class with a pilot, as a deployed model does, and use the label only to judge it.
+        tensorboard: Write the running certified accuracy for TensorBoard to RUN/tensorboard too.
     """
     from radii import certifiers
     from radii.loops.certify import CertificationConfig, certify_run
@@ -76,8 +79,13 @@ def certify(
         trust=frozenset(trust or ()),
         label_known=not without_labels,
     )
-    with warnings_in_words(), CertificationBar(console) as bar:
-        path = certify_run(config, workers=workers, on_image=bar)
+    shown = getattr(certifier, "radii", None) or (0.0, Run(run, trust or ()).recipe.sigma)
+    with (
+        warnings_in_words(),
+        CertificationBar(console, shown) as bar,
+        image_writer(run, bar, wanted=tensorboard) as on_image,
+    ):
+        path = certify_run(config, workers=workers, on_image=on_image)
     summary = Summary(certificates.read(path))
     say(f"{path}: {in_words(summary)}")
     hint(f"next: {command('report', run)}")

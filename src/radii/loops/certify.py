@@ -16,7 +16,7 @@ from radii.certifiers import Certifier
 from radii.datasets import Images
 from radii.datasets.base import Part
 from radii.engines import AUTO
-from radii.experiment import files, run_certificates
+from radii.experiment import events, files, run_certificates
 from radii.experiment.certificates import Row
 from radii.experiment.run import Run, RunError
 from radii.experiment.run_certificates import Wanted
@@ -24,7 +24,9 @@ from radii.loops.device import default_device
 from radii.loops.evaluated import Evaluated, Key, dataset_key, evaluated
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
+from radii.loops.pictures import keep_pictures
 from radii.loops.pool import map_in_processes
+from radii.loops.recording import recorded_images
 from radii.loops.session import Item, RowStore, Session, SessionConfig, certified_row, one_thread
 from radii.smoothing.noise import Noise
 
@@ -96,7 +98,9 @@ def certify_run(
     chosen = range(0, len(session.images), config.every)[: config.max_images]
     wanted = Wanted(session.header, chosen, session.image_digest)
     with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine)) as file:
-        certify_missing(session, file, chosen, workers, executor, on_image)
+        with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
+            certify_missing(session, file, chosen, workers, executor, recorded_images(log, on_image))
+        keep_pictures(file, session.images)
     return file.path
 
 
