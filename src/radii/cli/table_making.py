@@ -31,10 +31,9 @@ def make_rows(
     for row in chosen:
         if row.why:
             say(f"{row.label}: missing: {row.why}")
-    wanted = [(row, seed) for seed in range(seeds) for row in _cheapest_first(table, chosen, budget)]
-    failed = 0
-    for row, seed in wanted:
-        failed += not _made(table, row, seed, budget, folder, data, workers)
+    ordered = _cheapest_first(table, chosen, budget)
+    wanted = [(row, seed) for seed in range(seeds) for row in ordered]
+    failed = sum(not _made(table, row, seed, budget, folder, data, workers) for row, seed in wanted)
     if failed:
         raise ValueError(f"{failed} of {len(wanted)} trainings of {table.name} could not be made: see above")
 
