@@ -1,32 +1,31 @@
-"""Certification: a pure function of (configuration, index), mapped over the images of a run's test split."""
+"""Certification: a pure function of (configuration, index), mapped over the test images of a run."""
 
 import json
 import os
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from radii.certifiers import Certifier
 from radii.datasets import Images
-from radii.datasets.base import image_digest
+from radii.datasets.base import Part
 from radii.engines import AUTO
 from radii.experiment import files, run_certificates
 from radii.experiment.certificates import Row
 from radii.experiment.run import Run, RunError
 from radii.experiment.run_certificates import Wanted
-from radii.loops.components import dataset_of
 from radii.loops.device import default_device
+from radii.loops.evaluated import Evaluated, Key, dataset_key, evaluated
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
 from radii.loops.pool import map_in_processes
-from radii.smoothing.addresses import NoiseAddress
+from radii.loops.session import Item, RowStore, Session, SessionConfig, certified_row, one_thread
 from radii.smoothing.noise import Noise
 
 Identity = tuple[tuple[str, str], ...]
@@ -48,6 +47,10 @@ class CertificationConfig:
     engine: str = AUTO
     batch_size: int = 128
     data: Path | None = None
+    """Where the images are that are certified; by default where the run or RADII_DATA names them."""
+    split: Part = "test"
+    dataset: Key = ()
+    """Another dataset whose test images are certified: its name, or a table of its name and fields."""
     trust: frozenset[str] = frozenset()
     """Modules whose code the run may use."""
     label_known: bool = True
@@ -56,6 +59,9 @@ class CertificationConfig:
     """The expected digests of weights, data, code and artefact; any are accepted if it is empty."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dataset", dataset_key(self.dataset))
+        if self.split not in get_args(Part):
+            raise ValueError(f"split = {self.split!r}, expected one of {', '.join(get_args(Part))}")
         counts = {"every": self.every, "max_images": self.max_images, "batch_size": self.batch_size}
         for name, value in counts.items():
             if value is not None and value < 1:
@@ -64,6 +70,9 @@ class CertificationConfig:
             raise ValueError(f"seed = {self.seed}, expected a whole number >= 0")
         if self.seed >= 1 << 128:  # no header with a longer number is read again
             raise ValueError(f"seed = {str(self.seed)[:40]}..., expected a whole number of 128 bits at most")
+
+    def open(self) -> "CertificationSession":
+        return CertificationSession(self)
 
 
 def certify_run(
@@ -87,65 +96,69 @@ def certify_run(
     chosen = range(0, len(session.images), config.every)[: config.max_images]
     wanted = Wanted(session.header, chosen, session.image_digest)
     with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine)) as file:
-        done = {row.index: row for row in file.rows()}
-        on_image(len(chosen), None)
-        for row in done.values():
-            on_image(len(chosen), row)
-        missing = [index for index in chosen if index not in done]
-        with closing(_certificates(session, missing, workers, executor)) as rows:
-            for row in rows:
-                file.append(row)
-                on_image(len(chosen), row)
+        certify_missing(session, file, chosen, workers, executor, on_image)
     return file.path
 
 
-def certify_image(config: CertificationConfig, index: int) -> Row:
-    """The certificate of one test image: the same in any process. `config` is that of an open session."""
-    return _open_once(config).certify(index)
+def certify_missing(
+    session: Session[Any],
+    file: RowStore,
+    chosen: Sequence[int],
+    workers: int,
+    executor: Executor | None,
+    on_image: OnImage,
+) -> None:
+    """Certify the chosen images that a file has no row of, and append their rows in order."""
+    done = {row.index: row for row in file.rows()}
+    on_image(len(chosen), None)
+    for row in done.values():
+        on_image(len(chosen), row)
+    missing = [index for index in chosen if index not in done]
+    with closing(_certificates(session, missing, workers, executor)) as rows:
+        for row in rows:
+            file.append(row)
+            on_image(len(chosen), row)
 
 
-def certify_images(session: "CertificationSession", indices: Sequence[int], workers: int) -> Iterator[Row]:
+def certify_image(config: SessionConfig[Item], item: Item) -> Row:
+    """The certificate of one image: the same in any process. `config` is that of an open session."""
+    return _open_once(config).certify(item)
+
+
+def certify_images(session: Session[Any], indices: Sequence[int], workers: int) -> Iterator[Row]:
     """The certificates of these test images in their order, on `workers` processes."""
     return _certificates(session, indices, workers, None)
 
 
 def _certificates(
-    session: "CertificationSession", indices: Sequence[int], workers: int, executor: Executor | None
+    session: Session[Any], indices: Sequence[int], workers: int, executor: Executor | None
 ) -> Generator[Row, None, None]:
     """The certificates in the order of the images."""
-    certify = partial(certify_image, session.config)
+    certify, items = partial(certify_image, session.config), session.items(indices)
     if executor is not None:
-        yield from executor.map(certify, indices)
+        yield from executor.map(certify, items)
     elif workers == 1 or len(indices) < 2:
-        yield from map(session.certify, indices)
+        yield from map(session.certify, items)
     else:
-        yield from map_in_processes(certify, indices, workers)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+        yield from map_in_processes(certify, items, workers)
 
 
 class CertificationSession:
-    """A loaded classifier and its images: what one process needs to certify."""
+    """A loaded classifier and the images of a run: what one process needs to certify."""
 
     def __init__(self, config: CertificationConfig) -> None:
         self.run = Run(config.run, config.trust)
         weights = files.digest(self.run.weights())
         _expect_same(self.run, config.identity, _pinned({"weights": weights}))
-        self.images: Images = dataset_of(self.run, config.data).split("test")
+        about = evaluated(self.run, config.split, config.dataset, config.data)
+        self.images: Images = about.images
         noise = config.noise or noise_of(self.run.recipe)
         first = not config.identity  # workers need not repeat the engine's comparison of the process that started them
-        with _one_thread():
-            engine, self.classifier = open_run(self.run, config.engine, noise, config.data, config.batch_size, first)
+        with one_thread():
+            own = None if config.dataset else config.data
+            engine, self.classifier = open_run(self.run, config.engine, noise, own, config.batch_size, first)
         config = replace(config, engine=engine, noise=noise)
-        self.header = _header(self.run, config, noise, self.images)
+        self.header = _header(self.run, config, noise, about)
         found = _pinned({name: self.header[name] for name in PINNED})
         # The classifier was loaded after the digest was computed: the file must not have changed in between.
         _expect_same(self.run, (*config.identity, *_pinned({"weights": weights})), found)
@@ -155,25 +168,21 @@ class CertificationSession:
         """The digest of a test image; empty where there is none of that number."""
         return self.images.image_digest(index) if index < len(self.images) else ""
 
+    def items(self, indices: Sequence[int]) -> Sequence[int]:
+        """The indices: a worker reads the images itself."""
+        return indices
+
     def certify(self, index: int) -> Row:
         """The certificate of one test image."""
-        with _one_thread():
-            return self._certify(index)
-
-    def _certify(self, index: int) -> Row:
-        began = time.perf_counter()
         image, label = self.images.batch(torch.tensor([index]))[0], int(self.images.labels[index])
-        address = NoiseAddress(self.config.seed, index)
-        known = label if self.config.label_known else None
-        found = self.config.certifier.certify(self.classifier, image, address, known)
-        counts = {number: count for number, count in enumerate(found.counts) if count}
-        seconds = time.perf_counter() - began
-        digest = image_digest(image, label)
-        return Row(index, label, found.prediction, found.radius, seconds, found.samples, counts, digest)
+        config = self.config
+        return certified_row(self.classifier, config.certifier, config.seed, config.label_known, (index, image, label))
 
 
-_open_once = lru_cache(maxsize=1)(CertificationSession)
-"""A process that certifies many images loads them and the weights once; the configuration identifies them."""
+@lru_cache(maxsize=1)
+def _open_once(config: SessionConfig[Item]) -> Session[Item]:
+    """A process that certifies many images loads them and the weights once; the configuration identifies them."""
+    return config.open()
 
 
 PINNED = ("weights", "data", "code", "artefact")
@@ -191,24 +200,25 @@ def _expect_same(run: Run, meant: Identity, found: Identity) -> None:
             raise RunError(f"the {name} of {run.path} changed since the certification began: start it again")
 
 
-def _header(run: Run, config: CertificationConfig, noise: Noise, images: Images) -> dict[str, Any]:
+def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluated) -> dict[str, Any]:
     recipe, certifier, weights = run.recipe, config.certifier, files.digest(run.weights())
-    names = (recipe.model["name"], recipe.dataset["name"], certifier.name, noise.name, config.engine)
+    names = (recipe.model["name"], about.dataset, certifier.name, noise.name, config.engine)
     return run_certificates.header(
         run,
         certifier=certifier.name,
         parameters=asdict(certifier),
         noise=noise.describe(),
         weights=weights,
-        data=images.digest,
+        data=about.images.digest,
         code=code_digests(names),
         artefact=artefact_digest(run, config.engine, weights),
         seed=config.seed,
-        images=len(images),
+        images=len(about.images),
         every=config.every,
         most=config.max_images,
         batch_size=config.batch_size,
         engine=config.engine,
         device=default_device().type,
+        **about.facts,
         **({} if config.label_known else {"label_known": False}),
     )
