@@ -1,10 +1,12 @@
 """Making the rows of a table from the command line: the cheapest first, and on to the next where one fails."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from radii.cli.app import console, in_words
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
+from radii.errors import RunWarning
 from radii.experiment.budgets import Budget
 from radii.experiment.table import PaperTable, Row
 from radii.experiment.table_runs import results_of, runs_in
@@ -60,7 +62,9 @@ def _made(
 
 def _is_done(table: PaperTable, row: Row, seed: int, budget: Budget, folder: Path) -> bool:
     """Whether there is a complete result of this row, budget and seed in the folder that rows are made in."""
-    found = results_of(table, runs_in([folder]))[row.label]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RunWarning)  # a run that is only begun is no news here
+        found = results_of(table, runs_in([folder]))[row.label]
     finished = [each for each in found if each.run and each.run.finished]
     return any((each.budget, each.seed) == (budget.name, seed) for each in finished)
 

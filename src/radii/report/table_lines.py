@@ -131,7 +131,12 @@ def _made(group: Group) -> list[str]:
         _schedule(first.recipe),
         choice(certified) if certified else "none: only its training is used",
         certifier(certified) if certified else UNKNOWN,
-        str(certified.header.get("engine", UNKNOWN)) if certified else UNKNOWN,
+        ", ".join(
+            sorted(
+                {str(each.certificates.header.get("engine", UNKNOWN)) for each in group.results if each.certificates}
+            )
+        )
+        or UNKNOWN,
         _seeds(group.results),
         "; ".join(filter(None, [first.remark, _limit(certified)])),
     ]

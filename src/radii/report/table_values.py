@@ -58,8 +58,10 @@ def _made(result: Result) -> str:
     """How a result was made, but for the seeds."""
     made, recipe = result.certificates, result.recipe
     header = dict(made.header) if made else {}
-    kept = ("procedure", "parameters", "noise", "every", "most", "images", "split", "engine", "label_known")
+    kept = ("procedure", "parameters", "noise", "every", "most", "images", "split", "label_known")
     stated = {key: header.get(key) for key in kept} if recipe else {"file": result.source}
+    # Engines give the same function but for rounding, and `auto` takes the fastest; int8 is another function.
+    stated["int8"] = str(header.get("engine")).endswith("int8")
     training = {**asdict(recipe), "seed": 0, "dataset": recipe.dataset["name"]} if recipe else {}
     return json.dumps([stated, training, result.remark], sort_keys=True)
 
