@@ -131,7 +131,7 @@ def test_model_that_does_not_fit_the_dataset_is_refused(
 
 
 def test_graph_that_depends_on_the_batch_is_refused(linear_onnx: Write, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="depending on the others in its batch: export it in eval mode"):
+    with pytest.raises(ValueError, match="depending on the others in its batch: use it in eval mode"):
         import_onnx(linear_onnx(nodes=batch_dependent()), tmp_path / "run", sigma=0.25, dataset="digits")
 
 
