@@ -115,7 +115,7 @@ def print_summary(run: Path, path: Path, linf: bool = False) -> None:
 
 def print_part(run: Path, path: Path, shard: Shard) -> None:
     line = f"{path}: shard {shard}; when all {shard.count} are there: radii certify {run} --merge"
-    console.print(plain(line), soft_wrap=True, markup=False, emoji=False)
+    say(line)
 
 
 def print_merged(run: Path) -> None:
