@@ -12,6 +12,7 @@ from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Data, Settings, Trust, Whole, command, parse_fields
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar
+from radii.cli.tensorboard import image_writer
 from radii.experiment import certificates
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
@@ -41,6 +42,7 @@ def certify(
     merge: Annotated[bool, Parameter(negative="")] = False,
     linf: Annotated[bool, Parameter(negative="")] = False,
     without_labels: Annotated[bool, Parameter(negative="")] = False,
+    tensorboard: Annotated[bool, Parameter(negative="")] = False,
     set: Settings = None,
     data: Data = None,
     trust: Trust = None,
@@ -65,6 +67,7 @@ def certify(
         merge: Make one file of the part files of all shards; they say what it is made with.
         linf: Show the average certified l-infinity radius too.
         without_labels: Find the class with a pilot, as a deployed model does, and use the label only to judge it.
+        tensorboard: Write the running certified accuracy for TensorBoard to RUN/tensorboard too.
     """
     if merge:
         return print_merged(run)
@@ -89,8 +92,14 @@ def certify(
         label_known=not without_labels,
     )
     share = None if shard is None else Shard.parse(shard)
-    with warnings_in_words(), executor_at(cluster) as executor, CertificationBar(console) as bar:
-        path = certify_run(config, workers=workers, executor=executor, shard=share, on_image=bar)
+    shown = getattr(certifier, "radii", None) or (0.0, Run(run, trust or ()).recipe.sigma)
+    with (
+        warnings_in_words(),
+        executor_at(cluster) as executor,
+        CertificationBar(console, shown) as bar,
+        image_writer(run, bar, wanted=tensorboard) as on_image,
+    ):
+        path = certify_run(config, workers=workers, executor=executor, shard=share, on_image=on_image)
     return print_summary(run, path, linf) if share is None else print_part(run, path, share)
 
 

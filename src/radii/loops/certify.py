@@ -16,7 +16,7 @@ from radii.certifiers.base import Voter
 from radii.datasets import Images
 from radii.datasets.base import Part
 from radii.engines import AUTO
-from radii.experiment import files, run_certificates
+from radii.experiment import events, files, run_certificates
 from radii.experiment.certificates import Row
 from radii.experiment.run import Run, RunError
 from radii.experiment.run_certificates import Wanted
@@ -25,6 +25,8 @@ from radii.loops.device import default_device, default_workers
 from radii.loops.evaluated import Evaluated, Key, dataset_key, evaluated
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
+from radii.loops.pictures import keep_pictures
+from radii.loops.recording import recorded_images
 from radii.loops.session import Item, RowStore, Sample, Session, SessionConfig, certified_row, one_thread
 from radii.loops.shipping import AbsentImages, shipped_files, unpacked
 from radii.loops.spread import certificates
@@ -99,7 +101,10 @@ def certify_run(
     chosen = chosen if shard is None else shard.of(chosen)
     wanted = Wanted(session.header, chosen, session.image_digest)
     with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine), shard) as file:
-        certify_missing(session, file, chosen, workers, executor, on_image)
+        with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
+            certify_missing(session, file, chosen, workers, executor, recorded_images(log, on_image))
+        if shard is None:
+            keep_pictures(file, session.images)
     return file.path
 
 
