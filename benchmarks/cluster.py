@@ -15,7 +15,7 @@ from radii.loops.train import train
 from tools.cluster import dask_cluster
 
 IMAGES = 200
-SAMPLES = 3_000
+SAMPLES = 1_500
 WARM = 20
 """Images before the clock starts: processes start and load the model meanwhile."""
 
@@ -26,7 +26,9 @@ def measure(data: Path | None = None) -> dict[str, Any]:
         wanted = recipe.read(recipe.find("mnist/gaussian-0.50"), ["training.epochs=1"])
         run = train(wanted, Path(folder) / "lenet", data=data)
         certifier = certifiers.create("fixed", selection=100, estimation=SAMPLES)
-        config = CertificationConfig(run=run.path, certifier=certifier, every=50, max_images=IMAGES, data=data)
+        config = CertificationConfig(
+            run=run.path, certifier=certifier, every=50, max_images=IMAGES, engine="torch", data=data
+        )
         rates = {"one Dask worker": _on_dask(config, 1), "two Dask workers": _on_dask(config, 2)}
         rates["two processes"] = _rate(config, None)
     return {
