@@ -58,8 +58,8 @@ each image is one task, in order, as a plain map over an executor would have it.
 {table}
 
 `sequential` needs {mean:,.0f} samples an image on average and 100,000 for some: without spreading blocks the last of
-those decide the time. Draws differ a little from simulation to simulation; certificates of real models do not. `fixed` takes the same for every image, 50 images a worker: whole images lose at most one of
-them, a fiftieth.
+those decide the time. Draws differ a little from simulation to simulation; certificates of real models do not. `fixed`
+takes the same for every image, 50 images a worker: whole images lose at most one of them, a fiftieth.
 """
 LIMITS = """## What becomes the limit
 

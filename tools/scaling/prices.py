@@ -69,10 +69,14 @@ class Table:
 
 def tables() -> Iterator[Table]:
     """The tables of certified results; every row that has numbers is one model."""
-    for path in sorted(TABLES.glob("*.toml"), key=lambda path: (path.stem.split("-")[0], int(path.stem.split("-")[1]))):
+    for path in sorted(TABLES.glob("*-*.toml"), key=_order):
         content = tomllib.loads(path.read_text())
-        named = content["dataset"]
-        first = named if isinstance(named, str) else named[0]
         rows = [row for row in content["rows"] if row.get("status") != "missing"]
         if content["kind"] in ("certified", "spread", "corruptions") and rows:
+            first = content["dataset"] if isinstance(content["dataset"], str) else content["dataset"][0]
             yield Table(path.stem, ((NETWORK.get(first, "ResNet-110"), len(rows) * TEST_IMAGES[first]),))
+
+
+def _order(path: Path) -> tuple[str, int]:
+    paper, _, number = path.stem.rpartition("-")
+    return paper, int(number)
