@@ -10,7 +10,15 @@ from typing import NamedTuple
 import numpy as np
 
 from benchmarks.archive import Archive
-from benchmarks.sample_cost import NOISE, SAMPLES, Numbers, fixed_accuracy, label_probabilities, published_logs, simulate
+from benchmarks.sample_cost import (
+    NOISE,
+    SAMPLES,
+    Numbers,
+    fixed_accuracy,
+    label_probabilities,
+    published_logs,
+    simulate,
+)
 from radii.certifiers.fixed import Fixed
 from radii.certifiers.planned import PILOT_ERROR, Planned, plan
 from radii.certifiers.prediction import Prediction
