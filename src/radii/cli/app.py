@@ -28,6 +28,8 @@ console = Console(highlight=False, emoji=False)
 answers = Console(highlight=False, emoji=False)
 """What a command was asked for."""
 
+STDIN = "/dev/stdin"
+
 HINTS = {
     "device": "name one with --device or RADII_DEVICE",
     "data": "name it with --data or RADII_DATA",
@@ -64,7 +66,7 @@ def main() -> NoReturn:
     """Run the command line; an error that the user can fix is one sentence and a non-zero exit code."""
     try:
         with _terminable():
-            app.meta(sys.argv[1:], console=answers, exit_on_error=False, print_error=False)
+            app.meta(_arguments(), console=answers, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         print(f"radii: {_usage(error)}", file=sys.stderr)
         sys.exit(2)
@@ -75,6 +77,11 @@ def main() -> NoReturn:
         print(f"radii: {in_words(error)}", file=sys.stderr)
         sys.exit(2)
     sys.exit(0)
+
+
+def _arguments() -> list[str]:
+    """What was typed; - stands for stdin, and would be taken for an option."""
+    return [STDIN if each == "-" else each for each in sys.argv[1:]]
 
 
 @app.meta.default

@@ -34,8 +34,9 @@ def show(run: Path, /, *, json: Annotated[bool, Parameter(negative="")] = False)
     if json:
         say_json(_as_data(found))
         return
+    lines = list(_lines(found))
     say(str(run))
-    for title, text in _lines(found):
+    for title, text in lines:
         say(f"  {title:<10} {text}")
     hint(f"next: {_next(found)}")
 

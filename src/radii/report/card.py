@@ -13,7 +13,8 @@ DIGITS = 4
 def certified(run: Run) -> list[dict[str, Any]]:
     """Every certificate file of the run's present weights: how it was made, and the certified accuracy at radii."""
     weights = files.digest(run.weights())
-    found = [certificates.read(file) for file in sorted(run.certificates.glob("*.tsv"))]
+    begun = [file for file in sorted(run.certificates.glob("*.tsv")) if len(certificates.first_lines(file)) > 1]
+    found = [certificates.read(file) for file in begun]
     return [_facts(each) for each in found if each.header.get("weights") == weights]
 
 
