@@ -1,7 +1,18 @@
 """The command line: the only package that prints or mentions flags."""
 
 # Importing a module registers its commands.
-from radii.cli import certification, export, importing, listing, prediction, reporting, showing, training, verify
+from radii.cli import (
+    certification,
+    export,
+    importing,
+    listing,
+    prediction,
+    reporting,
+    showing,
+    table,
+    training,
+    verify,
+)
 from radii.cli.app import app, main
 
 __all__ = [
@@ -14,6 +25,7 @@ __all__ = [
     "prediction",
     "reporting",
     "showing",
+    "table",
     "training",
     "verify",
 ]

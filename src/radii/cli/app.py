@@ -13,6 +13,7 @@ from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import UnusedCliTokensError
 from rich.console import Console
 
+from radii.cli.launched import ending_as_launched, is_first
 from radii.errors import ParameterError
 from radii.report.text import plain
 from radii.trust import UntrustedError
@@ -63,6 +64,12 @@ class Terminated(KeyboardInterrupt):
 
 
 def main() -> NoReturn:
+    """Run the command line, alone or as one of the processes that torchrun started."""
+    with ending_as_launched():
+        _main()
+
+
+def _main() -> NoReturn:
     """Run the command line; an error that the user can fix is one sentence and a non-zero exit code."""
     try:
         with _terminable():
@@ -71,7 +78,8 @@ def main() -> NoReturn:
         print(f"radii: {_usage(error)}", file=sys.stderr)
         sys.exit(2)
     except KeyboardInterrupt as stopped:
-        print("radii: stopped; the same command continues", file=sys.stderr)
+        if is_first():
+            print("radii: stopped; the same command continues", file=sys.stderr)
         sys.exit(128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT))
     except (ValueError, LookupError, OSError, tomllib.TOMLDecodeError) as error:
         print(f"radii: {in_words(error)}", file=sys.stderr)

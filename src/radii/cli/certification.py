@@ -2,7 +2,7 @@
 
 import math
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
@@ -28,6 +28,8 @@ def certify(
     max: Whole | None = None,
     seed: Whole = 0,
     noise: str = "gaussian",
+    split: Literal["test", "validation"] = "test",
+    dataset: str | None = None,
     engine: str = "auto",
     workers: Whole | None = None,
     linf: Annotated[bool, Parameter(negative="")] = False,
@@ -46,6 +48,9 @@ def certify(
         max: At most this many images, the first ones: biased where the test set is sorted.
         seed: The seed of the noise, chosen before any result is known.
         noise: The noise, as `radii list` shows it: a name, or a table of its name and fields.
+        split: test, or validation: the training images that the run's dataset.validation holds out.
+        dataset: Another dataset, whose test images are certified instead of the run's own: a name, or a table of its
+            name and fields. Then --data is where its files are.
         engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core.
         linf: Show the average certified l-infinity radius too.
@@ -53,6 +58,7 @@ def certify(
     """
     from radii import certifiers
     from radii.loops.certify import CertificationConfig, certify_run
+    from radii.loops.evaluated import dataset_key
     from radii.loops.load import noise_of
 
     certifier = certifiers.create(with_, **parse_fields(set, radii))
@@ -65,6 +71,8 @@ def certify(
         max_images=max,
         engine=engine,
         data=data,
+        split=split,
+        dataset=dataset_key(None if dataset is None else recipes.parse_value(dataset)),
         trust=frozenset(trust or ()),
         label_known=not without_labels,
     )

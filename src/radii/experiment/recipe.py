@@ -46,6 +46,10 @@ class Training:
     """The learning rate rises linearly over these first epochs, step by step."""
     initial: str | None = None
     """The run, or the safetensors file, whose weights training starts from: fine-tuning."""
+    precision: str = option("float32", choices=("float32", "bfloat16"))
+    """Of the forward and backward passes of training; weights, evaluation and certification are in float32."""
+    batch_norm: str = option("local", choices=("local", "synchronised"))
+    """In several processes: statistics of each one's images, or of all images of a step."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decay_at", tuple(self.decay_at))

@@ -116,11 +116,16 @@ class Run:
         """Whether it is finished and in a folder without write permission: it is read without a lock."""
         return self.finished and not os.access(self.path, os.W_OK)
 
-    def claim(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
-        """Create the directory for this recipe, or refuse one of another recipe."""
+    def claim(
+        self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]], defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        """Create the directory for this recipe, or refuse one of another recipe.
+
+        `defaults` are those of the objective's fields: a run that was begun before a field existed had its default.
+        """
         trust.record(wanted.names())
         if self.recipe_file.is_file():
-            if difference := _difference(self.stated_recipe(), wanted):
+            if difference := _difference(self.stated_recipe(), wanted, defaults or {}):
                 raise RunError(f"{self.path} belongs to another recipe ({difference})", "run")
             if _hashes(self.origin()) != _hashes(origin):
                 raise RunError(f"{self.path} was started from another {' or '.join(origin)}", "run")
@@ -196,9 +201,10 @@ def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {key: facts["hash"] for key, facts in origin.items()}
 
 
-def _difference(theirs: Recipe, wanted: Recipe) -> str:
+def _difference(theirs: Recipe, wanted: Recipe, defaults: Mapping[str, Any]) -> str:
     """The first field in which two recipes differ, as text; locations are not compared."""
-    a, b = _flat(theirs), _flat(wanted)
+    b = _flat(wanted)
+    a = {key: defaults[key] for key in b if key in defaults} | _flat(theirs)
     for name in (*a, *b):
         # Version 0.1 stated no fields of datasets and models: they had their defaults.
         unstated = name not in a and name.startswith(("dataset.", "model."))

@@ -1,4 +1,4 @@
-"""Certification: a pure function of (configuration, index), mapped over the images of a run's test split."""
+"""Certification: a pure function of (configuration, index), mapped over the test images of a run."""
 
 import json
 import os
@@ -8,19 +8,20 @@ from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import torch
 
 from radii.certifiers import Certifier
 from radii.datasets import Images
+from radii.datasets.base import Part
 from radii.engines import AUTO
 from radii.experiment import files, run_certificates
 from radii.experiment.certificates import Row
 from radii.experiment.run import Run, RunError
 from radii.experiment.run_certificates import Wanted
-from radii.loops.components import dataset_of
 from radii.loops.device import default_device
+from radii.loops.evaluated import Evaluated, Key, dataset_key, evaluated
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
 from radii.loops.pool import map_in_processes
@@ -46,6 +47,10 @@ class CertificationConfig:
     engine: str = AUTO
     batch_size: int = 128
     data: Path | None = None
+    """Where the images are that are certified; by default where the run or RADII_DATA names them."""
+    split: Part = "test"
+    dataset: Key = ()
+    """Another dataset whose test images are certified: its name, or a table of its name and fields."""
     trust: frozenset[str] = frozenset()
     """Modules whose code the run may use."""
     label_known: bool = True
@@ -54,6 +59,9 @@ class CertificationConfig:
     """The expected digests of weights, data, code and artefact; any are accepted if it is empty."""
 
     def __post_init__(self) -> None:
+        object.__setattr__(self, "dataset", dataset_key(self.dataset))
+        if self.split not in get_args(Part):
+            raise ValueError(f"split = {self.split!r}, expected one of {', '.join(get_args(Part))}")
         counts = {"every": self.every, "max_images": self.max_images, "batch_size": self.batch_size}
         for name, value in counts.items():
             if value is not None and value < 1:
@@ -142,13 +150,15 @@ class CertificationSession:
         self.run = Run(config.run, config.trust)
         weights = files.digest(self.run.weights())
         _expect_same(self.run, config.identity, _pinned({"weights": weights}))
-        self.images: Images = dataset_of(self.run, config.data).split("test")
+        about = evaluated(self.run, config.split, config.dataset, config.data)
+        self.images: Images = about.images
         noise = config.noise or noise_of(self.run.recipe)
         first = not config.identity  # workers need not repeat the engine's comparison of the process that started them
         with one_thread():
-            engine, self.classifier = open_run(self.run, config.engine, noise, config.data, config.batch_size, first)
+            own = None if config.dataset else config.data
+            engine, self.classifier = open_run(self.run, config.engine, noise, own, config.batch_size, first)
         config = replace(config, engine=engine, noise=noise)
-        self.header = _header(self.run, config, noise, self.images)
+        self.header = _header(self.run, config, noise, about)
         found = _pinned({name: self.header[name] for name in PINNED})
         # The classifier was loaded after the digest was computed: the file must not have changed in between.
         _expect_same(self.run, (*config.identity, *_pinned({"weights": weights})), found)
@@ -190,24 +200,25 @@ def _expect_same(run: Run, meant: Identity, found: Identity) -> None:
             raise RunError(f"the {name} of {run.path} changed since the certification began: start it again")
 
 
-def _header(run: Run, config: CertificationConfig, noise: Noise, images: Images) -> dict[str, Any]:
+def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluated) -> dict[str, Any]:
     recipe, certifier, weights = run.recipe, config.certifier, files.digest(run.weights())
-    names = (recipe.model["name"], recipe.dataset["name"], certifier.name, noise.name, config.engine)
+    names = (recipe.model["name"], about.dataset, certifier.name, noise.name, config.engine)
     return run_certificates.header(
         run,
         certifier=certifier.name,
         parameters=asdict(certifier),
         noise=noise.describe(),
         weights=weights,
-        data=images.digest,
+        data=about.images.digest,
         code=code_digests(names),
         artefact=artefact_digest(run, config.engine, weights),
         seed=config.seed,
-        images=len(images),
+        images=len(about.images),
         every=config.every,
         most=config.max_images,
         batch_size=config.batch_size,
         engine=config.engine,
         device=default_device().type,
+        **about.facts,
         **({} if config.label_known else {"label_known": False}),
     )

@@ -10,7 +10,7 @@ from radii.errors import RunWarning
 from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
 from radii.experiment.run import Run
-from radii.report import weights
+from radii.report import protocol, weights
 from radii.report.summary import Summary
 
 
@@ -46,6 +46,11 @@ class Entry:
     @property
     def certificates(self) -> Certificates:
         return self.summary.certificates
+
+    @property
+    def evaluated(self) -> str:
+        """What the certificates are about, where it is not the test split of the run's own dataset."""
+        return protocol.evaluated(self.certificates)
 
 
 def read(paths: Sequence[Path], trusted: Collection[str] = ()) -> list[Entry]:
@@ -106,9 +111,16 @@ def _begun(run: Run) -> list[Path]:
 def _marks(found: Sequence[Certificates]) -> list[str]:
     """Distinguishing names of the certificate files of one run; empty where there is one file."""
     if len(found) == 1:
-        return [""]
-    certifiers = [each.certifier or each.name for each in found]
-    return certifiers if len(set(certifiers)) == len(found) else [each.name for each in found]
+        return [protocol.evaluated(found[0])]
+    for parts in ((protocol.evaluated,), (_certifier,), (protocol.evaluated, _certifier)):
+        marks = [", ".join(filter(None, (part(each) for part in parts))) for each in found]
+        if len(set(marks)) == len(found):
+            return marks
+    return [", ".join(filter(None, (protocol.evaluated(each), each.name))) for each in found]
+
+
+def _certifier(made: Certificates) -> str:
+    return made.certifier or made.name
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
