@@ -51,7 +51,7 @@ def say(text: str) -> None:
 
 def say_json(facts: Any) -> None:
     """Print an answer as one line of JSON."""
-    answers.print(json.dumps(facts, ensure_ascii=False), soft_wrap=True, markup=False, emoji=False)
+    answers.print(json.dumps(facts), soft_wrap=True, markup=False, emoji=False)
 
 
 def hint(text: str) -> None:

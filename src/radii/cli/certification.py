@@ -1,18 +1,21 @@
 """The command that certifies a run."""
 
 import math
+import sys
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console, hint, say
-from radii.cli.arguments import Data, Settings, Trust, Whole, command, parse_fields
+from radii.cli.advice import Advised
+from radii.cli.app import app, console, hint, say, say_json
+from radii.cli.arguments import Data, Json, Settings, Trust, Whole, command, parse_fields
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar
 from radii.experiment import certificates
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
+from radii.report.card import facts
 from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
 
@@ -34,6 +37,7 @@ def certify(
     workers: Whole | None = None,
     linf: Annotated[bool, Parameter(negative="")] = False,
     without_labels: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
     set: Settings = None,
     data: Data = None,
     trust: Trust = None,
@@ -77,14 +81,22 @@ def certify(
         label_known=not without_labels,
     )
     with warnings_in_words(), CertificationBar(console) as bar:
-        path = certify_run(config, workers=workers, on_image=bar)
+        advised = Advised(bar, sys.argv[1:], Run(run, trust or ()).recipe.sigma, workers)
+        path = certify_run(config, workers=workers, on_image=advised)
     summary = Summary(certificates.read(path))
+    if json:
+        say_json({"file": str(path), **facts(summary.certificates)})
+    else:
+        _print(run, path, summary, linf)
+
+
+def _print(run: Path, path: Path, summary: Summary, linf: bool) -> None:
     say(f"{path}: {in_words(summary)}")
-    hint(f"next: {command('report', run)}")
     if words := bias(summary.certificates, Run(run).class_names()):
-        console.print(f"note: {words}", soft_wrap=True, markup=False)
+        say(f"note: {words}")
     if linf:
         print_linf(run, summary)
+    hint(f"next: {command('report', run)}")
 
 
 def print_linf(run: Path, summary: Summary) -> None:
@@ -94,4 +106,4 @@ def print_linf(run: Path, summary: Summary) -> None:
     dimensions, known = math.prod(model_spec(Run(run)).shape), summary.known_acr
     radius = "-" if known is None else down(linf_radius(known.value, dimensions), 5)
     bound = "" if known is None or known.exact else "at least "
-    console.print(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")
+    say(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console, hint, say
+from radii.cli.app import app, hint, say
 from radii.cli.arguments import Data, Whole, command, parse_numbers
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
@@ -31,7 +31,7 @@ def import_(
     std: str | None = None,
     data: Data = None,
 ) -> None:
-    """Make a run of a classifier that was trained elsewhere, and count how many test images it gets right without noise.
+    """Make a run of a classifier that was trained elsewhere, and check it on test images without noise.
 
     Args:
         source: module:name of a class or function that makes any torch.nn.Module; or model.onnx, as it is; or a

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from radii.cli.app import STDIN, app, console, in_words, say, say_json
-from radii.cli.arguments import Settings, Trust, parse_fields
+from radii.cli.arguments import Json, Settings, Trust, parse_fields
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar
 from radii.experiment.recipe import fields_of
@@ -36,7 +36,7 @@ def predict(
     with_: Annotated[str | None, Parameter(name="--with")] = None,
     radii: str | None = None,
     engine: str = "auto",
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
     set: Settings = None,
     trust: Trust = None,
 ) -> None:
@@ -52,7 +52,6 @@ def predict(
             with --radii; prediction for the class alone.
         radii: Radii to certify, such as 0.25,0.5, for a certifier that takes them.
         engine: What runs the forward passes; auto takes the one that the model was certified with.
-        json: One JSON object a line.
     """
     from radii.loops.weights import model_spec
 

@@ -15,10 +15,11 @@ def certified(run: Run) -> list[dict[str, Any]]:
     weights = files.digest(run.weights())
     begun = [file for file in sorted(run.certificates.glob("*.tsv")) if len(certificates.first_lines(file)) > 1]
     found = [certificates.read(file) for file in begun]
-    return [_facts(each) for each in found if each.header.get("weights") == weights]
+    return [facts(each) for each in found if each.header.get("weights") == weights]
 
 
-def _facts(found: Certificates) -> dict[str, Any]:
+def facts(found: Certificates) -> dict[str, Any]:
+    """One certificate file: how it was made, and the certified accuracy at radii, rounded down."""
     summary, header = Summary(found), found.header
     # A certifier that tests given radii proves nothing exact between them.
     radii = found.parameters.get("radii") or radii_of([summary])
