@@ -24,8 +24,8 @@ class Advised:
         self.bar, self.typed, self.sigma = bar, typed, sigma
         self.workers = workers or os.cpu_count() or 1
         self.began, self.seen = time.monotonic(), 0
-        # Who names a certifier or its fields has chosen.
-        self.silent = any(option in typed for option in ("--with", "--set"))
+        # Who names a certifier or its fields has chosen, and a machine takes no advice.
+        self.silent = any(option in typed for option in ("--with", "--set", "--json"))
 
     def __call__(self, total: int, row: Row | None) -> None:
         self.bar(total, row)

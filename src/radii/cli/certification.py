@@ -110,7 +110,12 @@ def certify(
 def print_summary(run: Path, path: Path, linf: bool = False, json: bool = False) -> None:
     summary = Summary(certificates.read(path))
     if json:
-        return say_json({"file": str(path), **facts(summary.certificates)})
+        say_json({"file": str(path), **facts(summary.certificates)})
+    else:
+        _print(run, path, summary, linf)
+
+
+def _print(run: Path, path: Path, summary: Summary, linf: bool) -> None:
     say(f"{path}: {in_words(summary)}")
     if words := bias(summary.certificates, Run(run).class_names()):
         say(f"note: {words}")
