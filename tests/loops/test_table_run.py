@@ -30,7 +30,7 @@ sigma = 0.25
 reported = {{ acr = 0.500, "r0.00" = 90.0 }}
 """
 SYSTEMS = {
-    "CRT": 'recipe = "digits/transfer-0.25"\nsettings = ["model=digits_mlp"]\nteacher = { recipe = "digits/gaussian-0.25" }',
+    "CRT": 'recipe = "digits/transfer-0.25"\nteacher = { recipe = "digits/gaussian-0.25" }',
     "CAT-RS": 'recipe = "digits/catrs-0.25"\nsoft_labels = { recipe = "digits/gaussian-0.25" }',
     "Gaussian": 'recipe = "digits/gaussian-0.25"',
     "Other": 'status = "missing"\nwhy = "nobody knows how"',
@@ -85,10 +85,11 @@ def test_rows_are_made_cheapest_first_and_not_twice(away: Path, capsys: pytest.C
     assert "Gaussian, seed 0: done before" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("away")
 def test_row_that_fails_does_not_stop_the_others(
-    away: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def make(_: Maker, found: object, row: table.Row, seed: int) -> object:
+    def make(_: Maker, __: object, row: table.Row, *___: int) -> object:
         if row.label != "Gaussian":
             raise ValueError("there is no such data")
         return type("Made", (), {"path": "runs/x"})()
@@ -102,6 +103,7 @@ def test_row_that_fails_does_not_stop_the_others(
     assert "Gaussian, seed 0: runs/x" in told
 
 
+@pytest.mark.usefixtures("away")
 @pytest.mark.parametrize(
     ("words", "message"),
     [
@@ -114,7 +116,7 @@ def test_row_that_fails_does_not_stop_the_others(
         (["mine.toml", "--budget", "tiny", "--in", "nowhere"], "there is no folder nowhere"),
     ],
 )
-def test_mistake_is_a_sentence(away: Path, words: list[str], message: str) -> None:
+def test_mistake_is_a_sentence(words: list[str], message: str) -> None:
     with pytest.raises((ValueError, LookupError), match=message):
         radii("table", *words)
 
