@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Data, Settings, Trust, Whole, command
+from radii.cli.launched import is_first
 from radii.cli.progress import CountingBar, TrainingBar
 from radii.cli.tensorboard import step_writer
 from radii.experiment import recipe as recipes
@@ -46,7 +47,7 @@ def train(
     start = None if from_ is None else Run(from_, trust or ())
     wanted = recipe_from(start, recipe, set or ()) if start else recipes.read(recipes.find(recipe), set or ())
     taught_by = None if teacher is None else Run(teacher, trust or ())
-    with TrainingBar(console) as bar, step_writer(run, bar, wanted=tensorboard) as on_step:
+    with TrainingBar(console) as bar, step_writer(run, bar, wanted=tensorboard and is_first()) as on_step:
         done = train_run(
             wanted, run, data=data, teacher=taught_by, soft_labels=soft_labels, trust=trust or (), on_step=on_step
         )
