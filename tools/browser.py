@@ -62,6 +62,11 @@ def hover(driver: Chrome, across: float) -> None:
     ActionChains(driver).move_to_element_with_offset(curves, round((across - 0.5) * width), 0).perform()
 
 
+def logged(driver: Any, kind: str) -> list[dict[str, Any]]:
+    """What the browser logged since the last call: its console, `browser`, or its requests, `performance`."""
+    return list(driver.get_log(kind))
+
+
 def violations(driver: Chrome) -> list[str]:
     """What axe-core finds inaccessible on the open page."""
     driver.execute_script(AXE.read_text())
