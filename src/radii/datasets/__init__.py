@@ -5,10 +5,22 @@ from typing import Any
 
 from radii import plugins
 from radii.datasets._bounded import read_npy
+from radii.datasets._given import Samples, as_image, samples_of
 from radii.datasets._pictures import read_image
 from radii.datasets.base import DataError, Dataset, Images
 
-__all__ = ["DataError", "Dataset", "Images", "create", "names", "read_image", "read_npy"]
+__all__ = [
+    "DataError",
+    "Dataset",
+    "Images",
+    "Samples",
+    "as_image",
+    "create",
+    "names",
+    "read_image",
+    "read_npy",
+    "samples_of",
+]
 
 
 def names() -> list[str]:

@@ -194,10 +194,12 @@ def _header(run: Run, config: CertificationConfig, noise: Noise, images: Images)
     recipe, certifier, weights = run.recipe, config.certifier, files.digest(run.weights())
     names = (recipe.model["name"], recipe.dataset["name"], certifier.name, noise.name, config.engine)
     return run_certificates.header(
-        run,
         certifier=certifier.name,
         parameters=asdict(certifier),
         noise=noise.describe(),
+        dataset=recipe.dataset["name"],
+        split="test",
+        sigma=recipe.sigma,
         weights=weights,
         data=images.digest,
         code=code_digests(names),

@@ -6,13 +6,15 @@ Imports no torch: a worker watches its parent before torch is loaded.
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from types import ModuleType
 from typing import Any, Generic, TypeVar
 
 from radii.errors import ParameterError
@@ -49,11 +51,11 @@ def map_in_processes(
 class _Worker:
     """A process, the connection to it, and the position of its current item."""
 
-    def __init__(self) -> None:
+    def __init__(self, needs_main: bool) -> None:
         self.position: int | None = None
         self.connection, theirs = get_context("spawn").Pipe()
         self.process: SpawnProcess = get_context("spawn").Process(target=_work, args=(theirs,), daemon=True)
-        with _without_interrupts():
+        with _without_interrupts(), nullcontext() if needs_main else _without_main():
             self.process.start()
         theirs.close()
 
@@ -81,6 +83,7 @@ class _Pool(Generic[Item, Result]):
         self.function = function
         self.items = items
         self.name = name
+        self.needs_main = needs_main(pickle.dumps(function))
         self.waiting = deque(range(len(items)))
         self.deaths: dict[int, int] = {}
         self.outcomes: dict[int, tuple[bool, Any]] = {}
@@ -88,7 +91,7 @@ class _Pool(Generic[Item, Result]):
 
     def start(self, workers: int) -> None:
         for _ in range(workers):
-            worker = _Worker()
+            worker = _Worker(self.needs_main)
             self.workers.append(worker)
             self._give(worker)
 
@@ -143,6 +146,11 @@ class _Pool(Generic[Item, Result]):
             )
 
 
+def needs_main(pickled: bytes) -> bool:
+    """Whether a pickled object is of a class or function of the user's script itself."""
+    return b"__main__" in pickled
+
+
 def _cause(code: int | None) -> str:
     if code is not None and code < 0:
         return f"of signal {signal.Signals(-code).name}"
@@ -193,3 +201,14 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Processes that are started here do not run the user's script again, whose classes they do not need."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main
