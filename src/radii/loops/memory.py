@@ -197,10 +197,8 @@ def _header(
         noise=noise.describe(),
         dataset=choice.dataset,
         split=choice.split,
-        sigma=getattr(noise, "sigma", None),
         weights=weights_digest(base),
         structure=structure_digest(base),
-        data=samples.digest,
         code=code,
         artefact=digest_of_artefact(classifier.artefact),
         seed=choice.seed,
@@ -210,8 +208,13 @@ def _header(
         batch_size=classifier.batch_size,
         engine=classifier.engine,
         device=classifier.device.type,
+        **_known(sigma=getattr(noise, "sigma", None), data=samples.digest),
         **({} if choice.label_known else {"label_known": False}),
     )
+
+
+def _known(**facts: Any) -> dict[str, Any]:
+    return {name: value for name, value in facts.items() if value is not None}
 
 
 def _spread(
