@@ -33,7 +33,7 @@ def test_radius_there_and_back() -> None:
     ("call", "words"),
     [
         (lambda: bounds.clopper_pearson_lower(11, 10, 0.1), "hits = 11 of samples = 10"),
-        (lambda: bounds.clopper_pearson_upper(1.5, 10, 0.1), "hits = 1.5"),
+        (lambda: bounds.clopper_pearson_upper(1.5, 10, 0.1), "hits = 1.5"),  # type: ignore[arg-type]
         (lambda: bounds.clopper_pearson_lower(1, 10, 0.0), "failure = 0.0, expected a number > 0 and < 1"),
         (lambda: bounds.radius(1.1, 0.5), "probability = 1.1"),
         (lambda: bounds.radius(0.9, 0.0), "sigma = 0.0"),

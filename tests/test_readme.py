@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -43,7 +44,11 @@ def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-    known = {"model": model, "dataset": (torch.rand(40, 1, 8, 8), torch.arange(40) % 10), "image": torch.rand(1, 8, 8)}
+    known: dict[str, Any] = {
+        "model": model,
+        "dataset": (torch.rand(40, 1, 8, 8), torch.arange(40) % 10),
+        "image": torch.rand(1, 8, 8),
+    }
     exec(first.replace("seed=0", "seed=0, workers=1"), known)
     assert [row.index for row in known["results"].rows] == [0, 20]
     assert (tmp_path / "mine.tsv").is_file()

@@ -22,7 +22,7 @@ from radii.lock import LockedError, locked
 ROOT = Path(__file__).parents[2]
 
 
-def threshold(shift: float = 0.0) -> nn.Module:
+def threshold(shift: float = 0.0) -> nn.Sequential:
     """Two classes of 2 x 2 images: 0 if they are brighter than a half on average."""
     model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
     weights = {"weight": torch.tensor([[1.0] * 4, [-1.0] * 4]), "bias": torch.tensor([-2.0, 2.0]) + shift}
@@ -59,12 +59,8 @@ def test_every_kind_of_dataset_gives_the_same_certificates() -> None:
         DataLoader(dataset, batch_size=5),
         (bytes_.permute(0, 2, 3, 1).numpy(), LABELS.numpy()),
         (bytes_[:, 0].numpy(), LABELS.tolist()),
-        [
-            {"image": image.permute(1, 2, 0).numpy(), "label": int(label)}
-            for image, label in zip(bytes_, LABELS, strict=True)
-        ],
+        Listed([{"image": each.permute(1, 2, 0).numpy(), "label": int(label)} for each, label in pairs]),
     ]:
-        given = Listed(given) if isinstance(given, list) else given
         assert told(radii.certify_dataset(SMOOTHED, given, **QUICK).rows) == wanted
 
 
@@ -122,7 +118,7 @@ def test_file_is_continued(tmp_path: Path) -> None:
 def other_function() -> radii.SmoothedClassifier:
     """The same weights and classes of layers, but another attribute."""
     model = threshold()
-    model[0].start_dim = -3
+    model[0].start_dim = -3  # type: ignore[assignment]
     return radii.SmoothedClassifier(model, sigma=0.25, classes=2)
 
 
@@ -167,7 +163,7 @@ def test_model_that_is_trained_meanwhile_is_refused(tmp_path: Path) -> None:
 
     def train(_: int, row: Any) -> None:
         if row is not None:
-            smoothed.base[1].bias.data.add_(1)
+            next(smoothed.base.parameters()).data.add_(1)
 
     with pytest.raises(ValueError, match="the model changed since the certification began"):
         radii.certify_dataset(smoothed, (IMAGES, LABELS), out=tmp_path / "a.tsv", progress=train, **QUICK)
@@ -223,7 +219,8 @@ def test_any_executor_gives_the_same_certificates() -> None:
 def test_model_that_cannot_be_pickled_is_certified_by_threads() -> None:
     class Local(nn.Module):
         def forward(self, images: Tensor) -> Tensor:
-            return SMOOTHED.base(images)
+            logits: Tensor = SMOOTHED.base(images)
+            return logits
 
     smoothed = radii.SmoothedClassifier(Local(), sigma=0.25, classes=2)
     with pytest.warns(RunWarning, match="the model Local cannot be pickled: certified by threads"):

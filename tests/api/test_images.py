@@ -98,14 +98,17 @@ def test_names_of_classes() -> None:
     assert radii.predict(smoothed, torch.full((1, 2, 2), 0.5), seed=0).name is None, "it abstains"
 
 
+ANY: Any = radii
+
+
 @pytest.mark.parametrize(
     ("call", "words"),
     [
-        (lambda: radii.predict(SMOOTHED, IMAGE, seed=0.5), "seed = 0.5, expected a whole number"),
+        (lambda: ANY.predict(SMOOTHED, IMAGE, seed=0.5), "seed = 0.5, expected a whole number"),
         (lambda: radii.predict(SMOOTHED, IMAGE, seed=1 << 128), "expected a whole number of 128 bits at most"),
         (lambda: radii.predict(SMOOTHED, "a.png"), "the image is a str, expected a tensor"),
-        (lambda: radii.predict(Coin(), IMAGE), "the classifier is a Coin, expected a radii.SmoothedClassifier"),
-        (lambda: radii.load(None), "run = None, expected the folder of a trained run"),
+        (lambda: ANY.predict(Coin(), IMAGE), "the classifier is a Coin, expected a radii.SmoothedClassifier"),
+        (lambda: ANY.load(None), "run = None, expected the folder of a trained run"),
         (
             lambda: radii.SmoothedClassifier(Coin(), sigma=0.1, classes=2, names="ab"),
             "expected the name of every class",
@@ -118,6 +121,6 @@ def test_wrong_arguments_are_a_sentence(call: Any, words: str) -> None:
 
 
 def test_numbers_of_numpy_are_accepted() -> None:
-    smoothed = radii.SmoothedClassifier(Coin(), sigma=np.float32(0.25), classes=np.int64(2))
+    smoothed = ANY.SmoothedClassifier(Coin(), sigma=np.float32(0.25), classes=np.int64(2))
     assert repr(smoothed) == "SmoothedClassifier(Coin, noise=Gaussian(sigma=0.25), classes=2, engine='torch')"
-    assert radii.certify(smoothed, IMAGE, seed=np.int64(0), estimation=500).samples == 600
+    assert ANY.certify(smoothed, IMAGE, seed=np.int64(0), estimation=500).samples == 600

@@ -3,6 +3,7 @@
 import pickle
 import threading
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 import torch
@@ -16,7 +17,7 @@ IMAGE = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
 NOISE = NoiseAddress(0)
 
 
-def small() -> nn.Module:
+def small() -> nn.Sequential:
     """A convolution with BatchNorm, which is folded."""
     torch.manual_seed(0)
     model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), nn.Flatten(), nn.Linear(288, 4))
@@ -29,7 +30,7 @@ def smoothed(model: nn.Module, **options: object) -> radii.SmoothedClassifier:
 
 
 def votes(classifier: Plain) -> list[int]:
-    return classifier.votes(IMAGE, 320, NOISE).tolist()
+    return [int(count) for count in classifier.votes(IMAGE, 320, NOISE)]
 
 
 def of_base(model: nn.Module) -> list[int]:
@@ -54,26 +55,26 @@ def test_own_module_by_engine(engine: str) -> None:
     assert difference <= 4
 
 
-def change_in_place(model: nn.Module) -> None:
+def change_in_place(model: nn.Sequential) -> None:
     with torch.no_grad():
-        model[4].weight.neg_()
+        model[4].weight.neg_()  # type: ignore[operator]
 
 
-def change_unseen(model: nn.Module) -> None:
-    model[4].weight.data.neg_()
+def change_unseen(model: nn.Sequential) -> None:
+    model[4].weight.data.neg_()  # type: ignore[operator, union-attr]
 
 
-def add_a_hook(model: nn.Module) -> None:
+def add_a_hook(model: nn.Sequential) -> None:
     model[4].register_forward_hook(lambda _, __, logits: -logits)
 
 
-def train_on(model: nn.Module) -> None:
+def train_on(model: nn.Sequential) -> None:
     model.train()
     for _ in range(20):
         model(torch.rand(64, 1, 8, 8) * 9)
 
 
-def replace_a_layer(model: nn.Module) -> None:
+def replace_a_layer(model: nn.Sequential) -> None:
     model[4] = nn.Linear(288, 4)
 
 
@@ -92,7 +93,7 @@ def test_plain_attribute_is_followed() -> None:
             super().__init__()
             self.body, self.scale = small(), 1.0
 
-        def forward(self, images: Tensor) -> Tensor:
+        def forward(self, images: Tensor) -> Any:
             return self.scale * self.body(images)
 
     model = Scaled()
@@ -108,7 +109,7 @@ def test_model_whose_folded_form_would_fail_runs_as_it_is() -> None:
             super().__init__()
             self.body, self.lock = small(), threading.Lock()
 
-        def forward(self, images: Tensor) -> Tensor:
+        def forward(self, images: Tensor) -> Any:
             return self.body(images)
 
     model = Stubborn()
@@ -163,10 +164,10 @@ class LikeTimm(nn.Module):
         self.pretrained_cfg = {"mean": (0.5,), "std": (0.5,), "input_size": (1, 8, 8)}
         self.features, self.head = small()[:4], nn.Linear(288, 4)
 
-    def forward_features(self, images: Tensor) -> Tensor:
+    def forward_features(self, images: Tensor) -> Any:
         return self.features(images)
 
-    def forward(self, images: Tensor) -> Tensor:
+    def forward(self, images: Tensor) -> Any:
         return self.head(torch.flatten(self.forward_features(images), 1))
 
 
@@ -201,7 +202,7 @@ def test_random_model_is_still_named_as_such() -> None:
             super().__init__()
             self.body = small()
 
-        def forward(self, images: Tensor) -> Tensor:
+        def forward(self, images: Tensor) -> Any:
             return self.body(images) + torch.rand(len(images), 4)
 
     with pytest.raises(ValueError, match="not deterministic in eval mode"):

@@ -17,7 +17,8 @@ from radii.experiment.run import Run, RunError
 from radii.lock import LockedError
 from radii.loops import train as loop
 from radii.loops.schedule import learning_rate
-from radii.loops.train import NotFiniteError, StepEvent, train
+from radii.loops.step import NotFiniteError
+from radii.loops.train import StepEvent, train
 
 SCHEDULE = Training(epochs=3, images_per_step=256, learning_rate=0.05)
 SMALL = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=SCHEDULE)
@@ -191,3 +192,20 @@ def test_one_cycle_rises_to_the_rate_and_falls_to_zero() -> None:
     assert rates.index(max(rates)) == 30
     assert rates[30] == pytest.approx(1.0)
     assert rates[-1] < 0.01
+
+
+def test_a_run_begun_before_a_field_of_its_objective_existed_continues_with_the_default_alone(tmp_path: Path) -> None:
+    recipe = Recipe(
+        dataset="digits",
+        model="digits_cnn",
+        sigma=0.25,
+        objective={"name": "smoothadv", "steps": 1},
+        training=Training(epochs=1, images_per_step=700, learning_rate=0.05),
+    )
+    run = train(recipe, tmp_path / "run")
+    text = run.recipe_file.read_text()
+    assert 'update_on = "all"\n' in text
+    run.recipe_file.write_text(text.replace('update_on = "all"\n', ""))
+    assert train(recipe, run.path).finished
+    with pytest.raises(RunError, match="update_on = 'all', not 'first'"):
+        train(replace(recipe, objective={**recipe.objective, "update_on": "first"}), run.path)

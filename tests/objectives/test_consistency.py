@@ -58,6 +58,24 @@ def test_equals_the_formula(
     same_step(objective, plain, batch, epoch, formula)
 
 
+def test_mse_is_the_squared_distance_of_the_first_two_predictions(
+    plain: nn.Module, batch: Batch, same_step: Any
+) -> None:
+    def formula(rng: torch.Generator) -> Tensor:
+        noise = SIGMA * torch.randn((3, 8, 1, 4, 4), generator=rng, dtype=torch.float64)
+        total = torch.zeros((), dtype=torch.float64)
+        for number, (image, label) in enumerate(zip(batch.images, batch.labels, strict=True)):
+            each = [plain((image + one)[None])[0].softmax(0) for one in noise[:, number]]
+            total = total - sum(torch.log(one[label]) for one in each) / 3
+            total = total + 4.0 * sum((each[0][c] - each[1][c]) ** 2 for c in range(3))
+        return total / 8
+
+    objective = Consistency(sigma=SIGMA, copies=3, weight=4.0, entropy_weight=0.0, agreement="mse")
+    same_step(objective, plain, batch, 0, formula)
+    with pytest.raises(ValueError, match="copies = 1, agreement = 'mse' compares two"):
+        Consistency(sigma=SIGMA, copies=1, agreement="mse")
+
+
 def step(epoch: int = 20) -> Step:
     return Step(epoch, torch.Generator().manual_seed(1))
 

@@ -1,4 +1,5 @@
 import copy
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -42,6 +43,33 @@ def test_equals_the_formula(
 
     objective = Transfer(sigma=SIGMA, match=match, label_weight=label_weight, teacher=teacher)
     same_step(objective, plain, batch, 0, formula)
+
+
+DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
+    "l2_squared": lambda student, wanted: ((student - wanted) ** 2).sum(),
+    "l1": lambda student, wanted: (student - wanted).abs().sum(),
+    "kl": lambda student, wanted: (wanted * (wanted.log() - student.log())).sum(),
+}
+
+
+@pytest.mark.parametrize("distance", DISTANCES)
+def test_other_distances_equal_their_formulas(
+    distance: str, plain: nn.Module, teacher: nn.Module, batch: Batch, same_step: Any
+) -> None:
+    def formula(rng: torch.Generator) -> Tensor:
+        noise = SIGMA * torch.randn((1, 8, 1, 4, 4), generator=rng, dtype=torch.float64)
+        pairs = [
+            (plain(noisy[None])[0].softmax(0), copy.deepcopy(teacher).eval()(noisy[None])[0].detach().softmax(0))
+            for noisy in batch.images + noise[0]
+        ]
+        return torch.stack([DISTANCES[distance](*pair) for pair in pairs]).mean()
+
+    same_step(Transfer(sigma=SIGMA, match="softmax", distance=distance, teacher=teacher), plain, batch, 0, formula)
+
+
+def test_divergence_of_logits_is_refused(teacher: nn.Module) -> None:
+    with pytest.raises(ValueError, match="expected match = 'softmax'"):
+        Transfer(sigma=SIGMA, distance="kl", teacher=teacher)
 
 
 @pytest.mark.parametrize("match", ["logits", "softmax"])

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from radii.experiment import recipe as recipes
+from radii.experiment.from_run import transfer_recipe
 from radii.experiment.recipe import Recipe, Spec
 from radii.experiment.run import Run
 
@@ -61,9 +62,7 @@ def transfer(
 
     first = teacher if isinstance(teacher, Run) else Run(teacher, trust)
     if not isinstance(recipe, Recipe):
-        taught = first.recipe
-        found = recipes.find(recipe) if recipe else recipes.transfer_recipe(taught.dataset, taught.sigma)
-        recipe = recipes.read(found, settings)
+        recipe = recipes.read(recipes.find(recipe), settings) if recipe else transfer_recipe(first, settings)
     models = list(model) if isinstance(model, list | tuple) else [model]
     named, at = None if run is None else Path(run), None if data is None else Path(data)
     students = list(transfer_run(first, recipe, models, run=named, data=at))

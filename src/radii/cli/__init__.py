@@ -1,7 +1,35 @@
 """The command line: the only package that prints or mentions flags."""
 
 # Importing a module registers its commands.
-from radii.cli import certification, export, importing, reporting, training, verify
+from radii.cli import (
+    attack,
+    certification,
+    export,
+    importing,
+    listing,
+    prediction,
+    reporting,
+    showing,
+    table,
+    training,
+    verify,
+    watch,
+)
 from radii.cli.app import app, main
 
-__all__ = ["app", "certification", "export", "importing", "main", "reporting", "training", "verify"]
+__all__ = [
+    "app",
+    "attack",
+    "certification",
+    "export",
+    "importing",
+    "listing",
+    "main",
+    "prediction",
+    "reporting",
+    "showing",
+    "table",
+    "training",
+    "verify",
+    "watch",
+]

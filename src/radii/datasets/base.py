@@ -3,8 +3,9 @@
 import hashlib
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,12 +13,17 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from radii.datasets._pictures import Preparation, read_image
 from radii.errors import ParameterError
 from radii.fields import option
 from radii.plugins import Component
+from radii.smoothing.addresses import generator
 from radii.smoothing.normalisation import NONE, Normalisation
 
 Split = Literal["train", "test"]
+"""What a publisher divides a dataset into."""
+Part = Literal["train", "validation", "test"]
+"""What a run uses: the training images without those held out, those held out, and the test images."""
 Shape = tuple[int, int, int]
 
 PADDING = 4
@@ -72,6 +78,26 @@ class InMemory(Images):
         return _digest(self.images, self.labels)
 
 
+@dataclass(frozen=True, eq=False)
+class Subset(Images):
+    """Some images of a split, in the order of the split."""
+
+    whole: Images
+    positions: Tensor
+
+    @property
+    def labels(self) -> Tensor:  # type: ignore[override]
+        return self.whole.labels[self.positions]
+
+    def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        return self.whole.batch(self.positions[indices], rng)
+
+    @cached_property
+    def digest(self) -> str:
+        """The SHA-256 of the whole split's digest and the positions in it."""
+        return hashlib.sha256(f"{self.whole.digest} {_digest(self.positions)}".encode()).hexdigest()
+
+
 def image_digest(pixels: Tensor, label: int) -> str:
     """16 hex digits of the SHA-256 of an image's float32 pixels [channel, height, width] and its label."""
     return _digest(pixels.to("cpu", torch.float32), torch.tensor(label))[:16]
@@ -93,6 +119,8 @@ class Dataset(Component, ABC):
 
     path: str | None = option(None)
     """The folder or file that holds its files; RADII_DATA otherwise. Its location is not part of its identity."""
+    validation: int | None = option(None, ge=1)
+    """Training images that are held out, to choose hyper-parameters on; by default none."""
 
     shape: ClassVar[Shape]
     class_names: ClassVar[tuple[str, ...]]
@@ -114,9 +142,31 @@ class Dataset(Component, ABC):
         for name, value in facts.items():
             object.__setattr__(self, name, value)
 
+    @classmethod
+    def preparation(cls, shape: Shape, fields: Mapping[str, Any]) -> Preparation:
+        """How a picture file becomes an image as the test images of these fields are; their files are not needed."""
+        _, height, width = shape
+        return Preparation(f"as they are, {width} x {height} pixels", partial(read_image, shape=shape))
+
     @abstractmethod
     def split(self, split: Split) -> Images:
         """The images of one split, checked."""
+
+    def part(self, part: Part) -> Images:
+        """The images of one part: `validation` training images are held out of "train" and are "validation"."""
+        if part == "test" or (part == "train" and self.validation is None):
+            return self.split(part)
+        if self.validation is None:
+            raise DataError(f"{self.name} has no validation images: train with dataset.validation, such as 5000")
+        return _held_out(self.split("train"), self.validation, part == "validation", self.name)
+
+
+def _held_out(whole: Images, count: int, chosen: bool, name: str) -> Subset:
+    """The first `count` images of a random order that depends on the number of images alone, or all others."""
+    if count >= len(whole):
+        raise DataError(f"{name} has {len(whole)} training images: dataset.validation = {count} leaves none")
+    order = torch.randperm(len(whole), generator=generator("cpu", "validation", len(whole)))
+    return Subset(whole, (order[:count] if chosen else order[count:]).sort().values)
 
 
 def named_data(dataset: Dataset, expected: str) -> Path:

@@ -11,6 +11,9 @@ MOST_BLOCK = 1 << 20
 MOST_PATH, MOST_NAME = 4096, 255
 """Bytes of a path, and of a name in it."""
 
+PARTS = ("train", "validation", "test")
+"""What certificates may be about: a part of a dataset."""
+
 Check = Callable[[Any], bool]
 
 
@@ -73,7 +76,9 @@ HEADER: dict[str, tuple[Check, str]] = {
     "every": (is_count, "a whole number >= 1"),
     "most": (lambda value: value is None or is_count(value), "a whole number >= 1, or null"),
     "dataset": (is_text, "a name"),
-    "split": (is_text, "a name"),
+    "split": (lambda value: value in PARTS, f"one of {', '.join(PARTS)}"),
+    "validation": (is_count, "a whole number >= 1"),
+    "evaluated_on": (lambda value: is_object(value) and is_text(value.get("name")), "an object with a name"),
     "label_known": (lambda value: isinstance(value, bool), "true or false"),
     "engine": (is_text, "a name"),
     "device": (is_text, "a name"),

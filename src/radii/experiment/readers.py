@@ -18,6 +18,8 @@ from radii.experiment.kinds import (
     MOST_WHOLE,
     TRANSFER,
     Check,
+    is_count,
+    is_integer,
     is_path,
     is_share,
     is_text,
@@ -35,11 +37,22 @@ MOST_RADIUS = 1000.0
 """The longest distance in an image of a million pixels in [0, 1]; a table has a column for every quarter."""
 
 
+def content(path: Path, most: int) -> bytes:
+    """The bytes of a file of no more than `most`."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file: move it away")
+    with path.open("rb") as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"{path} has more than {most:,} bytes, too many for such a file: it was not written by radii")
+    return found
+
+
 def text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8", errors: str = "strict") -> str:
     """The text of a file of no more than `most` bytes."""
-    content = _bytes(path, most)
+    found = content(path, most)
     try:
-        return content.decode(encoding, errors)
+        return found.decode(encoding, errors)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text (byte {error.start} is not UTF-8): restore it") from error
 
@@ -87,6 +100,16 @@ def transfer_cost(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} has no {missing[0]!r}: restore it, or remove it")
     _expect(path, found, TRANSFER)
     return found
+
+
+def check(path: Path) -> dict[str, int]:
+    """How many of how many test images a model got right without noise: check.json."""
+    found = json_object(path)
+    right: Any = found.get("right")
+    images: Any = found.get("images")
+    if not (is_integer(right) and is_count(images) and 0 <= right <= images):
+        raise ValueError(f"{path} holds {_shown(found)}, expected the images and how many are right: remove it")
+    return {"right": right, "images": images}
 
 
 def history(path: Path) -> list[dict[str, str]]:
@@ -145,16 +168,6 @@ def seconds(cell: str) -> float:
     if not abs(found) <= MOST_SECONDS:
         raise ValueError(f"time {_shown(cell)}, expected seconds")
     return found
-
-
-def _bytes(path: Path, most: int) -> bytes:
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is not a file: move it away")
-    with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ValueError(f"{path} has more than {most:,} bytes, too many for such a file: it was not written by radii")
-    return content
 
 
 def _json_integer(digits: str) -> int:

@@ -1,6 +1,7 @@
 """A run: one directory, one model."""
 
 import csv
+import difflib
 import io
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ WRITTEN = (
     "checkpoint.pt",
     "model.safetensors",
     "transfer.json",
+    "check.json",
 )
 """The files that the holder of the run's lock may write."""
 
@@ -55,6 +57,7 @@ class Run:
         self.weights_file = self.path / "model.safetensors"
         self.origin_file = self.path / "origin.json"
         self.soft_labels_file = self.path / "soft-labels.npy"
+        self.check_file = self.path / "check.json"
         self.certificates = self.path / "certificates"
 
     @property
@@ -63,13 +66,16 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
-        found = self._read_recipe()
+        found = self.stated_recipe()
         trust.require(found.names(), self.trusted, self.path)
         return found
 
-    def _read_recipe(self) -> Recipe:
+    def stated_recipe(self) -> Recipe:
+        """The recipe as data: the code that it names may not be used."""
         if not self.recipe_file.is_file():
-            raise RunError(f"{self.path} is not a run: it has no recipe.toml; `radii train` makes one")
+            near = _nearest(self.path)
+            advice = f"did you mean {str(near)!r}?" if near else "`radii train` makes one"
+            raise RunError(f"{self.path} is not a run: it has no recipe.toml; {advice}")
         return recipe.read(self.recipe_file)
 
     @property
@@ -110,11 +116,16 @@ class Run:
         """Whether it is finished and in a folder without write permission: it is read without a lock."""
         return self.finished and not os.access(self.path, os.W_OK)
 
-    def claim(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
-        """Create the directory for this recipe, or refuse one of another recipe."""
+    def claim(
+        self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]], defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        """Create the directory for this recipe, or refuse one of another recipe.
+
+        `defaults` are those of the objective's fields: a run that was begun before a field existed had its default.
+        """
         trust.record(wanted.names())
         if self.recipe_file.is_file():
-            if difference := _difference(self._read_recipe(), wanted):
+            if difference := _difference(self.stated_recipe(), wanted, defaults or {}):
                 raise RunError(f"{self.path} belongs to another recipe ({difference})", "run")
             if _hashes(self.origin()) != _hashes(origin):
                 raise RunError(f"{self.path} was started from another {' or '.join(origin)}", "run")
@@ -163,8 +174,20 @@ class Run:
         """The names of the classes stored with the weights; empty without weights or names."""
         return readers.class_names(self.weights_file) if self.finished else ()
 
+    def check(self) -> dict[str, int]:
+        """How many of how many test images an imported model got right without noise; empty where it is unknown."""
+        return readers.check(self.check_file) if self.check_file.is_file() else {}
+
     def environment(self) -> dict[str, Any]:
         return readers.json_object(self.environment_file)
+
+
+def _nearest(path: Path) -> Path | None:
+    """The run beside `path`, or in runs/, whose name is nearest."""
+    places = (path.parent, Path("runs"))
+    names = {file.parent.name: file.parent for place in places for file in place.glob("*/recipe.toml")}
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return names[near[0]] if near else None
 
 
 def _is_origin(path: Path) -> bool:
@@ -178,9 +201,10 @@ def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {key: facts["hash"] for key, facts in origin.items()}
 
 
-def _difference(theirs: Recipe, wanted: Recipe) -> str:
+def _difference(theirs: Recipe, wanted: Recipe, defaults: Mapping[str, Any]) -> str:
     """The first field in which two recipes differ, as text; locations are not compared."""
-    a, b = _flat(theirs), _flat(wanted)
+    b = _flat(wanted)
+    a = {key: defaults[key] for key in b if key in defaults} | _flat(theirs)
     for name in (*a, *b):
         # Version 0.1 stated no fields of datasets and models: they had their defaults.
         unstated = name not in a and name.startswith(("dataset.", "model."))

@@ -40,6 +40,11 @@ class Components:
     origin: Mapping[str, Any]
     """The paths and hashes of the resources, for the record."""
 
+    @property
+    def defaults(self) -> dict[str, Any]:
+        """The defaults of the objective's fields, under their names in a recipe."""
+        return {f"objective.{each.name}": each.default for each in settings_of(type(self.objective))}
+
 
 def assemble(
     recipe: Recipe,
@@ -129,7 +134,7 @@ def _teacher(
         if got != wanted:
             raise RunError(f"the teacher {run.path} has another {what}: {got}, the student has {wanted}")
     model = trained_model(run)
-    probe = spread_images(dataset.split("train"), PROBE_IMAGES)
+    probe = spread_images(dataset.part("train"), PROBE_IMAGES)
     noisy = probe + recipe.sigma * torch.randn(probe.shape, generator=generator("cpu", "probe", 3))
     return engines.folded(model, noisy.to(default_device())), source_of(run.path, run.weights())
 
@@ -145,7 +150,7 @@ def _soft_labels(dataset: Dataset, path: Path) -> tuple[Tensor, dict[str, str]]:
         table = datasets.read_npy(path)
     except (OSError, ValueError) as error:
         raise ValueError(f"cannot read soft labels from {path}: {error}; `radii soft-labels RUN` makes them") from error
-    wanted = (len(dataset.split("train")), dataset.classes)
+    wanted = (len(dataset.part("train")), dataset.classes)
     if table.shape != wanted:
         raise ValueError(f"{path} holds soft labels of shape {table.shape}, the training split needs {wanted}")
     if table.dtype != np.float32 or not bool((table >= 0).all() and (table <= 1).all()):
@@ -158,7 +163,7 @@ def _expect_data_of_soft_labels(dataset: Dataset, path: Path) -> None:
     """Refuse soft labels of other images, where their header is beside them."""
     header = path.with_suffix(".json")
     made_of = readers.json_object(header).get("data") if header.is_file() else None
-    if made_of not in (None, dataset.split("train").digest):
+    if made_of not in (None, dataset.part("train").digest):
         raise ValueError(f"{path} holds soft labels of other images than the training split's: make them again")
 
 
@@ -168,6 +173,9 @@ def _start_from(model: nn.Module, spec: ModelSpec, run: Run) -> dict[str, str]:
     if weights.is_dir():
         weights = run.weights()
         expect_same_images(run, spec)
+        if (theirs := model_spec(run).normalisation) != spec.normalisation:
+            got = f"{run.path} normalises its pixels by {tuple(theirs)}"
+            raise RunError(f"{got}, this recipe by {tuple(spec.normalisation)}: state mean and std of the dataset")
     load_weights(model, weights, "this recipe's model")
     return source_of(run.path, weights)
 
@@ -178,13 +186,14 @@ def _resolved(recipe: Recipe, dataset: Dataset, objective: Objective) -> Recipe:
     model = models.resolved(recipe.model["name"], fields_of(recipe.model))
     return replace(
         recipe,
-        dataset={"name": recipe.dataset["name"], **_dataset_fields(dataset)},
+        dataset={"name": recipe.dataset["name"], **dataset_fields(dataset)},
         model={"name": recipe.model["name"], **model},
         objective={"name": recipe.objective["name"], **method},
     )
 
 
-def _dataset_fields(dataset: Dataset) -> dict[str, Any]:
+def dataset_fields(dataset: Dataset) -> dict[str, Any]:
+    """The fields of a dataset that have a value, its location among them."""
     found = {s.name: getattr(dataset, s.name) for s in settings_of(type(dataset))}
     if dataset.data is not None:
         found["path"] = str(dataset.data)

@@ -83,12 +83,12 @@ def open_run(
     artefact = artefact_path(run, wanted, files.digest(run.weights()))
 
     def calibration_images() -> Tensor:
-        images = dataset_of(run, data).split("train")
+        images = dataset_of(run, data).part("train")
         return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))
 
     def examples() -> Tensor:
         try:
-            return spread_images(dataset_of(run, data).split("train"), batch_size)
+            return spread_images(dataset_of(run, data).part("train"), batch_size)
         except DataError:  # test images may be all there is
             return engines.drawn(batch_size, spec.shape)
 

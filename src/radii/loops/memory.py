@@ -12,6 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from radii.certifiers import Certifier
+from radii.certifiers.base import Voter
 from radii.datasets import DataError, Samples
 from radii.datasets.base import image_digest
 from radii.engines import AUTO, SmoothedClassifier
@@ -53,6 +54,10 @@ class MemoryConfig:
     label_known: bool
     portable: Portable
 
+    @property
+    def engine(self) -> str:
+        return self.portable.classifier.engine
+
     def open(self) -> "MemorySession":
         return MemorySession(self)
 
@@ -70,10 +75,10 @@ class MemorySession:
         assert self.samples is not None, "a worker does not have the images"
         return _Lazy(self.samples, indices, self.classifier.classes)
 
-    def certify(self, sample: Sample) -> Row:
+    def certify(self, sample: Sample, voter: Voter | None = None) -> Row:
         """The certificate of an image; a model that has changed meanwhile is refused."""
         config = self.config
-        row = certified_row(self.classifier, config.certifier, config.seed, config.label_known, sample)
+        row = certified_row(voter or self.classifier, config.certifier, config.seed, config.label_known, sample)
         if self.classifier.state() != self._state:
             raise ParameterError("the model changed since the certification began: start it again", "classifier")
         return row
@@ -225,7 +230,7 @@ def _spread(
     if executor is not None:
         if portable.content is None and obstacle:
             raise ParameterError(f"{obstacle}, which this executor needs: use threads", "executor")
-        return 1, executor
+        return workers or os.cpu_count() or 1, executor
     asked, on_cpu = workers is not None, portable.classifier.device.type == "cpu"
     workers = workers if workers is not None else (os.cpu_count() or 1 if on_cpu else 1)
     if workers == 1 or not obstacle or (asked and portable.content is not None):
@@ -235,4 +240,4 @@ def _spread(
         RunWarning,
         stacklevel=4,
     )
-    return 1, held.enter_context(ThreadPoolExecutor(workers))
+    return workers, held.enter_context(ThreadPoolExecutor(workers))

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from radii import trust
 from radii.experiment.certificates import Row
 from radii.loops.certify import CertificationConfig, CertificationSession, certify_images
+from radii.loops.evaluated import named_in
 from radii.loops.identity import environment_of
 from radii.loops.verify_rows import Checked, certifier_of, in_words, noise_of
 
@@ -40,6 +41,7 @@ def _session(checked: Checked) -> CertificationSession:
     header = checked.header
     engine = checked.engine or header["engine"]
     trust.require([engine], checked.run.trusted, checked.path)
+    part, other = named_in(checked.run, header)
     return CertificationSession(
         CertificationConfig(
             run=checked.run.path,
@@ -49,6 +51,8 @@ def _session(checked: Checked) -> CertificationSession:
             engine=engine,
             batch_size=header["batch_size"],
             data=checked.data,
+            split=part,
+            dataset=other,
             trust=checked.run.trusted,
             label_known=header.get("label_known", True),
         )

@@ -31,7 +31,7 @@ def soft_labels(
         raise ValueError(f"samples = {samples}, expected a whole number >= 1")
     if not 0 <= seed < 1 << 128:
         raise ValueError(f"seed = {str(seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
-    images = dataset_of(run, data).split("train")
+    images = dataset_of(run, data).part("train")
     name, classifier = open_run(run, engine, noise_of(run.recipe), data, min(samples, 128))
     header = {"samples": samples, "seed": seed, "engine": name, "weights": files.digest(run.weights())}
     header |= {"data": images.digest}

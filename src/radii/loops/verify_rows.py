@@ -16,7 +16,7 @@ from radii.experiment import files
 from radii.experiment.certificate_format import FORMAT
 from radii.experiment.certificates import Certificates, Row
 from radii.experiment.run import Run
-from radii.loops.components import dataset_of
+from radii.loops.evaluated import evaluated, named_in
 from radii.loops.identity import artefact_digest, code_digests
 from radii.loops.weights import model_spec
 from radii.smoothing import noise as noises
@@ -45,7 +45,8 @@ class Checked:
     moved: int = 0
     path: Path = Path()
     made: Certificates = field(default_factory=lambda: Certificates("", ()))
-    images: Images | None = None
+    opened: dict[tuple[Any, ...], Images] = field(default_factory=dict)
+    """The images of the files so far, by what their headers name."""
 
     def begin(self, path: Path, made: Certificates) -> None:
         """Start the next file."""
@@ -69,13 +70,18 @@ class Checked:
         return range(0, header.get("images", 1 << 62), header.get("every", 1))[: header.get("most")]
 
     def split(self) -> Images | None:
-        """The test images; if they are missing, that is recorded as unchecked."""
-        if self.images is None:
-            try:
-                self.images = dataset_of(self.run, self.data).split("test")
-            except DataError as error:
-                self.cannot(f"the data were not found: {error}")
-        return self.images
+        """The images that the file is about; if they are missing, that is recorded as unchecked."""
+        try:
+            named = named_in(self.run, self.header)
+            if named not in self.opened:
+                self.opened[named] = evaluated(self.run, *named, self.data).images
+        except DataError as error:
+            self.cannot(f"the data were not found: {error}")
+            return None
+        except (LookupError, ValueError, TypeError) as error:
+            self.cannot(f"its images cannot be opened: {in_words(error)}")
+            return None
+        return self.opened[named]
 
 
 def check_header(checked: Checked) -> None:
@@ -128,7 +134,7 @@ def check_images(checked: Checked) -> bool:
         elif row.digest and row.digest != images.image_digest(row.index):
             checked.differs("the image differs", row)
     if checked.header.get("data", images.digest) != images.digest:
-        checked.differs("the test split is not the one that it was made from")
+        checked.differs("the images of the split are not those that it was made from")
     return True
 
 

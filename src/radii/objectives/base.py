@@ -49,7 +49,7 @@ class Objective(Component, ABC):
     def __post_init__(self) -> None:
         super().__post_init__()
         for key in self.resources():
-            if getattr(self, key) is None:
+            if getattr(self, key) is None and self.needs(key):
                 raise MissingResourceError(f"objective {self.name!r} needs {key}: {self.resource_help(key)}", key)
 
     @abstractmethod
@@ -58,6 +58,10 @@ class Objective(Component, ABC):
 
     def check_model(self, model: nn.Module) -> None:
         """Raise a ParameterError, before any work is done, for a model that the method cannot train."""
+
+    def needs(self, key: str) -> bool:
+        """Whether these hyper-parameters use a resource."""
+        return True
 
     @classmethod
     def resources(cls) -> list[str]:

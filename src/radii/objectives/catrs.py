@@ -22,6 +22,10 @@ class CatRs(Objective):
     The radius doubles at the epoch `double_at`, as on ImageNet; 0 is never. `standardise` resets the
     attacked noise to its initial mean and root mean square at every step, as for the published models, or to its
     initial mean and standard deviation once at the end, as in the paper.
+
+    The ablations of the paper's Tables 8 and 9: `label_term` is the copies' lowest cross-entropies, the mean over "all"
+    copies, or left out; without `mask` the worst case counts for every image; `over_copies` takes the worst or the
+    mean of the attacked copies; `target` is what they should answer, where the mean prediction is a constant.
     """
 
     copies: int = option(4, ge=1)
@@ -31,44 +35,74 @@ class CatRs(Objective):
     weight: float = option(1.0, ge=0)
     accept_by: str = option("model", choices=("model", "soft_labels"))
     standardise: str = option("rms_each_step", choices=("rms_each_step", "std_once"))
+    label_term: str = option("lowest", choices=("lowest", "all", "none"))
+    mask: bool = option(True)
+    over_copies: str = option("max", choices=("max", "mean"))
+    target: str = option("soft_labels", choices=("soft_labels", "mean_prediction", "hard_label"))
     soft_labels: Tensor = resource()
     """[image of the training split, class]."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.label_term == "none" and (self.mask or not self.weight):
+            raise ValueError(
+                "objective 'catrs': label_term = 'none' leaves no loss where no image is confident, "
+                "expected mask = false and a weight > 0"
+            )
 
     @classmethod
     def resource_help(cls, key: str) -> str:
         return "the shares of votes that a trained run gives its training images"
 
+    def needs(self, key: str) -> bool:
+        return "soft_labels" in (self.target, self.accept_by)
+
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
-        images, labels = batch.images, batch.labels
-        targets = self.soft_labels[batch.indices.to(self.soft_labels.device)].to(images)
+        images = batch.images
         noise = noise_like(images, self.copies, self.sigma, step.rng)
         logits = logits_of(model, images + noise)
-        counted = self._counted(logits, labels, targets, step.rng)
-        ranks = torch.arange(self.copies, device=images.device)[:, None]
-        losses = cross_entropy(logits, labels).sort(0).values
-        sure = counted == self.copies
+        counted = self._counted(logits, batch, step.rng)
+        sure = (counted == self.copies) | (not self.mask)
         # The other images are attacked only where they could affect batch statistics.
         seen = sure if is_batch_independent(model) else torch.ones_like(sure)
         worst = images.new_zeros(len(images))
         if seen.any():
+            targets = self._targets(logits, batch)
             found = self._worst(model, images[seen], noise[:, seen], targets[seen], step.epoch)
             worst = worst.masked_scatter(seen, found)
-        return {
-            "lowest_cross_entropy": losses.where(ranks < counted, 0).sum(0) / self.copies,
-            "worst_case": self.weight * worst.where(sure, 0),
-        }
+        return {**self._label_term(logits, batch.labels, counted), "worst_case": self.weight * worst.where(sure, 0)}
 
-    def _counted(self, logits: Tensor, labels: Tensor, targets: Tensor, rng: torch.Generator) -> Tensor:
+    def _label_term(self, logits: Tensor, labels: Tensor, counted: Tensor) -> Terms:
+        if self.label_term == "none":
+            return {}
+        losses = cross_entropy(logits, labels)
+        if self.label_term == "all":
+            return {"cross_entropy": losses.mean(0)}
+        ranks = torch.arange(self.copies, device=losses.device)[:, None]
+        return {"lowest_cross_entropy": losses.sort(0).values.where(ranks < counted, 0).sum(0) / self.copies}
+
+    def _targets(self, logits: Tensor, batch: Batch) -> Tensor:
+        """What the attacked copies should answer: [batch, class]."""
+        if self.target == "mean_prediction":
+            return logits.detach().softmax(-1).mean(0)
+        if self.target == "hard_label":
+            return torch.nn.functional.one_hot(batch.labels, logits.shape[-1]).to(logits)
+        return self._soft_labels(batch)
+
+    def _soft_labels(self, batch: Batch) -> Tensor:
+        return self.soft_labels[batch.indices.to(self.soft_labels.device)].to(batch.images)
+
+    def _counted(self, logits: Tensor, batch: Batch, rng: torch.Generator) -> Tensor:
         """How many copies of each image count, at least one: [batch]."""
         if self.accept_by == "model":
-            confidence = (logits.argmax(-1) == labels).to(targets.dtype).mean(0)
+            confidence = (logits.argmax(-1) == batch.labels).to(batch.images.dtype).mean(0)
         else:
-            confidence = targets.gather(1, labels[:, None]).squeeze(1)
+            confidence = self._soft_labels(batch).gather(1, batch.labels[:, None]).squeeze(1)
         trials = torch.full_like(confidence, self.copies)
         return torch.binomial(trials, confidence, generator=rng).clamp(min=1)
 
     def _worst(self, model: nn.Module, images: Tensor, noise: Tensor, targets: Tensor, epoch: int) -> Tensor:
-        """The largest divergence among the attacked copies of each image: [batch]."""
+        """The largest divergence, or their mean, among the attacked copies of each image: [batch]."""
 
         def divergences(flat: Tensor) -> Tensor:
             logits = logits_of(model, images + flat.view_as(noise))
@@ -85,4 +119,5 @@ class CatRs(Objective):
                 step_size=2 * radius / self.steps,
                 project=(lambda flat: standardised(ball(flat))) if each_step else ball,
             )
-        return divergences(attacked if each_step else standardised(attacked)).max(0).values
+        found = divergences(attacked if each_step else standardised(attacked))
+        return found.max(0).values if self.over_copies == "max" else found.mean(0)

@@ -20,7 +20,9 @@ from radii.smoothing.noise import noise_like
 class SmoothAdv(Objective):
     """Mean cross-entropy over the noisy copies of an attacked image.
 
-    `copies`, `steps` and `radius` are m, T and epsilon; the radius rises to its full value over the warm-up.
+    `copies`, `steps` and `radius` are m, T and epsilon; the radius rises to its full value over the warm-up. With
+    `update_on` "first" the attack sees all copies and the loss only the first, as in the authors' script without its
+    option for several; `images_per_step` is then not divided by the copies.
     """
 
     copies: int = option(4, ge=1)
@@ -28,13 +30,14 @@ class SmoothAdv(Objective):
     steps: int = option(10, ge=1)
     radius: float = option(1.0, ge=0)
     warmup_epochs: int = option(10, ge=0)
+    update_on: str = option("all", choices=("all", "first"))
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         noise = noise_like(batch.images, self.copies, self.sigma, step.rng)
         attack = self._pgd if self.attack == "pgd" else self._ddn
         with frozen(model):
             attacked = attack(model, batch, noise, step)
-        logits = logits_of(model, attacked + noise)
+        logits = logits_of(model, attacked + (noise if self.update_on == "all" else noise[:1]))
         return {"cross_entropy": cross_entropy(logits, batch.labels).mean(0)}
 
     def _pgd(self, model: nn.Module, batch: Batch, noise: Tensor, step: Step) -> Tensor:

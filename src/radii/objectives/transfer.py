@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from radii.fields import option, resource
-from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy
+from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, divergence
 from radii.smoothing.forward import logits_of
 from radii.smoothing.modes import evaluating
 from radii.smoothing.noise import noisy_copies
@@ -14,15 +14,22 @@ from radii.smoothing.noise import noisy_copies
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Transfer(Objective):
-    """The l2 distance, not squared, of student and teacher on the same noisy image, mixed with cross-entropy.
+    """The distance of student and teacher on the same noisy image, mixed with cross-entropy.
 
     `match` says what is compared: "logits", as the published students were trained, or "softmax", as in
-    Algorithm 1 of the paper. `label_weight` is the share of the cross-entropy.
+    Algorithm 1 of the paper. `distance` is the paper's l2, its square, l1, or "kl", the divergence of the student's
+    probabilities from the teacher's, as in distillation. `label_weight` is the share of the cross-entropy.
     """
 
     match: str = option("logits", choices=("logits", "softmax"))
     label_weight: float = option(0.0, ge=0, le=1)
+    distance: str = option("l2", choices=("l2", "l2_squared", "l1", "kl"))
     teacher: nn.Module = resource()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.distance == "kl" and self.match != "softmax":
+            raise ValueError("objective 'transfer': distance = 'kl' compares probabilities, expected match = 'softmax'")
 
     @classmethod
     def resource_help(cls, key: str) -> str:
@@ -33,11 +40,18 @@ class Transfer(Objective):
         with evaluating(self.teacher), torch.no_grad():
             wanted = logits_of(self.teacher, noisy)
         logits = logits_of(model, noisy)
-        distance = (self._matched(logits) - self._matched(wanted)).norm(dim=-1)
         return {
-            "distance": (1 - self.label_weight) * distance.mean(0),
+            "distance": (1 - self.label_weight) * self._distance(logits, wanted).mean(0),
             "cross_entropy": self.label_weight * cross_entropy(logits, batch.labels).mean(0),
         }
+
+    def _distance(self, logits: Tensor, wanted: Tensor) -> Tensor:
+        if self.distance == "kl":
+            return divergence(wanted.softmax(-1), logits.log_softmax(-1))
+        gap = self._matched(logits) - self._matched(wanted)
+        if self.distance == "l2_squared":
+            return gap.square().sum(-1)
+        return gap.norm(dim=-1) if self.distance == "l2" else gap.abs().sum(-1)
 
     def _matched(self, logits: Tensor) -> Tensor:
         return logits if self.match == "logits" else logits.softmax(-1)

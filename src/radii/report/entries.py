@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from radii.errors import RunWarning
 from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
 from radii.experiment.run import Run
-from radii.report import weights
+from radii.report import protocol, weights
 from radii.report.summary import Summary
 
 
@@ -47,18 +47,37 @@ class Entry:
     def certificates(self) -> Certificates:
         return self.summary.certificates
 
+    @property
+    def evaluated(self) -> str:
+        """What the certificates are about, where it is not the test split of the run's own dataset."""
+        return protocol.evaluated(self.certificates)
 
-def read(paths: Sequence[Path], trusted: Collection[str] = ()) -> list[Entry]:
-    """Read run directories and certificate files; `trusted` are the modules that the runs may name."""
+
+def read(paths: Sequence[Path], trusted: Collection[str] = (), labels: Mapping[str, str] | None = None) -> list[Entry]:
+    """Read run directories and certificate files; `trusted` are the modules that the runs may name.
+
+    `labels` are names to show, by the path of a run or file.
+    """
     for path, times in Counter(path.resolve() for path in paths).items():
         if times > 1:
             raise ValueError(f"{path.name} is named {times} times: name each run or certificate file once")
     paths = _with_teachers(paths)
-    named = zip(paths, _names(paths), strict=True)
+    named = zip(paths, _labelled(paths, labels or {}), strict=True)
     found = [entry for path, name in named for entry in _entries(path, name, trusted)]
     if not found:
         raise ValueError("nothing to report: name run directories or certificate files")
     return found
+
+
+def _labelled(paths: Sequence[Path], labels: Mapping[str, str]) -> list[str]:
+    """The names of the inputs; those that were given, where any were."""
+    given = {Path(path).resolve(): name for path, name in labels.items()}
+    if unknown := set(given) - {path.resolve() for path in paths}:
+        raise ValueError(f"{unknown.pop().name} has a label but is not reported: name it as a run or file too")
+    names = [given.get(path.resolve(), name) for path, name in zip(paths, _names(paths), strict=True)]
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise ValueError(f"two inputs would have the name {twice[0]!r}: give each its own")
+    return names
 
 
 def _with_teachers(paths: Sequence[Path]) -> list[Path]:
@@ -106,9 +125,16 @@ def _begun(run: Run) -> list[Path]:
 def _marks(found: Sequence[Certificates]) -> list[str]:
     """Distinguishing names of the certificate files of one run; empty where there is one file."""
     if len(found) == 1:
-        return [""]
-    certifiers = [each.certifier or each.name for each in found]
-    return certifiers if len(set(certifiers)) == len(found) else [each.name for each in found]
+        return [protocol.evaluated(found[0])]
+    for parts in ((protocol.evaluated,), (_certifier,), (protocol.evaluated, _certifier)):
+        marks = [", ".join(filter(None, (part(each) for part in parts))) for each in found]
+        if len(set(marks)) == len(found):
+            return marks
+    return [", ".join(filter(None, (protocol.evaluated(each), each.name))) for each in found]
+
+
+def _certifier(made: Certificates) -> str:
+    return made.certifier or made.name
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

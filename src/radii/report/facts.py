@@ -49,13 +49,17 @@ def choice(made: Certificates) -> str:
     if wanted is None:
         return _inferred(sorted(row.index for row in made.rows))
     every, total, most = header["every"], header["images"], header.get("most")
-    images = f"{total:,} {header.get('split', 'test')} images"
+    images = f"{total:,} {header.get('split', 'test')} images{_of_another(made)}"
     if most is not None and most <= wanted:
         # Many test sets are sorted, by class or by who wrote a digit.
         words = f"the first {most:,} of {images if every == 1 else f'{_every(every)} of {images}'} (may be biased)"
     else:
         words = f"all {images}" if every == 1 else f"{_every(every)} of {images} ({wanted:,})"
     return words if count == wanted else f"{words}, {count:,} of them so far"
+
+
+def _of_another(made: Certificates) -> str:
+    return f" of {protocol.evaluated(made)}" if "evaluated_on" in made.header else ""
 
 
 def bias(made: Certificates, class_names: Sequence[str] = ()) -> str:

@@ -35,6 +35,15 @@ def chosen(made: Certificates) -> int | None:
     return len(range(0, total, every)[: most if isinstance(most, int) else None])
 
 
+def evaluated(made: Certificates) -> str:
+    """What the certificates are about, where it is not the test split of the run's own dataset; empty otherwise."""
+    other, split = made.header.get("evaluated_on"), made.header.get("split", "test")
+    if not isinstance(other, Mapping):
+        return "" if split == "test" else str(split)
+    fields = [f"{key} {value}" for key, value in other.items() if key not in ("name", "validation")]
+    return ", ".join([str(other["name"]), *fields])
+
+
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
@@ -52,6 +61,7 @@ def _noise(made: Certificates) -> Hashable:
 
 ASPECTS: Mapping[str, Callable[[Certificates], Hashable]] = {
     "The inputs are of different datasets": lambda made: str(made.header.get("dataset")),
+    "The inputs are of different splits": lambda made: str(made.header.get("split", "test")),
     BUDGETS: _settings,
     "The failure probabilities differ": lambda made: made.failure,
     "The noises differ": _noise,
