@@ -38,7 +38,7 @@ def dask_cluster(workers: int = 2) -> Iterator[DaskCluster]:
     dask, local = import_module("dask"), import_module("distributed").LocalCluster
     # A worker that takes long to be replaced would be given up, unlike one of `dask worker`.
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
-    quiet = {"dashboard_address": None, "silence_logs": logging.CRITICAL}
+    quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with patient, local(n_workers=workers, threads_per_worker=1, **quiet) as cluster:
         yield DaskCluster(cluster)
 
