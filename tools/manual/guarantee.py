@@ -16,10 +16,11 @@ from torch import Tensor
 
 import radii
 from radii import datasets
+from radii.experiment.files import digest
 from radii.experiment.run import Run
+from radii.report.summary import down
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import binomial_lower
-from radii.report.summary import down
 from tools.manual.drawing import GRID, INK, MUTED, PALETTE, figure, grid, picture
 
 RUN = Path(__file__).parents[2] / "results" / "digits" / "thirty-epochs" / "gaussian"
@@ -68,24 +69,32 @@ def radius(counts: list[int]) -> float:
     return float(SIGMA * ndtri(binomial_lower(max(counts), SAMPLES, FAILURE)))
 
 
+def made_from() -> list[Any]:
+    """What the votes are decided by, up to rounding: another machine may count a few votes otherwise."""
+    return [digest(RUN / "model.safetensors"), CLEAR, CLOSE, CHANGE, SIGMA, SAMPLES]
+
+
 def smoothing() -> tuple[Figure, Any]:
     """Two pictures: noisy copies with their answers, the votes, and the radius or an abstention."""
     found = votes(CLEAR), votes(CLOSE)
     drawn = figure(9.2, 4.4)
-    pictures, bars = drawn.subfigures(1, 2, width_ratios=[5.2, 2.8])
-    pictures.suptitle("a picture, four of its noisy copies, and what the network says to each", fontsize=10, color=MUTED)
+    halves: Any = drawn.subfigures(1, 2, width_ratios=[5.2, 2.8])
+    pictures, bars = halves
+    pictures.suptitle(
+        "a picture, four of its noisy copies, and what the network says to each", fontsize=10, color=MUTED
+    )
     bars.suptitle("10,000 copies vote", fontsize=10, color=MUTED)
     for row, space, each in zip(pictures.subplots(2, 5), bars.subplots(2, 1), found, strict=True):
         _vote_row(row, space, each)
-    return drawn, [[each.counts, each.answers] for each in found]
+    return drawn, made_from()
 
 
 def _vote_row(row: Any, bars: Any, found: Votes) -> None:
     best = int(np.argmax(found.counts))
-    picture(row[0], found.image[0], below=" ")
+    picture(row[0], found.image[0].numpy(), below=" ")
     for axes, copy, answer in zip(row[1:], found.copies, found.answers, strict=False):
         colour = PALETTE[0] if answer == best else PALETTE[1]
-        picture(axes, copy[0].clamp(0, 1), below=f"“{CLASSES[answer]}”", colour=colour)
+        picture(axes, copy[0].clamp(0, 1).numpy(), below=f"“{CLASSES[answer]}”", colour=colour)
     _bars(bars, found.counts, best)
 
 
@@ -106,7 +115,9 @@ def plane() -> tuple[Figure, Any]:
     wave = np.sin(9 * x + 3 * np.sin(5 * y)) * 0.62 + np.sin(8 * y - 3 * x) * 0.5
     regions = np.where(y + 0.35 * x + wave > 0.55, 0, np.where(x - 0.3 * y + wave > -0.2, 1, 2))
     step = side[1] - side[0]
-    smooth = np.stack([gaussian_filter((regions == label).astype(float), sigma / step, mode="nearest") for label in range(3)])
+    smooth = np.stack(
+        [gaussian_filter((regions == label).astype(float), sigma / step, mode="nearest") for label in range(3)]
+    )
     point = (0.62, -0.72)
     at = tuple(int(np.abs(side - value).argmin()) for value in reversed(point))
     proven = float(sigma * ndtri(smooth[:, at[0], at[1]].max()))
@@ -142,8 +153,13 @@ def _ball(axes: Any, point: tuple[float, float], proven: float) -> None:
 
     axes.add_patch(Circle(point, proven, fill=False, color=INK, linewidth=1.6))
     axes.scatter(*point, s=46, color=INK, zorder=3)
-    axes.annotate("certified radius", (point[0], point[1] - proven), (-1.3, -1.78), fontsize=9,
-                  arrowprops={"arrowstyle": "-", "color": MUTED})
+    axes.annotate(
+        "certified radius",
+        (point[0], point[1] - proven),
+        (-1.3, -1.78),
+        fontsize=9,
+        arrowprops={"arrowstyle": "-", "color": MUTED},
+    )
 
 
 def radii_of_votes() -> tuple[Figure, Any]:
@@ -157,11 +173,20 @@ def radii_of_votes() -> tuple[Figure, Any]:
         proven = [float(ndtri(binomial_lower(int(hit), number, FAILURE))) for hit in hits]
         kept = [(100 * hit / number, value) for hit, value in zip(hits, proven, strict=True) if value > 0]
         axes.plot(*zip(*kept, strict=True), color=colour, linewidth=1.9)
-        axes.annotate(f"n = {number:,}: at most {down(kept[-1][1], 2)} sigma", kept[-1], (101, kept[-1][1]),
-                      fontsize=9, color=colour, va="center", annotation_clip=False)
+        axes.annotate(
+            f"n = {number:,}: at most {down(kept[-1][1], 2)} sigma",
+            kept[-1],
+            (101, kept[-1][1]),
+            fontsize=9,
+            color=colour,
+            va="center",
+            annotation_clip=False,
+        )
         curves[number] = round(kept[-1][1], 6)
     axes.axvspan(44, 50, color=GRID, alpha=0.7, linewidth=0)
-    axes.text(47.1, 2, "half the votes or fewer: abstains", fontsize=9, color=MUTED, ha="center", va="center", rotation=90)
+    axes.text(
+        47.1, 2, "half the votes or fewer: abstains", fontsize=9, color=MUTED, ha="center", va="center", rotation=90
+    )
     axes.set(xlim=(44, 100), ylim=(0, 4), xlabel="votes for the leading class, %", ylabel="certified radius, in sigma")
     grid(axes)
     return drawn, curves
@@ -169,19 +194,20 @@ def radii_of_votes() -> tuple[Figure, Any]:
 
 def change() -> tuple[Figure, Any]:
     """How large noise and a change at the radius look, on a small digit."""
-    image, smoothed = images()[CLEAR], classifier()
+    image = images()[CLEAR]
     noisy = votes(CLEAR).copies[0]
     changed, counts = worst(image, CHANGE)
     drawn = figure(6.8, 2.2)
     spaces = drawn.subplots(1, 4, width_ratios=[1, 1, 1, 1])
-    picture(spaces[0], image[0], "the picture")
-    picture(spaces[1], noisy[0].clamp(0, 1), "a noisy copy,\nsigma 0.25")
-    picture(spaces[2], changed[0].clamp(0, 1), f"the worst change found\nof length {CHANGE}")
+    picture(spaces[0], image[0].numpy(), "the picture")
+    picture(spaces[1], noisy[0].clamp(0, 1).numpy(), "a noisy copy,\nsigma 0.25")
+    picture(spaces[2], changed[0].numpy(), f"the worst change found\nof length {CHANGE}")
     spaces[3].axis("off")
     proven = radius(votes(CLEAR).counts)
-    words = f"certified radius {down(proven, 3)}\n\nafter the change\n{max(counts):,} of {SAMPLES:,} votes\nstill say {CLASSES[int(np.argmax(counts))]}"
+    after = f"{max(counts):,} of {SAMPLES:,} votes\nstill say {CLASSES[int(np.argmax(counts))]}"
+    words = f"certified radius {down(proven, 3)}\n\nafter the change\n{after}"
     spaces[3].text(0, 0.5, words, va="center", fontsize=9.5)
-    return drawn, [counts, smoothed.classes]
+    return drawn, made_from()
 
 
 def worst(image: Tensor, length: float, steps: int = 20) -> tuple[Tensor, list[int]]:
