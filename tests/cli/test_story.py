@@ -88,7 +88,9 @@ def test_the_story(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         said(f"certify runs/{run} {few} --with sequential --radii 0,0.25 --set most_samples=200")
     page = said("report runs/mine runs/tuned runs/defended --open")
     assert opened == [(home / page.splitlines()[0]).resolve().as_uri()]
-    answers = said("predict runs/tuned pictures/val/hen/15.png pictures/val/cat --json --set estimation=300").splitlines()
+    answers = said(
+        "predict runs/tuned pictures/val/hen/15.png pictures/val/cat --json --set estimation=300"
+    ).splitlines()
     found = [json.loads(line) for line in answers]
     assert len(found) == 11
     assert {each["class"] for each in found} <= set(CLASSES)
@@ -96,4 +98,4 @@ def test_the_story(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnx")
     said("export runs/tuned tuned.onnx")
     again = said("import tuned.onnx --sigma 0.25 --data pictures/ --run runs/again")
-    assert "no normalisation is stated: the model gets pixels in [0, 1] as they are" in again
+    assert "no normalisation was stated: the model gets pixels in [0, 1] as they are" in again

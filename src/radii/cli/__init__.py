@@ -2,6 +2,7 @@
 
 # Importing a module registers its commands.
 from radii.cli import (
+    attack,
     certification,
     export,
     importing,
@@ -12,11 +13,13 @@ from radii.cli import (
     table,
     training,
     verify,
+    watch,
 )
 from radii.cli.app import app, main
 
 __all__ = [
     "app",
+    "attack",
     "certification",
     "export",
     "importing",
@@ -28,4 +31,5 @@ __all__ = [
     "table",
     "training",
     "verify",
+    "watch",
 ]

@@ -37,11 +37,22 @@ MOST_RADIUS = 1000.0
 """The longest distance in an image of a million pixels in [0, 1]; a table has a column for every quarter."""
 
 
+def content(path: Path, most: int) -> bytes:
+    """The bytes of a file of no more than `most`."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file: move it away")
+    with path.open("rb") as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"{path} has more than {most:,} bytes, too many for such a file: it was not written by radii")
+    return found
+
+
 def text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8", errors: str = "strict") -> str:
     """The text of a file of no more than `most` bytes."""
-    content = _bytes(path, most)
+    found = content(path, most)
     try:
-        return content.decode(encoding, errors)
+        return found.decode(encoding, errors)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text (byte {error.start} is not UTF-8): restore it") from error
 
@@ -157,16 +168,6 @@ def seconds(cell: str) -> float:
     if not abs(found) <= MOST_SECONDS:
         raise ValueError(f"time {_shown(cell)}, expected seconds")
     return found
-
-
-def _bytes(path: Path, most: int) -> bytes:
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is not a file: move it away")
-    with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ValueError(f"{path} has more than {most:,} bytes, too many for such a file: it was not written by radii")
-    return content
 
 
 def _json_integer(digits: str) -> int:
