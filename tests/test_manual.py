@@ -38,7 +38,7 @@ TINY = {
     "soft-labels": ["--samples", "10", "--engine", "torch"],
 }
 """What a test adds to a command of a page, to make it quick."""
-FEW_SAMPLES = 200
+FEW_SAMPLES = 1_000
 ONE_EPOCH = ["training.epochs=1"]
 
 
