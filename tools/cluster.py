@@ -22,8 +22,9 @@ class DaskCluster:
         self._cluster = cluster
 
     def kill(self, number: int) -> None:
-        """End a worker process by force; Dask starts another in its place."""
-        os.kill(self._cluster.workers[number].pid, signal.SIGKILL)
+        """End a worker process by force, another one if that one has just been; Dask starts a new one in its place."""
+        running = [nanny.pid for nanny in self._cluster.workers.values() if nanny.pid is not None]
+        os.kill(running[number % len(running)], signal.SIGKILL)
 
 
 @contextmanager

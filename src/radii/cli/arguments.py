@@ -10,6 +10,7 @@ from cyclopts import Parameter, Token
 from radii.experiment import recipe as recipes
 
 Data = Annotated[Path | None, Parameter(help="Folder with the dataset's files; RADII_DATA otherwise.")]
+Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON, for a machine.")]
 Settings = Annotated[
     list[str] | None,
     Parameter(

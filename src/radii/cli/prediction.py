@@ -8,13 +8,12 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console, in_words, say, say_json
-from radii.cli.arguments import Settings, Trust, parse_fields
+from radii.cli.app import STDIN, app, console, in_words, say, say_json
+from radii.cli.arguments import Json, Settings, Trust, parse_fields
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar
 from radii.experiment.recipe import fields_of
 from radii.experiment.run import Run
-from radii.fields import did_you_mean
 from radii.report.summary import down
 
 if TYPE_CHECKING:
@@ -25,7 +24,6 @@ ESTIMATION = 1_000
 about a sixth larger."""
 BLOCK = 128
 """Noisy copies of one forward pass."""
-OPTIONS = ("--with", "--radii", "--engine", "--json", "--set", "--trust", "--quiet", "--device")
 CLASS_ONLY = "prediction"
 """The certifier that proves the class alone."""
 
@@ -34,11 +32,11 @@ CLASS_ONLY = "prediction"
 def predict(
     run: Path,
     /,
-    *pictures: Annotated[str, Parameter(json_list=False, allow_leading_hyphen=True)],
+    *pictures: Annotated[str, Parameter(json_list=False)],
     with_: Annotated[str | None, Parameter(name="--with")] = None,
     radii: str | None = None,
     engine: str = "auto",
-    json: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
     set: Settings = None,
     trust: Trust = None,
 ) -> None:
@@ -54,7 +52,6 @@ def predict(
             with --radii; prediction for the class alone.
         radii: Radii to certify, such as 0.25,0.5, for a certifier that takes them.
         engine: What runs the forward passes; auto takes the one that the model was certified with.
-        json: One JSON object a line.
     """
     from radii.loops.weights import model_spec
 
@@ -117,10 +114,7 @@ def _files(pictures: Sequence[str]) -> list[Path]:
 
     if not pictures:
         raise ValueError("name pictures, folders of them, or - for a list of paths from stdin")
-    for picture in pictures:
-        if picture.startswith("-") and picture != "-":
-            raise ValueError(f"unknown option: {picture}{did_you_mean(picture, OPTIONS)}")
-    paths = [path for picture in pictures for path in (_from_stdin() if picture == "-" else [Path(picture)])]
+    paths = [path for picture in pictures for path in (_from_stdin() if picture == STDIN else [Path(picture)])]
     return [file for path in paths for file in (path.is_dir() and pictures_in(path)) or [path]]
 
 
@@ -128,10 +122,17 @@ def _from_stdin() -> Iterator[Path]:
     return (Path(line.rstrip("\n")) for line in sys.stdin if line.strip())
 
 
+def _existing(file: Path) -> Path:
+    if not file.is_file():
+        what = "holds no pictures" if file.is_dir() else "is not there"
+        raise ValueError(f"{file} {what}: name pictures, or folders of them")
+    return file
+
+
 def _answer(asking: _Asking, file: Path, names: Sequence[str], as_json: bool) -> bool:
     """Print the answer about a picture; whether it is one."""
     try:
-        found = asking.about(file)
+        found = asking.about(_existing(file))
     except (ValueError, OSError) as error:
         words = in_words(error)
         print(f"radii: {words}", file=sys.stderr)
