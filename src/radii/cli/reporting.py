@@ -10,6 +10,7 @@ from radii.cli.app import app, console
 from radii.cli.arguments import Trust
 from radii.cli.notices import warnings_in_words
 from radii.experiment import recipe as recipes
+from radii.experiment.run import Run
 from radii.report.text import plain
 
 
@@ -18,7 +19,8 @@ def report(*inputs: Annotated[Path, Parameter(json_list=False)], out: Path | Non
     """Write tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
 
     Args:
-        inputs: Run directories or certificate files in Cohen's format, from any tool.
+        inputs: Run directories, certificate files in Cohen's format, from any tool, or folders of such files, one for each
+            kind of corruption.
         out: The folder to write to; by default RUN/report for one run, ./report otherwise.
     """
     from radii.report import report as write_report
@@ -26,7 +28,8 @@ def report(*inputs: Annotated[Path, Parameter(json_list=False)], out: Path | Non
     if not inputs:
         raise ValueError("nothing to report: name runs or certificate files")
     if out is None:
-        out = inputs[0] / "report" if len(inputs) == 1 and inputs[0].is_dir() else Path("report")
+        own = len(inputs) == 1 and Run(inputs[0]).recipe_file.is_file()
+        out = inputs[0] / "report" if own else Path("report")
     with warnings_in_words():
         page = write_report(inputs, out, trust or ())
     console.print(plain(str(page)), soft_wrap=True, markup=False, emoji=False)

@@ -20,8 +20,8 @@ DARK_PALETTE = ("#58a9ec", "#f08a4b", "#3fc49b", "#e07fc4", "#e3b341", "#9bd0f5"
 FIGURES = {"curves": "Certified accuracy over the radius", "times": "Seconds of training per epoch"}
 
 
-def html(entries: Sequence[Entry], svgs: Mapping[str, bytes]) -> str:
-    """The page: tables and figures inline, no script, no outside request."""
+def html(entries: Sequence[Entry], svgs: Mapping[str, bytes], sections: Sequence[tuple[str, Table]] = ()) -> str:
+    """The page: tables and figures inline, no script, no outside request; `sections` are further tables."""
     template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
     remarks = "".join(f"<li>{_text(note)}</li>" for note in notes(entries))
     return template.substitute(
@@ -34,12 +34,13 @@ def html(entries: Sequence[Entry], svgs: Mapping[str, bytes]) -> str:
         accuracies=_table(tables.accuracies(entries), dots=True),
         notes=f'<ul class="quiet">{remarks}</ul>' if remarks else "",
         figures="\n".join(_figure(FIGURES[name], svg.decode()) for name, svg in svgs.items()),
-        transfers=_section("Transfer", _table(students)) if (students := transfers(entries)) else "",
+        transfers=(_section("Transfer", _table(students)) if (students := transfers(entries)) else "")
+        + "".join(_section(_text(title), _table(table)) for title, table in sections),
         facts=_table(tables.facts_table(entries)),
     )
 
 
-def markdown(entries: Sequence[Entry], figures: Iterable[str]) -> str:
+def markdown(entries: Sequence[Entry], figures: Iterable[str], sections: Sequence[tuple[str, Table]] = ()) -> str:
     """The same tables for a README or a pull request; `figures` are files beside it."""
     accuracies, students = tables.accuracies(entries), transfers(entries)
     parts = [
@@ -51,6 +52,7 @@ def markdown(entries: Sequence[Entry], figures: Iterable[str]) -> str:
         "\n".join(f"- {markdown_text(note)}" for note in notes(entries)),
         "\n".join(f"![{FIGURES[Path(file).stem]}]({file})" for file in figures),
         f"## Transfer\n\n{formats.markdown(students).strip()}" if students else "",
+        *(f"## {markdown_text(title)}\n\n{formats.markdown(table).strip()}" for title, table in sections),
         "## 95 % intervals over the choice of test images",
         formats.markdown(tables.intervals(accuracies)).strip(),
         "## How these numbers were computed",
