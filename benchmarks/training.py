@@ -12,7 +12,7 @@ from benchmarks.timing import machine, take_turns
 from radii import datasets, models, objectives
 from radii.datasets import Images
 from radii.engines import channels_last
-from radii.loops.train import gradient_step
+from radii.loops.step import Loss, Part, gradient_step
 from radii.objectives import Batch, Objective, Step
 from radii.smoothing.addresses import generator
 
@@ -127,6 +127,7 @@ def step_of(
         resources["soft_labels"] = torch.nn.functional.one_hot(images.labels).float() * 0.9 + 0.01
     objective: Objective = objectives.create(name, sigma=sigma, **settings, **resources)
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9, weight_decay=1e-4, fused=True)
+    loss = Loss(objective, model)
     counter = iter(range(1 << 30))
 
     def step() -> None:
@@ -134,9 +135,8 @@ def step_of(
         indices: Tensor = torch.randint(0, len(images), (batch,), generator=generator("cpu", "measure", 1, number))
         pixels = images.batch(indices, generator("cpu", "measure", 2, number))
         rng = generator("cpu", "measure", 3, number)
-        gradient_step(
-            objective, model.train(), optimizer, Batch(pixels, images.labels[indices], indices), Step(100, rng)
-        )
+        model.train()
+        gradient_step(loss, optimizer, Part(Batch(pixels, images.labels[indices], indices)), Step(100, rng))
 
     return step
 

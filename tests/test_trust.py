@@ -219,3 +219,14 @@ def test_bytecode_beside_trusted_source_is_not_run(here: Path) -> None:
     assert radii.load(run.path, engine="torch").classes == 10
     assert (here / "canary").exists()
     assert not (here / "evil-canary").exists()
+
+
+def test_namespace_package_inside_a_package_that_is_not_imported_has_no_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "outer_package" / "inner").mkdir(parents=True)
+    (tmp_path / "outer_package" / "__init__.py").touch()
+    (tmp_path / "outer_package" / "inner" / "leaf.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    assert trust.source_digest("outer_package.inner.leaf") is None
+    assert trust.source_digest("outer_package") is not None

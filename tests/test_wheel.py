@@ -40,7 +40,9 @@ def test_wheel_works_outside_of_the_checkout(tmp_path: Path) -> None:
     package = Path(run(env / "bin/python", "-c", "import radii; print(*radii.__path__)", folder=away).strip())
     assert env in package.parents
     assert (package / "py.typed").is_file()
-    assert names(package / "recipes") == names(ROOT / "recipes")
+    for folder in ("recipes", "tables"):
+        assert names(package / folder) == names(ROOT / folder)
+    assert "crt-2" in run(env / "bin/radii", "table", folder=away)
     assert "digits" in run(env / "bin/radii", "demo", "--help", folder=away)
     assert "gaussian" in run(env / "bin/radii", "list", folder=away)
     run(env / "bin/radii", "train", "digits/gaussian-0.25", "--run", "r", "--set", "training.epochs=2", folder=away)
@@ -51,6 +53,6 @@ def test_wheel_works_outside_of_the_checkout(tmp_path: Path) -> None:
     assert len(certificates.read_text().splitlines()) > 10
 
 
-def names(recipes: Path) -> list[str]:
-    """The recipes of a folder, without the folder."""
-    return sorted(str(path.relative_to(recipes)) for path in recipes.rglob("*.toml"))
+def names(shipped: Path) -> list[str]:
+    """The recipes or tables of a folder, without the folder."""
+    return sorted(str(path.relative_to(shipped)) for path in shipped.rglob("*.toml"))

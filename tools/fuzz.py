@@ -8,7 +8,7 @@ import signal
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -52,8 +52,8 @@ class Reader:
     unpack: Callable[[bytes], bytes] = bytes
     pack: Callable[[bytes], bytes] = bytes
     """What is damaged is the unpacked content, for a packed file's checksum would tell of every other damage."""
-    cost: int = 1
-    """How many times fewer damages are tried, for a reader that is slow."""
+    around: Callable[[], AbstractContextManager[object]] = nullcontext
+    """What surrounds all its readings."""
 
 
 def damaged(content: bytes, rng: random.Random) -> bytes:
@@ -127,20 +127,27 @@ def outcome(reader: Reader, path: Path, folder: Path) -> str:
 def fuzz(reader: Reader, folder: Path, count: int, seed: int = 0, seconds: float = math.inf) -> Counter[str]:
     """How often damaged files were read and refused, and everything else that happened; it ends after `seconds`."""
     path = reader.make(folder)
-    whole = reader.unpack(path.read_bytes())
-    found: Counter[str] = Counter()
-    if (sound := outcome(reader, path, folder)) != "read":
-        return Counter([f"! the whole file: {sound}"])
     before, began = _peak(), time.monotonic()
-    for number in range(max(1, count // reader.cost)):
-        if time.monotonic() - began > seconds:
-            break
-        path.write_bytes(reader.pack(damaged(whole, random.Random(f"{seed} {number}"))))
-        result = outcome(reader, path, folder)
-        found[result if result[0] != "!" else f"{result} (seed {seed}, number {number})"] += 1
+    with reader.around():
+        if (sound := outcome(reader, path, folder)) != "read":
+            return Counter([f"! the whole file: {sound}"])
+        found: Counter[str] = Counter()
+        for result in _outcomes(reader, path, folder, count, seed):
+            found[result] += 1
+            if time.monotonic() - began > seconds:
+                break
     if (grown := _peak() - before) > MEGABYTES:
         found[f"! took {grown} MB of memory"] += 1
     return found
+
+
+def _outcomes(reader: Reader, path: Path, folder: Path, count: int, seed: int) -> Iterator[str]:
+    """The outcome of every damaged file; of one that is wrong, with its number."""
+    whole = reader.unpack(path.read_bytes())
+    for number in range(count):
+        path.write_bytes(reader.pack(damaged(whole, random.Random(f"{seed} {number}"))))
+        result = outcome(reader, path, folder)
+        yield result if result[0] != "!" else f"{result} (seed {seed}, number {number})"
 
 
 def complaints(found: Counter[str]) -> list[str]:

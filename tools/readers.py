@@ -27,6 +27,7 @@ from radii.loops.train import train
 from radii.loops.weights import trained_model
 from radii.report import entries, page
 from radii.smoothing.noise import Gaussian
+from tools.forked import forks
 from tools.fuzz import Reader
 
 RNG = np.random.default_rng(0)
@@ -170,7 +171,7 @@ READERS: dict[str, Reader] = {
     "recipe.toml": Reader(_in_run("recipe.toml"), recipe.read),
     "recipe.toml of a run": Reader(_in_run("recipe.toml"), _report),
     "class names": Reader(_in_run("model.safetensors"), lambda path: readers.class_names(path)),
-    "model.safetensors": Reader(_in_run("model.safetensors"), lambda path: trained_model(Run(path.parent)), cost=2),
+    "model.safetensors": Reader(_in_run("model.safetensors"), lambda path: trained_model(Run(path.parent))),
     "checkpoint": Reader(_write("net.pt", _checkpoint), _import),
     "npy": Reader(_write("labels.npy", lambda path: np.save(path, np.zeros((9, 4), np.float32))), datasets.read_npy),
     "npz": Reader(_write("arrays.npz", _npz), lambda path: datasets.create("arrays", path).split("test")),
@@ -187,7 +188,7 @@ READERS: dict[str, Reader] = {
         gzip.decompress,
         gzip.compress,
     ),
-    "mat": Reader(_write("test_32x32.mat", _mat), lambda path: read_mat(path, ""), cost=40),
+    "mat": Reader(_write("test_32x32.mat", _mat), lambda path: read_mat(path, ""), around=forks),
     "png": Reader(_write("picture.png", _image), lambda path: datasets.read_image(path, (3, 8, 8))),
     "jpeg": Reader(_write("picture.jpeg", _image), lambda path: datasets.read_image(path, (3, 8, 8))),
     "photographs": Reader(_folder, _photographs),

@@ -118,6 +118,42 @@ def functions(folder: str) -> dict[str, tuple[str, str]]:
     return found
 
 
+def defaults(folder: str, name: str) -> dict[str, Any]:
+    """The literal defaults of an entry's fields, read from its source; none of a user-defined entry."""
+    for path in _files(folder):
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and path.stem == name:
+                return _class_defaults(node)
+            if isinstance(node, ast.FunctionDef) and node.name == name:
+                return _parameter_defaults(node.args)
+    return {}
+
+
+def _class_defaults(node: ast.ClassDef) -> dict[str, Any]:
+    """Of `name: kind = value` and of `name: kind = option(value, ...)`."""
+    stated = [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
+    values = {cast("ast.Name", each.target).id: each.value for each in stated}
+    plain = {key: each.args[0] if isinstance(each, ast.Call) and each.args else each for key, each in values.items()}
+    return {key: ast.literal_eval(each) for key, each in plain.items() if each is not None and _is_literal(each)}
+
+
+def _parameter_defaults(arguments: ast.arguments) -> dict[str, Any]:
+    positional = arguments.args[len(arguments.args) - len(arguments.defaults) :]
+    pairs = [
+        *zip(positional, arguments.defaults, strict=True),
+        *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
+    ]
+    return {each.arg: ast.literal_eval(value) for each, value in pairs if value is not None and _is_literal(value)}
+
+
+def _is_literal(node: ast.expr) -> bool:
+    try:
+        ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        return False
+    return True
+
+
 def _files(folder: str) -> Iterator[Path]:
     return (path for path in sorted((ROOT / folder).glob("*.py")) if path.stem != "base" and path.stem[0] != "_")
 

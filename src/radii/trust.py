@@ -97,7 +97,10 @@ def _files_of(module: str) -> Iterator[tuple[str, Path]]:
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):
         name = ".".join(parts[:depth])
-        spec = PathFinder.find_spec(name, list(places)) if places is not None else None
+        try:
+            spec = PathFinder.find_spec(name, list(places)) if places is not None else None
+        except KeyError:  # a namespace package inside a package that is not imported has no known place
+            return
         if spec is None:
             return
         if spec.origin and Path(spec.origin).is_file():
@@ -129,5 +132,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 def _is_installed(path: Path) -> bool:
     """Whether a file belongs to Python or to an installed package: its imports are not followed."""
+    if {"site-packages", "dist-packages"} & set(path.parts):  # of the user, or of another environment on the path
+        return True
     places = {Path(sysconfig.get_path(key)).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib")}
     return any(path.resolve().is_relative_to(place) for place in places)

@@ -1,13 +1,11 @@
 """The command line, with valid and invalid arguments."""
 
-import contextlib
-import io
 import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +14,7 @@ from PIL import Image
 from radii import cli
 from radii.certifiers import Certifier
 from radii.certifiers import create as created
+from tests.cli.running import radii
 
 RECIPE = """
 dataset = "digits"
@@ -30,23 +29,6 @@ epochs = 3
 images_per_step = 128
 learning_rate = 0.05
 """
-
-
-class Outcome(NamedTuple):
-    code: object
-    out: str
-    error: str
-
-
-def radii(*arguments: str, cwd: Path) -> Outcome:
-    """Run the command line in this process: importing torch for every call would take most of the time."""
-    out, error = io.StringIO(), io.StringIO()
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(cwd)
-        patch.setattr(sys, "argv", ["radii", *arguments])
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error), pytest.raises(SystemExit) as exit_:
-            cli.main()
-    return Outcome(exit_.value.code, out.getvalue(), error.getvalue())
 
 
 @pytest.fixture(scope="session")

@@ -42,7 +42,10 @@ def test_onnx_file_can_be_imported_certified_and_reported(
     linear_onnx("model.onnx", shape=(1, 3, 4, 4), classes=2)
     constants = ("--mean", "0.5,0.5,0.5", "--std", "0.5,0.5,0.5")
     assert radii("import", "model.onnx", "--sigma", "0.5", "--data", "pictures", "--run", "runs/mine", *constants) == 0
-    assert "runs/mine: imported for sigma 0.5; next: radii certify runs/mine" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "runs/mine: imported for sigma 0.5; " in said
+    assert "% of 6 test images right without noise" in said
+    assert "\nnext: radii certify runs/mine\n" in said
     (tmp_path / "model.onnx").unlink()
     assert radii("certify", "runs/mine", "--set", "estimation=200", "--workers", "2") == 0
     assert "6 images" in capsys.readouterr().out
@@ -56,7 +59,7 @@ def test_onnx_file_can_be_imported_certified_and_reported(
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("import", "linear.onnx", "--run", "x"), "folder needs a folder with train/<class>/ and val/<class>/"),
+        (("import", "linear.onnx", "--run", "x"), "folder needs photographs in train/<class>/ and val/<class>/"),
         (("import", "linear.onnx", "--model", "lenet", "--run", "x"), "holds its architecture: leave out --model"),
         (("import", "any.onnx", "--run", "x"), "state the size of yours; pass --size"),
         (("import", "absent.onnx", "--run", "x"), "there is no file absent.onnx"),
@@ -66,7 +69,7 @@ def test_onnx_file_can_be_imported_certified_and_reported(
         (("import", "a.pth", "--run", "x"), "a.pth needs --dataset and --model"),
         (
             ("import", "a.pth", "--dataset", "digits", "--model", "lenet", "--size", "8", "--run", "x"),
-            "belong to an ONNX",
+            "belong to a factory or an ONNX file",
         ),
         (("export", "absent", "x.onnx"), "absent is not"),
     ],

@@ -10,7 +10,7 @@ from PIL import Image
 
 from radii import datasets
 from radii.datasets import DataError
-from radii.datasets.folder import centre_crop, crop_box, random_crop
+from radii.datasets._framing import centre_crop, crop_box, random_crop
 
 
 def write_photographs(root: Path, *folders: str, size: tuple[int, int] = (240, 230)) -> None:
@@ -26,7 +26,7 @@ def test_labels_follow_the_sorted_class_folders(tmp_path: Path) -> None:
     (tmp_path / "val" / "notes.txt").write_text("not a class")
     (tmp_path / "val" / "ant" / "notes.txt").write_text("not a photograph")
     (tmp_path / "val" / ".hidden").mkdir()
-    dataset = datasets.create("folder", tmp_path)
+    dataset = datasets.create("folder", tmp_path, enlarge=True)
     images = dataset.split("test")
     assert dataset.classes == 2
     assert images.labels.tolist() == [0, 0, 1, 1]
@@ -37,7 +37,7 @@ def test_labels_follow_the_sorted_class_folders(tmp_path: Path) -> None:
 
 def test_test_folder_is_accepted_for_val(tmp_path: Path) -> None:
     write_photographs(tmp_path, "test/ant", "test/dog")
-    dataset = datasets.create("folder", tmp_path)
+    dataset = datasets.create("folder", tmp_path, size=100)
     assert len(dataset.split("test")) == 4
     with pytest.raises(DataError, match="has no train split: put its photographs into train/<class>/"):
         dataset.split("train")
@@ -72,7 +72,7 @@ def test_missing_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(DataError, match=r"there is no folder .*nowhere"):
         datasets.create("folder", tmp_path / "nowhere")
     monkeypatch.delenv("RADII_DATA", raising=False)
-    with pytest.raises(DataError, match="folder needs a folder with train/<class>/ and val/<class>/"):
+    with pytest.raises(DataError, match="folder needs photographs in train/<class>/ and val/<class>/"):
         datasets.create("folder")
 
 
@@ -116,10 +116,10 @@ def test_the_first_draw_flips() -> None:
 def test_digest_does_not_depend_on_the_folder(tmp_path: Path) -> None:
     write_photographs(tmp_path / "here", "val/ant", "val/dog")
     (tmp_path / "there").mkdir()
-    digest = datasets.create("folder", tmp_path / "here").split("test").digest
+    digest = datasets.create("folder", tmp_path / "here", size=220).split("test").digest
     (tmp_path / "here").rename(tmp_path / "there" / "moved")
     moved = tmp_path / "there" / "moved"
-    assert datasets.create("folder", moved).split("test").digest == digest
+    assert datasets.create("folder", moved, size=220).split("test").digest == digest
     assert datasets.create("folder", moved, size=200).split("test").digest != digest
     (moved / "val" / "dog" / "a.png").rename(moved / "val" / "ant" / "c.png")
-    assert datasets.create("folder", moved).split("test").digest != digest
+    assert datasets.create("folder", moved, size=220).split("test").digest != digest

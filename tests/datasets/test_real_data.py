@@ -51,7 +51,7 @@ def test_svhn_as_arrays() -> None:
 
 
 def test_photographs() -> None:
-    dataset = datasets.create("folder", real("imagenette", "val") / "imagenette")
+    dataset = datasets.create("folder", real("imagenette", "val") / "imagenette", enlarge=True)
     images = dataset.split("test")
     assert dataset.classes == 10
     assert 0.3 < images.batch(torch.arange(0, len(images), 100)).mean() < 0.6

@@ -98,8 +98,8 @@ def test_run_continues_with_its_data_at_another_path(birds: Path, tmp_path: Path
 def test_another_size_is_another_recipe() -> None:
     recipe = parse(PHOTOGRAPHS, "here")
     train(recipe, "runs/birds")
-    with pytest.raises(RunError, match=r"it has dataset\.size = 16, not 32"):
-        train(replace(recipe, dataset={**recipe.dataset, "size": 32}), "runs/birds")
+    with pytest.raises(RunError, match=r"it has dataset\.size = 16, not 18"):
+        train(replace(recipe, dataset={**recipe.dataset, "size": 18}), "runs/birds")
 
 
 def test_path_of_published_data_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

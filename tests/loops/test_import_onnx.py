@@ -118,7 +118,7 @@ def batch_dependent() -> list[Any]:
         ({"shape": ("batch", 1, 9, 9)}, {"dataset": "digits"}, "takes images 1 x 9 x 9, the dataset has 1 x 8 x 8"),
         ({"shape": ("batch", 1, "h", "w")}, {}, "takes images of any size: state the size of yours"),
         ({"shape": ("batch", "h", 8, 8)}, {"dataset": "digits", "mean": (0.5,)}, "expected one each per channel"),
-        ({}, {"dataset": "digits", "mean": (0.5,) * 3, "std": (0.5,) * 3}, "of 3 channels, expected 1"),
+        ({}, {"dataset": "digits", "mean": (0.5,) * 3, "std": (0.5,) * 3}, "expected 1, one per channel"),
         ({}, {"dataset": "digits", "sigma": 0.0}, "sigma = 0.0, expected a number > 0"),
     ],
 )
@@ -131,7 +131,7 @@ def test_model_that_does_not_fit_the_dataset_is_refused(
 
 
 def test_graph_that_depends_on_the_batch_is_refused(linear_onnx: Write, tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="depending on the others in its batch: export it in eval mode"):
+    with pytest.raises(ValueError, match="depending on the others in its batch: use it in eval mode"):
         import_onnx(linear_onnx(nodes=batch_dependent()), tmp_path / "run", sigma=0.25, dataset="digits")
 
 

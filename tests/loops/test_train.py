@@ -17,7 +17,8 @@ from radii.experiment.run import Run, RunError
 from radii.lock import LockedError
 from radii.loops import train as loop
 from radii.loops.schedule import learning_rate
-from radii.loops.train import NotFiniteError, StepEvent, train
+from radii.loops.step import NotFiniteError
+from radii.loops.train import StepEvent, train
 
 SCHEDULE = Training(epochs=3, images_per_step=256, learning_rate=0.05)
 SMALL = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=SCHEDULE)

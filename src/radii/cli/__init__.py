@@ -1,7 +1,33 @@
 """The command line: the only package that prints or mentions flags."""
 
 # Importing a module registers its commands.
-from radii.cli import certification, corrupting, export, importing, reporting, training, verify
+from radii.cli import (
+    certification,
+    corrupting,
+    export,
+    importing,
+    listing,
+    prediction,
+    reporting,
+    showing,
+    table,
+    training,
+    verify,
+)
 from radii.cli.app import app, main
 
-__all__ = ["app", "certification", "corrupting", "export", "importing", "main", "reporting", "training", "verify"]
+__all__ = [
+    "app",
+    "certification",
+    "corrupting",
+    "export",
+    "importing",
+    "listing",
+    "main",
+    "prediction",
+    "reporting",
+    "showing",
+    "table",
+    "training",
+    "verify",
+]

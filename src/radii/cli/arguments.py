@@ -1,5 +1,6 @@
 """Types and parsers of command-line arguments."""
 
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
@@ -50,3 +51,17 @@ def parse_numbers(flag: str, text: str) -> tuple[float, ...]:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
         raise ValueError(f"{flag} {text!r}: expected numbers separated by commas, such as 0,0.25,0.5") from error
+
+
+def command(*words: object, **options: Any) -> str:
+    """A command line that can be pasted; options that are None or False are left out."""
+    parts = ["radii", *map(str, words)]
+    for name, value in options.items():
+        flag = f"--{name.strip('_').replace('_', '-')}"
+        if value is True:
+            parts.append(flag)
+        elif isinstance(value, list):
+            parts += [part for each in value for part in (flag, str(each))]
+        elif value is not None and value is not False:
+            parts += [flag, str(value)]
+    return shlex.join(parts)

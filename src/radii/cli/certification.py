@@ -1,4 +1,4 @@
-"""Commands that ask a model: certify, predict."""
+"""The command that certifies a run."""
 
 import math
 from pathlib import Path
@@ -6,8 +6,8 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console
-from radii.cli.arguments import Data, Settings, Trust, Whole, parse_fields
+from radii.cli.app import app, console, hint, say
+from radii.cli.arguments import Data, Settings, Trust, Whole, command, parse_fields
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar
 from radii.experiment import certificates
@@ -15,7 +15,6 @@ from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
 from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
-from radii.report.text import plain
 
 
 @app.command
@@ -80,8 +79,8 @@ def certify(
     with warnings_in_words(), CertificationBar(console) as bar:
         path = certify_run(config, workers=workers, on_image=bar)
     summary = Summary(certificates.read(path))
-    line = f"{path}: {in_words(summary)}; next: radii report {run}"
-    console.print(plain(line), soft_wrap=True, markup=False, emoji=False)
+    say(f"{path}: {in_words(summary)}")
+    hint(f"next: {command('report', run)}")
     if words := bias(summary.certificates, Run(run).class_names()):
         console.print(f"note: {words}", soft_wrap=True, markup=False)
     if linf:
@@ -96,37 +95,3 @@ def print_linf(run: Path, summary: Summary) -> None:
     radius = "-" if known is None else down(linf_radius(known.value, dimensions), 5)
     bound = "" if known is None or known.exact else "at least "
     console.print(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")
-
-
-@app.command
-def predict(
-    run: Path,
-    image: Path,
-    /,
-    *,
-    with_: Annotated[str | None, Parameter(name="--with")] = None,
-    engine: str = "auto",
-    set: Settings = None,
-    trust: Trust = None,
-) -> None:
-    """Predict the class of an image with the classifier that was certified, or "abstains" when the vote is too close.
-
-    Args:
-        run: A trained run directory.
-        image: An image file of the model's size.
-        with_: prediction (votes) or soft (mean probabilities); by default the kind that was certified.
-        engine: What runs the forward passes; auto takes the one that the model was certified with.
-    """
-    from radii.api import predict as predict_image
-    from radii.datasets import read_image
-    from radii.loops.deployment import certified_prediction
-    from radii.loops.load import load
-    from radii.loops.weights import model_spec
-
-    trained = Run(run, trust or ())
-    spec = model_spec(trained)
-    picture = read_image(image, spec.shape)
-    procedure, fields = certified_prediction(trained, with_)
-    with warnings_in_words():
-        answer = predict_image(load(trained, engine=engine), picture, procedure, **{**fields, **parse_fields(set)})
-    console.print("abstains" if answer.prediction < 0 else spec.class_names[answer.prediction], markup=False)

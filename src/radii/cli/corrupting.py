@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from radii.cli.app import app, console
+from radii.cli.app import app, console, say
 from radii.cli.arguments import Data, Whole
 from radii.cli.progress import CountingBar
 from radii.experiment import recipe as recipes
@@ -27,4 +27,4 @@ def corrupt(dataset: str, /, *, out: Path, seed: Whole = 0, every: Whole = 1, da
         folder = corrupt_dataset(source, out, seed=seed, every=every, on_image=bar)
     table_text = '{ name = "corrupted", kind = "fog" }'
     step = f"radii certify RUN --dataset '{table_text}' --data {folder}"
-    console.print(f"{folder}: {folder / GALLERY} shows them; next: {step}", soft_wrap=True, markup=False)
+    say(f"{folder}: {folder / GALLERY} shows them; next: {step}")

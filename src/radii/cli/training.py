@@ -1,15 +1,16 @@
 """Commands that make models: train, transfer, soft-labels."""
 
+import shlex
 from pathlib import Path
 from typing import Annotated, cast
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console
-from radii.cli.arguments import Data, Settings, Trust, Whole
+from radii.cli.app import app, console, hint, say
+from radii.cli.arguments import Data, Settings, Trust, Whole, command
 from radii.cli.progress import CountingBar, TrainingBar
 from radii.experiment import recipe as recipes
-from radii.experiment.from_run import recipe_from
+from radii.experiment.from_run import recipe_from, transfer_recipe
 from radii.experiment.run import Run
 from radii.report.summary import down
 
@@ -69,7 +70,7 @@ def transfer(
         teacher: The run of the first teacher.
         bootstrap: Instead of --teacher, the recipe to train a teacher with.
         teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's.
-        recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset and sigma.
+        recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset, at its sigma.
         run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
     """
     from radii.loops.transfer import transfer as transfer_runs
@@ -77,9 +78,7 @@ def transfer(
     if (teacher is None) == (bootstrap is None):
         raise ValueError("name either --teacher RUN, or --bootstrap RECIPE to train a teacher first")
     first = Run(cast(Path, teacher), trust or ()) if bootstrap is None else _trained(bootstrap, teacher_model, data)
-    taught = first.recipe
-    found = recipes.find(recipe) if recipe else recipes.transfer_recipe(taught.dataset, taught.sigma)
-    schedule = recipes.read(found, set or ())
+    schedule = recipes.read(recipes.find(recipe), set or ()) if recipe else transfer_recipe(first, set or ())
     students = [recipes.parse_value(each) for each in model]
     with TrainingBar(console) as bar:
         for student in transfer_runs(first, schedule, students, run=run, data=data, on_step=bar):
@@ -123,13 +122,13 @@ def soft_labels(
     voting = Run(run, trust or ())
     with CountingBar(console) as bar:
         path = write_soft_labels(voting, samples=samples, seed=seed, engine=engine, data=data, on_image=bar)
-    next_step = f"radii train RECIPE --soft-labels {path} --run RUN"
-    console.print(f"{path}: next: {next_step}", soft_wrap=True, markup=False)
+    say(str(path))
+    hint(f"next: radii train RECIPE --soft-labels {shlex.quote(str(path))} --run RUN")
 
 
 def print_trained(run: Run) -> None:
     rows = run.history()
     accuracy = rows[-1].get("noisy_test_accuracy") if rows else None
     reached = "" if accuracy is None else f", noisy test accuracy {down(float(accuracy), 4)}"
-    message = f"{run.path}: trained {len(rows)} epochs{reached}; next: radii certify {run.path}"
-    console.print(message, soft_wrap=True, markup=False)
+    say(f"{run.path}: trained {len(rows)} epochs{reached}")
+    hint(f"next: {command('certify', run.path)}")

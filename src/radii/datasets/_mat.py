@@ -30,12 +30,18 @@ def read_arrays(path: Path, md5: str) -> dict[str, NDArray[Any]]:
 
 
 def _convert(path: Path, folder: Path) -> None:
-    command = [sys.executable, "-P", str(CHILD), str(path.resolve()), str(folder), str(MEMORY)]
-    one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     try:
-        done = subprocess.run(command, capture_output=True, env=one_thread, timeout=SECONDS, check=False)
+        code, errors = _in_a_child(str(path.resolve()), str(folder), str(MEMORY))
     except subprocess.TimeoutExpired as error:
         raise DataError(f"{path} is not a whole .mat file (reading takes too long): fetch it again") from error
-    if done.returncode:
-        last = (done.stderr.decode(errors="replace").strip().splitlines() or ["the reader crashed"])[-1]
+    if code:
+        last = (errors.decode(errors="replace").strip().splitlines() or ["the reader crashed"])[-1]
         raise DataError(f"{path} is not a whole .mat file ({last[:200]}): fetch it again")
+
+
+def _in_a_child(*arguments: str) -> tuple[int, bytes]:
+    """The exit code and the errors of the script in a process of its own."""
+    command = [sys.executable, "-P", str(CHILD), *arguments]
+    one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, capture_output=True, env=one_thread, timeout=SECONDS, check=False)
+    return done.returncode, done.stderr

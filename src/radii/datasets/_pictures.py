@@ -1,14 +1,14 @@
 """Image files as tensors."""
 
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
-
-from radii.datasets.base import Shape
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF", "GIF")
 """The formats that are opened: decoders of others start other programs, or are rarely tested."""
@@ -17,7 +17,14 @@ SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV", "La", "RGBa")
 
 
-def read_image(path: Path, shape: Shape) -> Tensor:
+class Preparation(NamedTuple):
+    """How a picture file becomes a test image of a dataset."""
+
+    words: str
+    read: Callable[[Path], Tensor]
+
+
+def read_image(path: Path, shape: tuple[int, int, int]) -> Tensor:
     """An image file as pixels in [0, 1] with the model's channels; its size must be the model's."""
     channels, height, width = shape
     try:

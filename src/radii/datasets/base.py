@@ -3,8 +3,9 @@
 import hashlib
 import os
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
+from radii.datasets._pictures import Preparation, read_image
 from radii.errors import ParameterError
 from radii.fields import option
 from radii.plugins import Component
@@ -139,6 +141,12 @@ class Dataset(Component, ABC):
         """Set what is known only from the files: shape, class_names, normalisation."""
         for name, value in facts.items():
             object.__setattr__(self, name, value)
+
+    @classmethod
+    def preparation(cls, shape: Shape, fields: Mapping[str, Any]) -> Preparation:
+        """How a picture file becomes an image as the test images of these fields are; their files are not needed."""
+        _, height, width = shape
+        return Preparation(f"as they are, {width} x {height} pixels", partial(read_image, shape=shape))
 
     @abstractmethod
     def split(self, split: Split) -> Images:

@@ -1,83 +1,95 @@
-"""A folder of photographs in class folders, ImageNet's layout: train/<class>/* and val/<class>/*."""
+"""Your own photographs: train/<class>/ and val/<class>/ as ImageNet's, <class>/ alone for testing, or a list file."""
 
 import hashlib
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain
 from pathlib import Path
-from typing import cast
+from typing import Any
 
-import numpy as np
 import torch
-from numpy.typing import NDArray
-from PIL import Image
 from torch import Tensor
 
-from radii.datasets._pictures import eight_bits, open_image
-from radii.datasets.base import DataError, Dataset, Images, Split, as_floats, existing_folder, named_data
+from radii.datasets._framing import SIDE, TRIES, Framing, View, random_crop, usual_resize
+from radii.datasets._layouts import EXPECTED, PLACES, Layout, open_layout
+from radii.datasets._pictures import Preparation, open_image
+from radii.datasets.base import DataError, Dataset, Images, Shape, Split, as_floats, named_data
 from radii.fields import option
 from radii.smoothing.normalisation import IMAGENET, Normalisation
 
-SIDE = 224
-SHORTER_SIDE = 256
-SMALLEST_AREA = 0.08
-WIDEST_RATIO = 4 / 3
-TRIES = 10
-"""Crops drawn per photograph; the first that fits is used."""
-
-LAYOUT: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("val", "test")}
-SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff"}
-
-View = Callable[[Image.Image], Image.Image]
+GREY = Normalisation((0.5,), (0.5,))
+"""The normalisation of grey photographs, where none is stated."""
+LOOKED_AT = 1_000
+"""Photographs of a split whose sizes are read when it is opened."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Folder(Dataset):
     """Photographs, their shorter side made `resize` and the middle square of `size` pixels cut out for testing.
 
-    `mean` and `std` standardise the channels inside the model: ImageNet's by default.
+    `mean` and `std` standardise the channels inside the model. Labels are in the order of the class folders' names, or
+    of the lines of classes.txt, which may give each class a name to show, after a tab.
     """
 
     size: int = option(SIDE, ge=1)
     resize: int | None = option(None, ge=1)
-    """256 / 224 of the size by default."""
-    mean: tuple[float, ...] = option(IMAGENET.mean)
-    std: tuple[float, ...] = option(IMAGENET.std)
-    _root: Path = field(init=False)
-    _class_folders: dict[Split, list[Path]] = field(init=False)
+    """By default 256 / 224 of a size of 224 or more; a smaller size itself."""
+    channels: int = option(3, ge=1, le=3)
+    """3 for colours, 1 for grey."""
+    enlarge: bool = False
+    """Whether a photograph that is smaller than `resize` is enlarged; it is refused otherwise."""
+    mean: tuple[float, ...] = option(())
+    """ImageNet's by default; 0.5 for grey."""
+    std: tuple[float, ...] = option(())
+    _layout: Layout = field(init=False)
 
     def __post_init__(self) -> None:
-        constants = Normalisation(tuple(self.mean), tuple(self.std))
-        self.learned(mean=constants.mean, std=constants.std)
+        self.learned(mean=tuple(self.mean), std=tuple(self.std))
         super().__post_init__()
-        shorter = self.resize or self.size * SHORTER_SIDE // SIDE
-        if shorter < self.size:
-            raise ValueError(f"dataset 'folder': resize = {shorter}, expected a number >= {self.size}, the size")
-        if len(constants.mean) != 3 or len(constants.std) != 3 or min(constants.std) <= 0:
-            raise ValueError(f"dataset 'folder': mean and std = {tuple(constants)}, expected three each, std > 0")
-        root = existing_folder(named_data(self, "a folder with train/<class>/ and val/<class>/"))
-        folders = _class_folders(root)
-        self.learned(_root=root, _class_folders=folders, class_names=_class_names(folders, root))
-        self.learned(resize=shorter, shape=(3, self.size, self.size), normalisation=constants)
+        self.learned(resize=self.resize or usual_resize(self.size))
+        if self.framing.resize < self.size:
+            raise ValueError(f"dataset 'folder': resize = {self.resize}, expected a number >= {self.size}, the size")
+        if self.channels == 2:
+            raise ValueError("dataset 'folder': channels = 2, expected 3 for colours or 1 for grey")
+        constants = _constants(self.mean, self.std, self.channels)
+        layout = open_layout(_existing(named_data(self, f"photographs in {EXPECTED}")))
+        self.learned(mean=constants.mean, std=constants.std, normalisation=constants, _layout=layout)
+        self.learned(shape=(self.channels, self.size, self.size), class_names=layout.class_names)
+
+    @property
+    def framing(self) -> Framing:
+        return Framing.of(vars(self))
+
+    @classmethod
+    def preparation(cls, shape: Shape, fields: Mapping[str, Any]) -> Preparation:
+        framing = Framing.of(fields)
+        return Preparation(framing.words, framing.read)
 
     def split(self, split: Split) -> "Photographs":
-        if split not in self._class_folders:
-            expected = " or ".join(f"{name}/<class>/" for name in LAYOUT[split])
-            raise DataError(f"{self._root} has no {split} split: put its photographs into {expected}")
-        listings = [_photographs(folder) for folder in self._class_folders[split]]
-        labels = torch.arange(self.classes).repeat_interleave(torch.tensor([len(files) for files in listings]))
-        shorter = cast(int, self.resize)
-        return Photographs(list(chain.from_iterable(listings)), labels, self.size, shorter, augmented=split == "train")
+        if split not in self._layout.places:
+            expected = " or ".join(f"{name}/<class>/" for name in PLACES[split])
+            raise DataError(f"{self.path or self.data} has no {split} split: put its photographs into {expected}")
+        files, labels = self._layout.listing(split)
+        found = Photographs(files, torch.tensor(labels), self.framing, augmented=split == "train")
+        found.expect_large()
+        return found
 
 
-def _class_names(folders: dict[Split, list[Path]], root: Path) -> tuple[str, ...]:
-    names = [[folder.name for folder in found] for found in folders.values()]
-    if odd := sorted(set(names[0]) ^ set(names[-1])):
-        raise DataError(f"{root}: the class folder {odd[0]} is in one split only, expected in both")
-    return tuple(names[0])
+def _existing(path: Path) -> Path:
+    if not path.exists():
+        raise DataError(f"there is no folder {path}: create it, or name another", "data")
+    return path
+
+
+def _constants(mean: Sequence[float], std: Sequence[float], channels: int) -> Normalisation:
+    usual = GREY if channels == 1 else IMAGENET
+    found = Normalisation(tuple(mean) or usual.mean, tuple(std) or usual.std)
+    if len(found.mean) != channels or len(found.std) != channels or min(found.std) <= 0:
+        number = {1: "one", 3: "three"}[channels]
+        raise ValueError(f"dataset 'folder': mean and std = {tuple(found)}, expected {number} each, std > 0")
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,89 +98,38 @@ class Photographs(Images):
 
     files: Sequence[str]
     labels: Tensor
-    size: int
-    shorter: int
+    framing: Framing
     augmented: bool
 
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
         chosen = [self.files[index] for index in indices.tolist()]
-        views: Sequence[View] = [partial(centre_crop, size=self.size, shorter=self.shorter)] * len(chosen)
+        views: Sequence[View] = [self.framing.middle] * len(chosen)
+        size = self.framing.size
         if self.augmented and rng is not None:
             # All draws come before any work, so that the result does not depend on thread order.
             draws = torch.rand((len(chosen), 1 + 4 * TRIES), generator=rng).tolist()
-            views = [partial(random_crop, draws=row, size=self.size) for row in draws]
-        pixels = torch.empty((len(chosen), 3, self.size, self.size), dtype=torch.uint8)
+            views = [partial(random_crop, draws=row, size=size) for row in draws]
+        pixels = torch.empty((len(chosen), self.framing.channels, size, size), dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(_read_into, pixels.numpy(), chosen, views))
+            list(pool.map(self.framing.read_into, pixels.numpy(), chosen, views))
         return as_floats(pixels)
+
+    def expect_large(self) -> None:
+        """Refuse photographs that are too small before any work; of a large split, only some are looked at."""
+        for file in self.files[:: -(-len(self.files) // LOOKED_AT)]:
+            try:
+                with open_image(file) as photograph:
+                    size = photograph.size
+            except Exception:  # one that cannot be read is reported when it is needed  # noqa: S112
+                continue
+            self.framing.expect_large(file, size)
 
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the files' names, sizes and labels, and of the crop: reading all pixels would take hours."""
-        found = hashlib.sha256(f"{self.size} {self.shorter}".encode())
+        framing = self.framing
+        grey = " grey" if framing.channels == 1 else ""
+        found = hashlib.sha256(f"{framing.size} {framing.resize}{grey}".encode())
         for file, label in zip(map(Path, self.files), self.labels.tolist(), strict=True):
             found.update(f"\0{file.parent.name}/{file.name} {file.stat().st_size} {label}".encode())
         return found.hexdigest()
-
-
-def centre_crop(image: Image.Image, size: int = SIDE, shorter: int = SHORTER_SIDE) -> Image.Image:
-    """The middle square of a photograph whose shorter side is made `shorter`."""
-    width, height = (shorter * side // min(image.size) for side in image.size)
-    left, top = round((width - size) / 2), round((height - size) / 2)
-    resized = image.resize((width, height), Image.Resampling.BILINEAR)
-    return resized.crop((left, top, left + size, top + size))
-
-
-def random_crop(image: Image.Image, draws: Sequence[float], size: int = SIDE) -> Image.Image:
-    """A crop of random size, shape and position, resized and randomly flipped; `draws` are uniform on [0, 1)."""
-    cropped = image.crop(crop_box(*image.size, draws[1:])).resize((size, size), Image.Resampling.BILINEAR)
-    return cropped.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if draws[0] < 0.5 else cropped
-
-
-def crop_box(width: int, height: int, draws: Sequence[float]) -> tuple[int, int, int, int]:
-    """Left, top, right, bottom of the first crop that fits: 8 % to all of the area, sides from 3:4 to 4:3."""
-    for at in range(0, len(draws), 4):
-        size, stretch, across, down = draws[at : at + 4]
-        area = width * height * (SMALLEST_AREA + (1 - SMALLEST_AREA) * size)
-        ratio = WIDEST_RATIO ** (2 * stretch - 1)
-        wide, high = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
-        if 0 < wide <= width and 0 < high <= height:
-            left, top = int(across * (width - wide + 1)), int(down * (height - high + 1))
-            return left, top, left + wide, top + high
-    wide, high = min(width, round(height * WIDEST_RATIO)), min(height, round(width * WIDEST_RATIO))
-    left, top = (width - wide) // 2, (height - high) // 2
-    return left, top, left + wide, top + high
-
-
-def _read_into(pixels: NDArray[np.uint8], file: str, view: View) -> None:
-    try:
-        with open_image(file) as photograph:
-            shown = view(eight_bits(photograph).convert("RGB"))
-    except Exception as error:
-        # Pillow's decoders raise errors of many kinds.
-        raise DataError(f"{file} is not a readable photograph ({error}): replace or remove it") from error
-    pixels[:] = np.asarray(shown).transpose(2, 0, 1)
-
-
-def _class_folders(root: Path) -> dict[Split, list[Path]]:
-    """The class folders of the splits that are there, by name: their order is the labels'."""
-    found: dict[Split, list[Path]] = {}
-    for split, places in LAYOUT.items():
-        if folder := next((root / place for place in places if (root / place).is_dir()), None):
-            found[split] = [path for path in _visible(folder) if path.is_dir()]
-            if not found[split]:
-                raise DataError(f"{folder} holds no class folders: put its photographs into {folder}/<class>/")
-    if not found:
-        raise DataError(f"{root} holds neither train/ nor val/, expected train/<class>/ and val/<class>/")
-    return found
-
-
-def _photographs(folder: Path) -> list[str]:
-    files = [str(path) for path in _visible(folder) if path.suffix.lower() in SUFFIXES]
-    if not files:
-        raise DataError(f"the class folder {folder} holds no photographs, expected .jpeg, .png and the like")
-    return files
-
-
-def _visible(folder: Path) -> list[Path]:
-    return sorted(path for path in folder.iterdir() if not path.name.startswith("."))

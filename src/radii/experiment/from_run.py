@@ -13,6 +13,9 @@ from radii.experiment.run import Run
 DENOISING = "denoising"
 """The objective that leaves a model as it is and trains a denoiser in front of it."""
 
+TRANSFER = "transfer"
+"""The objective of a student."""
+
 SCHEDULE = Training(epochs=10, images_per_step=128, learning_rate=0.01, schedule="one_cycle")
 DENOISER_SCHEDULE = replace(SCHEDULE, learning_rate=3e-3, optimizer="adamw")
 """Where no recipe is shipped for the dataset and objective."""
@@ -34,6 +37,14 @@ def recipe_from(run: Run, method: Path | str, settings: Sequence[str] = ()) -> R
     elif offered.training is not None:
         wanted = replace(wanted, training=replace(offered.training, initial=str(run.path)))
     return recipes.parse(wanted.to_toml(), str(method), settings)
+
+
+def transfer_recipe(teacher: Run, settings: Sequence[str] = ()) -> Recipe:
+    """The recipe of a teacher's students: the shipped one of its dataset, of the nearest sigma, or the usual one."""
+    taught = teacher.recipe
+    offered = _recipe_of(TRANSFER, taught)
+    wanted = replace(offered, dataset=taught.dataset["name"], sigma=taught.sigma)
+    return recipes.parse(wanted.to_toml(), f"the transfer from {teacher.path}", settings)
 
 
 def _recipe_of(method: Path | str, trained: Recipe) -> Recipe:

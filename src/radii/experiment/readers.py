@@ -18,6 +18,8 @@ from radii.experiment.kinds import (
     MOST_WHOLE,
     TRANSFER,
     Check,
+    is_count,
+    is_integer,
     is_path,
     is_share,
     is_text,
@@ -87,6 +89,16 @@ def transfer_cost(path: Path) -> dict[str, Any]:
         raise ValueError(f"{path} has no {missing[0]!r}: restore it, or remove it")
     _expect(path, found, TRANSFER)
     return found
+
+
+def check(path: Path) -> dict[str, int]:
+    """How many of how many test images a model got right without noise: check.json."""
+    found = json_object(path)
+    right: Any = found.get("right")
+    images: Any = found.get("images")
+    if not (is_integer(right) and is_count(images) and 0 <= right <= images):
+        raise ValueError(f"{path} holds {_shown(found)}, expected the images and how many are right: remove it")
+    return {"right": right, "images": images}
 
 
 def history(path: Path) -> list[dict[str, str]]:

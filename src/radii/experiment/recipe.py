@@ -46,6 +46,10 @@ class Training:
     """The learning rate rises linearly over these first epochs, step by step."""
     initial: str | None = None
     """The run, or the safetensors file, whose weights training starts from: fine-tuning."""
+    precision: str = option("float32", choices=("float32", "bfloat16"))
+    """Of the forward and backward passes of training; weights, evaluation and certification are in float32."""
+    batch_norm: str = option("local", choices=("local", "synchronised"))
+    """In several processes: statistics of each one's images, or of all images of a step."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decay_at", tuple(self.decay_at))
@@ -198,19 +202,6 @@ def find(name: Path | str) -> Path:
     return listed
 
 
-def transfer_recipe(dataset: Mapping[str, Any], sigma: float) -> Path:
-    """The shipped transfer recipe of a dataset and sigma."""
-    for name in shipped():
-        if "/transfer-" in name:
-            offered = read(find(name))
-            if (offered.dataset["name"], offered.sigma) == (dataset["name"], sigma):
-                return find(name)
-    raise LookupError(
-        f"there is no transfer recipe for {dataset['name']} at sigma {sigma:g}: name another recipe, "
-        f"with dataset={dataset['name']} and sigma={sigma:g} set in it"
-    )
-
-
 def override(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """The values overridden by `key=value` settings; a dotted key sets a field of a table."""
     for setting in settings:
@@ -240,6 +231,11 @@ def parse_value(text: str) -> Any:
         return _toml_table(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
         return text.strip()
+
+
+def as_toml(value: Any) -> str:
+    """A value as a recipe states it; none where it is left to the entry."""
+    return "none" if value is None else _toml(value)
 
 
 def _short(value: Any) -> Any:

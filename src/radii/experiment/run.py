@@ -1,6 +1,7 @@
 """A run: one directory, one model."""
 
 import csv
+import difflib
 import io
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -29,6 +30,7 @@ WRITTEN = (
     "checkpoint.pt",
     "model.safetensors",
     "transfer.json",
+    "check.json",
 )
 """The files that the holder of the run's lock may write."""
 
@@ -55,6 +57,7 @@ class Run:
         self.weights_file = self.path / "model.safetensors"
         self.origin_file = self.path / "origin.json"
         self.soft_labels_file = self.path / "soft-labels.npy"
+        self.check_file = self.path / "check.json"
         self.certificates = self.path / "certificates"
 
     @property
@@ -63,13 +66,16 @@ class Run:
 
     @property
     def recipe(self) -> Recipe:
-        found = self._read_recipe()
+        found = self.stated_recipe()
         trust.require(found.names(), self.trusted, self.path)
         return found
 
-    def _read_recipe(self) -> Recipe:
+    def stated_recipe(self) -> Recipe:
+        """The recipe as data: the code that it names may not be used."""
         if not self.recipe_file.is_file():
-            raise RunError(f"{self.path} is not a run: it has no recipe.toml; `radii train` makes one")
+            near = _nearest(self.path)
+            advice = f"did you mean {str(near)!r}?" if near else "`radii train` makes one"
+            raise RunError(f"{self.path} is not a run: it has no recipe.toml; {advice}")
         return recipe.read(self.recipe_file)
 
     @property
@@ -119,7 +125,7 @@ class Run:
         """
         trust.record(wanted.names())
         if self.recipe_file.is_file():
-            if difference := _difference(self._read_recipe(), wanted, defaults or {}):
+            if difference := _difference(self.stated_recipe(), wanted, defaults or {}):
                 raise RunError(f"{self.path} belongs to another recipe ({difference})", "run")
             if _hashes(self.origin()) != _hashes(origin):
                 raise RunError(f"{self.path} was started from another {' or '.join(origin)}", "run")
@@ -168,8 +174,20 @@ class Run:
         """The names of the classes stored with the weights; empty without weights or names."""
         return readers.class_names(self.weights_file) if self.finished else ()
 
+    def check(self) -> dict[str, int]:
+        """How many of how many test images an imported model got right without noise; empty where it is unknown."""
+        return readers.check(self.check_file) if self.check_file.is_file() else {}
+
     def environment(self) -> dict[str, Any]:
         return readers.json_object(self.environment_file)
+
+
+def _nearest(path: Path) -> Path | None:
+    """The run beside `path`, or in runs/, whose name is nearest."""
+    places = (path.parent, Path("runs"))
+    names = {file.parent.name: file.parent for place in places for file in place.glob("*/recipe.toml")}
+    near = difflib.get_close_matches(path.name, names, n=1)
+    return names[near[0]] if near else None
 
 
 def _is_origin(path: Path) -> bool:

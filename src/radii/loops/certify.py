@@ -2,10 +2,9 @@
 
 import json
 import os
-import time
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import asdict, dataclass, replace
 from functools import lru_cache, partial
 from pathlib import Path
@@ -15,7 +14,7 @@ import torch
 
 from radii.certifiers import Certifier
 from radii.datasets import Images
-from radii.datasets.base import Part, image_digest
+from radii.datasets.base import Part
 from radii.engines import AUTO
 from radii.experiment import files, run_certificates
 from radii.experiment.certificates import Row
@@ -26,7 +25,7 @@ from radii.loops.evaluated import Evaluated, Key, dataset_key, evaluated
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
 from radii.loops.pool import map_in_processes
-from radii.smoothing.addresses import NoiseAddress
+from radii.loops.session import Item, RowStore, Session, SessionConfig, certified_row, one_thread
 from radii.smoothing.noise import Noise
 
 Identity = tuple[tuple[str, str], ...]
@@ -72,6 +71,9 @@ class CertificationConfig:
         if self.seed >= 1 << 128:  # no header with a longer number is read again
             raise ValueError(f"seed = {str(self.seed)[:40]}..., expected a whole number of 128 bits at most")
 
+    def open(self) -> "CertificationSession":
+        return CertificationSession(self)
+
 
 def certify_run(
     config: CertificationConfig,
@@ -94,53 +96,55 @@ def certify_run(
     chosen = range(0, len(session.images), config.every)[: config.max_images]
     wanted = Wanted(session.header, chosen, session.image_digest)
     with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine)) as file:
-        done = {row.index: row for row in file.rows()}
-        on_image(len(chosen), None)
-        for row in done.values():
-            on_image(len(chosen), row)
-        missing = [index for index in chosen if index not in done]
-        with closing(_certificates(session, missing, workers, executor)) as rows:
-            for row in rows:
-                file.append(row)
-                on_image(len(chosen), row)
+        certify_missing(session, file, chosen, workers, executor, on_image)
     return file.path
 
 
-def certify_image(config: CertificationConfig, index: int) -> Row:
-    """The certificate of one test image: the same in any process. `config` is that of an open session."""
-    return _open_once(config).certify(index)
+def certify_missing(
+    session: Session[Any],
+    file: RowStore,
+    chosen: Sequence[int],
+    workers: int,
+    executor: Executor | None,
+    on_image: OnImage,
+) -> None:
+    """Certify the chosen images that a file has no row of, and append their rows in order."""
+    done = {row.index: row for row in file.rows()}
+    on_image(len(chosen), None)
+    for row in done.values():
+        on_image(len(chosen), row)
+    missing = [index for index in chosen if index not in done]
+    with closing(_certificates(session, missing, workers, executor)) as rows:
+        for row in rows:
+            file.append(row)
+            on_image(len(chosen), row)
 
 
-def certify_images(session: "CertificationSession", indices: Sequence[int], workers: int) -> Iterator[Row]:
+def certify_image(config: SessionConfig[Item], item: Item) -> Row:
+    """The certificate of one image: the same in any process. `config` is that of an open session."""
+    return _open_once(config).certify(item)
+
+
+def certify_images(session: Session[Any], indices: Sequence[int], workers: int) -> Iterator[Row]:
     """The certificates of these test images in their order, on `workers` processes."""
     return _certificates(session, indices, workers, None)
 
 
 def _certificates(
-    session: "CertificationSession", indices: Sequence[int], workers: int, executor: Executor | None
+    session: Session[Any], indices: Sequence[int], workers: int, executor: Executor | None
 ) -> Generator[Row, None, None]:
     """The certificates in the order of the images."""
-    certify = partial(certify_image, session.config)
+    certify, items = partial(certify_image, session.config), session.items(indices)
     if executor is not None:
-        yield from executor.map(certify, indices)
+        yield from executor.map(certify, items)
     elif workers == 1 or len(indices) < 2:
-        yield from map(session.certify, indices)
+        yield from map(session.certify, items)
     else:
-        yield from map_in_processes(certify, indices, workers)
-
-
-@contextmanager
-def _one_thread() -> Iterator[None]:
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        yield
-    finally:
-        torch.set_num_threads(threads)
+        yield from map_in_processes(certify, items, workers)
 
 
 class CertificationSession:
-    """A loaded classifier and its images: what one process needs to certify."""
+    """A loaded classifier and the images of a run: what one process needs to certify."""
 
     def __init__(self, config: CertificationConfig) -> None:
         self.run = Run(config.run, config.trust)
@@ -150,7 +154,7 @@ class CertificationSession:
         self.images: Images = about.images
         noise = config.noise or noise_of(self.run.recipe)
         first = not config.identity  # workers need not repeat the engine's comparison of the process that started them
-        with _one_thread():
+        with one_thread():
             own = None if config.dataset else config.data
             engine, self.classifier = open_run(self.run, config.engine, noise, own, config.batch_size, first)
         config = replace(config, engine=engine, noise=noise)
@@ -164,25 +168,21 @@ class CertificationSession:
         """The digest of a test image; empty where there is none of that number."""
         return self.images.image_digest(index) if index < len(self.images) else ""
 
+    def items(self, indices: Sequence[int]) -> Sequence[int]:
+        """The indices: a worker reads the images itself."""
+        return indices
+
     def certify(self, index: int) -> Row:
         """The certificate of one test image."""
-        with _one_thread():
-            return self._certify(index)
-
-    def _certify(self, index: int) -> Row:
-        began = time.perf_counter()
         image, label = self.images.batch(torch.tensor([index]))[0], int(self.images.labels[index])
-        address = NoiseAddress(self.config.seed, index)
-        known = label if self.config.label_known else None
-        found = self.config.certifier.certify(self.classifier, image, address, known)
-        counts = {number: count for number, count in enumerate(found.counts) if count}
-        seconds = time.perf_counter() - began
-        digest = image_digest(image, label)
-        return Row(index, label, found.prediction, found.radius, seconds, found.samples, counts, digest)
+        config = self.config
+        return certified_row(self.classifier, config.certifier, config.seed, config.label_known, (index, image, label))
 
 
-_open_once = lru_cache(maxsize=1)(CertificationSession)
-"""A process that certifies many images loads them and the weights once; the configuration identifies them."""
+@lru_cache(maxsize=1)
+def _open_once(config: SessionConfig[Item]) -> Session[Item]:
+    """A process that certifies many images loads them and the weights once; the configuration identifies them."""
+    return config.open()
 
 
 PINNED = ("weights", "data", "code", "artefact")

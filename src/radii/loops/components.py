@@ -173,6 +173,9 @@ def _start_from(model: nn.Module, spec: ModelSpec, run: Run) -> dict[str, str]:
     if weights.is_dir():
         weights = run.weights()
         expect_same_images(run, spec)
+        if (theirs := model_spec(run).normalisation) != spec.normalisation:
+            got = f"{run.path} normalises its pixels by {tuple(theirs)}"
+            raise RunError(f"{got}, this recipe by {tuple(spec.normalisation)}: state mean and std of the dataset")
     load_weights(model, weights, "this recipe's model")
     return source_of(run.path, weights)
 

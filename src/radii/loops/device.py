@@ -1,8 +1,27 @@
 """The device that work runs on."""
 
+import os
+
 import torch
+
+from radii.errors import ParameterError
+
+VARIABLE = "RADII_DEVICE"
+"""The environment variable that names the device: worker processes inherit it."""
 
 
 def default_device() -> torch.device:
-    """A GPU where there is one, else the CPU."""
-    return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    """The device that RADII_DEVICE names; by default a GPU where there is one, else the CPU."""
+    named = os.environ.get(VARIABLE)
+    if not named:
+        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    if named not in (here := available()):
+        raise ParameterError(f"there is no device {named!r} here, expected one of: {', '.join(here)}", "device")
+    return torch.device(named)
+
+
+def available() -> list[str]:
+    """The names of the devices that this machine has."""
+    cuda = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
+    has_cuda, has_mps = torch.cuda.is_available(), torch.backends.mps.is_available()
+    return ["cpu", *(cuda if has_cuda else ()), *(["mps"] if has_mps else ())]

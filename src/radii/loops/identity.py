@@ -49,7 +49,7 @@ def environment_of(engine: str) -> dict[str, Any]:
     return {
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
         "matrix_products": torch.get_float32_matmul_precision(),
-        "device": device.type if device.type == "cpu" else torch.cuda.get_device_name(device),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "versions": {name: metadata.version(name) for name in packages},
     }
 

@@ -34,10 +34,10 @@ class Interrupts:
         if kind is None:
             self.deliver()
 
-    def deliver(self) -> None:
-        """Raise the signal that was held back, if any."""
-        if self.pending is not None:
-            number, self.pending = self.pending, None
+    def deliver(self, number: int | None = None) -> None:
+        """Raise the signal that was held back, if any, or another one that a process of the same training held."""
+        number, self.pending = number or self.pending, None
+        if number is not None:
             self._restore()
             signal.raise_signal(number)
 

@@ -63,8 +63,8 @@ class TrainState:
         content = buffer.getvalue()
         files.write(run.checkpoint_file, content + _digest(content), keep=run.previous_checkpoint_file)
 
-    def restore(self, run: Run) -> None:
-        """Restore the last checkpoint, if there is one.
+    def restore(self, run: Run) -> bytes | None:
+        """Restore the last checkpoint, if there is one, and return its content.
 
         If it is damaged, the one before it is used. training.csv is written again, since the run may have been stopped
         between the two writes.
@@ -72,16 +72,18 @@ class TrainState:
         found = [path for path in (run.checkpoint_file, run.previous_checkpoint_file) if path.is_file()]
         for path in found:
             if (content := _undamaged(path)) is not None:
-                self._load(path, content)
+                self.load(content, path)
                 if path != run.checkpoint_file:
                     files.remove(run.checkpoint_file)  # or the next save would replace the intact one
                 run.write_history(self.history)
-                return
+                return content
         if found:
             names = " and ".join(map(str, found))
             raise RunError(f"{names} cannot be read, the digest does not match: remove it to start this run again")
+        return None
 
-    def _load(self, path: Path, content: bytes) -> None:
+    def load(self, content: bytes, path: Path) -> None:
+        """Take over the content of a checkpoint, which `path` names."""
         try:
             self.load_state_dict(torch.load(io.BytesIO(content), weights_only=True))
         except Exception as error:

@@ -1,9 +1,10 @@
-"""The training loop: one loop, whatever the objective."""
+"""The training loop: one loop, whatever the objective and however many processes."""
 
 import math
 import time
-from collections.abc import Callable, Collection, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection
+from contextlib import ExitStack
+from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,26 +13,26 @@ from torch import nn
 
 from radii.datasets import Images
 from radii.experiment import files
-from radii.experiment.recipe import Recipe, Training
+from radii.experiment.recipe import Recipe, RecipeError, Training
 from radii.experiment.run import Run
+from radii.loops.batches import parts, prefetch
+from radii.loops.batchnorm import synchronise
 from radii.loops.components import Components, assemble, stored
 from radii.loops.device import default_device
-from radii.loops.environment import environment
+from radii.loops.distributed import ALONE, World, joined
+from radii.loops.environment import record_environment
 from radii.loops.identity import claim_data
 from radii.loops.interrupts import Interrupts
 from radii.loops.schedule import learning_rate, make_optimizer
 from radii.loops.state import TrainState
+from radii.loops.step import Done, Loss, Part, agreed, gradient_step
 from radii.loops.weights import save_weights
-from radii.objectives import Batch, Objective, Step, Terms
+from radii.objectives import Batch, Step
 from radii.smoothing.addresses import generator
 from radii.smoothing.modes import evaluating
 
 SECONDS_BETWEEN_CHECKPOINTS = 300.0
 """Within an epoch; the end of an epoch always writes one."""
-
-
-class NotFiniteError(ValueError):
-    """The loss is infinite or not a number; the last good checkpoint is kept."""
 
 
 class StepEvent(NamedTuple):
@@ -61,114 +62,141 @@ def train(
 ) -> Run:
     """Train a recipe in a run directory, or continue it where it stopped; a finished run is returned as it is.
 
-    `trust` names the modules whose code may be imported by the runs that the recipe starts from.
+    `trust` names the modules whose code may be imported by the runs that the recipe starts from. In processes that
+    torchrun started, all train together, and rank 0 alone reads and writes the run and calls `on_step`.
     """
-    run = Run(path)
+    run, world = Run(path), joined()
     components = assemble(recipe, data, teacher, soft_labels, trust)
-    splits = components.dataset.part("train"), components.dataset.part("test")
-    with run.writing():
-        run.claim(stored(components.recipe, run), components.origin, components.defaults)
-        claim_data(run, splits[0])
-        if not run.finished:
-            _train_to_the_end(run, components, *splits, on_step)
+    images, test = components.dataset.part("train"), components.dataset.part("test")
+    _expect_work_for(world, components.training)
+    with ExitStack() as held:
+        finished = world.told(lambda: _claimed(run, components, images, held))
+        if not finished:
+            _expect_same(world, images, test)
+            _train_to_the_end(run, components, images, test, on_step, world)
+        world.wait()
     return run
 
 
-def _train_to_the_end(run: Run, components: Components, images: Images, test: Images, on_step: OnStep) -> None:
-    files.write_json(run.environment_file, environment())
-    with Interrupts() as interrupts:
-        _train_epochs(run, components, images, test, on_step, interrupts)
-    files.remove(run.previous_checkpoint_file)
-    save_weights(run, components.model, components.spec)
-
-
-def _train_epochs(
-    run: Run, components: Components, images: Images, test: Images, on_step: OnStep, interrupts: Interrupts
-) -> None:
-    training, recipe = components.training, components.recipe
-    model = components.model.to(default_device())
-    state = TrainState(model, make_optimizer(training, model))
-    state.restore(run)
-    steps = math.ceil(len(images) / training.images_per_step)
-    while state.epoch < training.epochs:
-        loss = _train_epoch(run, components, state, images, steps, on_step, interrupts)
-        accuracy = noisy_accuracy(model, test, recipe, state.epoch, default_device())
-        row = _row(state, training, len(images), accuracy)
-        state.close_epoch(row)
-        state.save(run)
-        run.write_history(state.history)
-        interrupts.deliver()
-        on_step(StepEvent(state.epoch, training.epochs, 0, steps, loss, row))
-
-
-def _train_epoch(
-    run: Run,
-    components: Components,
-    state: TrainState,
-    images: Images,
-    steps: int,
-    on_step: OnStep,
-    interrupts: Interrupts,
-) -> float:
-    """The rest of an epoch, with periodic checkpoints and one before a signal ends it; returns the last loss."""
-    training, seed, device = components.training, components.recipe.seed, default_device()
-    loss = math.nan
-    clock = saved = time.perf_counter()
-    state.model.train()
-    for batch in prefetch(_batches(images, training, seed, state.epoch, state.step)):
-        state.optimizer.param_groups[0]["lr"] = learning_rate(training, state.epoch, state.step / steps)
-        step = Step(state.epoch, generator(device, "train", seed, state.epoch, state.step))
-        on_device = Batch(*(tensor.to(device) for tensor in batch))
-        where = f"step {state.step}"
-        terms, loss = gradient_step(components.objective, state.model, state.optimizer, on_device, step, where)
-        state.add({name: term.detach().sum().item() for name, term in terms.items()})
-        state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
-        if interrupts.pending is not None or clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
-            state.save(run)
-            saved = clock
-            interrupts.deliver()
-        on_step(StepEvent(state.epoch, training.epochs, state.step, steps, loss, None))
-    return loss
-
-
-def gradient_step(
-    objective: Objective,
-    model: nn.Module,
-    optimizer: torch.optim.Optimizer,
-    batch: Batch,
-    step: Step,
-    where: str = "",
-) -> tuple[Terms, float]:
-    """One step of the optimiser; the terms and their summed mean. Raises NotFiniteError if the loss is not finite."""
-    terms = objective.terms(model, batch, step)
-    loss = torch.stack([term.mean() for term in terms.values()]).sum()
-    if not math.isfinite(value := loss.item()):
-        bad = next((name for name, term in terms.items() if not bool(torch.isfinite(term).all())), "their sum")
-        raise NotFiniteError(
-            f"the loss is {value} at epoch {step.epoch}, {where}, in the term {bad!r}; "
-            "the last good checkpoint is kept: lower training.learning_rate and start another run"
+def _expect_work_for(world: World, training: Training) -> None:
+    if training.images_per_step < world.size:
+        raise RecipeError(
+            f"training.images_per_step = {training.images_per_step} is for all {world.size} processes together: "
+            "expected at least one image for each"
         )
-    optimizer.zero_grad()
-    loss.backward()
-    optimizer.step()
-    return terms, value
 
 
-def _batches(images: Images, training: Training, seed: int, epoch: int, first: int) -> Iterator[Batch]:
-    """The batches of an epoch from step `first` on; their content depends on (seed, epoch, step) alone."""
-    order = torch.randperm(len(images), generator=generator("cpu", "shuffle", seed, epoch))
-    for step, indices in list(enumerate(order.split(training.images_per_step)))[first:]:
-        pixels = images.batch(indices, generator("cpu", "augment", seed, epoch, step))
-        yield Batch(pixels, images.labels[indices], indices)
+def _claimed(run: Run, components: Components, images: Images, held: ExitStack) -> bool:
+    """Lock the run and claim it for the recipe and its data; whether it is finished already."""
+    held.enter_context(run.writing())
+    run.claim(stored(components.recipe, run), components.origin, components.defaults)
+    claim_data(run, images)
+    return run.finished
 
 
-def prefetch(batches: Iterator[Batch]) -> Iterator[Batch]:
-    """The same batches, each prepared while the previous one is used."""
-    with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, batches, None)
-        while (batch := coming.result()) is not None:
-            coming = pool.submit(next, batches, None)
-            yield batch
+def _expect_same(world: World, images: Images, test: Images) -> None:
+    if world.size > 1:
+        world.expect_same("versions", {name: metadata.version(name) for name in ("radii", "torch")})
+        world.expect_same("training images", images.digest)
+        world.expect_same("test images", test.digest)
+
+
+def _train_to_the_end(
+    run: Run, components: Components, images: Images, test: Images, on_step: OnStep, world: World
+) -> None:
+    with Interrupts() as interrupts:
+        _Training(run, components, images, test, on_step, world, interrupts).run_epochs()
+    if world.first:
+        files.remove(run.previous_checkpoint_file)
+        save_weights(run, components.model, components.spec)
+
+
+class _Training:
+    """A run that is being trained, in one of its processes."""
+
+    def __init__(
+        self,
+        run: Run,
+        components: Components,
+        images: Images,
+        test: Images,
+        on_step: OnStep,
+        world: World,
+        interrupts: Interrupts,
+    ) -> None:
+        self.run, self.images, self.test = run, images, test
+        self.on_step, self.world, self.interrupts = on_step, world, interrupts
+        self.recipe, self.training, self.device = components.recipe, components.training, default_device()
+        model = components.model.to(self.device)
+        if world.size > 1 and self.training.batch_norm == "synchronised":
+            synchronise(model)
+        self.state = TrainState(model, make_optimizer(self.training, model))
+        self.steps = math.ceil(len(images) / self.training.images_per_step)
+        self._restore()
+        self.loss = world.wrap(Loss(components.objective, model, self.training.precision))
+
+    def _restore(self) -> None:
+        """Restore the last checkpoint, which rank 0 reads for all."""
+        run, state = self.run, self.state
+        content = self.world.told(lambda: state.restore(run))
+        if not self.world.first and content is not None:
+            state.load(content, run.checkpoint_file)
+        if self.world.first:
+            record_environment(run, self.world.size, state.epoch, state.step)
+
+    def run_epochs(self) -> None:
+        state, training = self.state, self.training
+        while state.epoch < training.epochs:
+            loss = self._epoch()
+            accuracy = noisy_accuracy(state.model, self.test, self.recipe, state.epoch, self.device, self.world)
+            row = _row(state, training, len(self.images), accuracy)
+            state.close_epoch(row)
+            self._save()
+            if self.world.first:
+                self.run.write_history(state.history)
+            self._stop_by(agreed(self.interrupts, self.world))
+            self._show(loss, row)
+
+    def _epoch(self) -> float:
+        """The rest of an epoch, with periodic checkpoints and one before a signal ends it; returns the last loss."""
+        state, done = self.state, Done(math.nan, {})
+        clock = saved = time.perf_counter()
+        state.model.train()
+        for part in prefetch(parts(self.images, self.training, self.recipe.seed, state.epoch, state.step, self.world)):
+            done = self._step(part)
+            state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
+            if done.signal or clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                self._save()
+                saved = clock
+                self._stop_by(done.signal)
+            self._show(done.loss)
+        return done.loss
+
+    def _step(self, part: Part) -> Done:
+        state, seed = self.state, self.recipe.seed
+        state.optimizer.param_groups[0]["lr"] = learning_rate(self.training, state.epoch, state.step / self.steps)
+        address = self.world.address(seed, state.epoch, state.step)
+        step = Step(state.epoch, generator(self.device, "train", *address))
+        on_device = part._replace(batch=Batch(*(tensor.to(self.device) for tensor in part.batch)))
+        where = f"step {state.step}"
+        done = gradient_step(self.loss, state.optimizer, on_device, step, where, self.world, self.interrupts)
+        state.add(done.terms)
+        return done
+
+    def _save(self) -> None:
+        if self.world.first:
+            self.state.save(self.run)
+
+    def _stop_by(self, signal: int | None) -> None:
+        """Stop in all processes at once, after rank 0 has saved; nothing without a signal."""
+        if signal is not None:
+            self.world.wait()
+            self.interrupts.deliver(signal)
+
+    def _show(self, loss: float, row: dict[str, Any] | None = None) -> None:
+        if self.world.first:
+            state = self.state
+            self.on_step(StepEvent(state.epoch, self.training.epochs, state.step, self.steps, loss, row))
 
 
 def _row(state: TrainState, training: Training, images: int, accuracy: float) -> dict[str, Any]:
@@ -183,13 +211,15 @@ def _row(state: TrainState, training: Training, images: int, accuracy: float) ->
     }
 
 
-def noisy_accuracy(model: nn.Module, test: Images, recipe: Recipe, epoch: int, device: torch.device) -> float:
+def noisy_accuracy(
+    model: nn.Module, test: Images, recipe: Recipe, epoch: int, device: torch.device, world: World = ALONE
+) -> float:
     """The share of test images that the base classifier classifies correctly under one draw of noise each."""
     hits = 0
-    rng = generator(device, "evaluate", recipe.seed, epoch)
+    rng = generator(device, "evaluate", *world.address(recipe.seed, epoch))
     with evaluating(model), torch.inference_mode():
-        for indices in torch.arange(len(test)).split(500):
+        for indices in torch.arange(len(test)).tensor_split(world.size)[world.rank].split(500):
             pixels = test.batch(indices).to(device)
             noise = torch.randn(pixels.shape, generator=rng, device=device)
             hits += int((model(pixels + recipe.sigma * noise).argmax(1).cpu() == test.labels[indices]).sum())
-    return hits / len(test)
+    return int(world.sum(torch.tensor(hits))) / len(test)

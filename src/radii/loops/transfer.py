@@ -15,7 +15,9 @@ from radii.experiment.recipe import Recipe, Spec, named_table
 from radii.experiment.run import Run
 from radii.loops.components import Components, assemble, open_dataset
 from radii.loops.device import default_device
-from radii.loops.train import OnStep, gradient_step, train
+from radii.loops.distributed import joined
+from radii.loops.step import Loss, Part, gradient_step
+from radii.loops.train import OnStep, train
 from radii.objectives import Batch, Step
 from radii.smoothing.addresses import generator
 
@@ -41,7 +43,8 @@ def transfer(
         path = run or student_path(teacher, model)
         wanted = replace(recipe, model=model, dataset=_dataset(recipe, teacher))
         student = train(wanted, path, data=data, teacher=teacher, on_step=on_step)
-        time_teacher_method(student, teacher, data)
+        if joined().first:
+            time_teacher_method(student, teacher, data)
         yield student
         teacher = student
 
@@ -53,12 +56,12 @@ def student_path(teacher: Run, model: Spec) -> Path:
 
 
 def _dataset(recipe: Recipe, teacher: Run) -> Spec:
-    """The teacher's dataset with all its fields where the recipe names the same one; the recipe's otherwise."""
-    theirs = teacher.recipe
-    if recipe.dataset != {"name": theirs.dataset["name"]}:
+    """The recipe's dataset; where it is the teacher's, with the teacher's fields for those that it does not state."""
+    theirs = teacher.recipe.dataset
+    if recipe.dataset["name"] != theirs["name"]:
         return recipe.dataset
-    path = theirs.dataset.get("path")
-    return theirs.dataset if path is None else {**theirs.dataset, "path": str(teacher.path / path)}
+    path = {"path": str(teacher.path / theirs["path"])} if theirs.get("path") else {}
+    return {**theirs, **path, **recipe.dataset}
 
 
 def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
@@ -100,6 +103,7 @@ def _seconds_per_epoch(components: Components) -> float:
     per_step = components.training.images_per_step
     model = components.model.to(device).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
+    loss = Loss(components.objective, model, components.training.precision)
     seconds = []
     for number in range(TIMED_STEPS + 1):
         indices = torch.arange(number * per_step, (number + 1) * per_step) % len(images)
@@ -107,6 +111,6 @@ def _seconds_per_epoch(components: Components) -> float:
         batch = Batch(pixels, images.labels[indices].to(device), indices.to(device))
         step = Step(components.training.epochs, generator(device, "time", number))
         began = time.perf_counter()
-        gradient_step(components.objective, model, optimizer, batch, step)
+        gradient_step(loss, optimizer, Part(batch), step)
         seconds.append(time.perf_counter() - began)
     return sum(seconds[1:]) / TIMED_STEPS * len(images) / per_step

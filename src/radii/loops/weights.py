@@ -67,8 +67,14 @@ def make_model(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
 
 def save_weights(run: Run, model: nn.Module, spec: ModelSpec) -> None:
     """Write the weights with their spec."""
-    state = {name: tensor.contiguous().cpu() for name, tensor in model.state_dict().items()}
-    files.write(run.weights_file, to_safetensors(state, {"spec": json.dumps(spec._asdict())}))
+    files.write(run.weights_file, serialised(model, spec))
+
+
+def serialised(model: nn.Module, spec: ModelSpec) -> bytes:
+    """The weights with their spec, as safetensors."""
+    # Clones, because tensors that share memory, as tied weights do, are refused.
+    state = {name: tensor.cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
+    return to_safetensors(state, {"spec": json.dumps(spec._asdict())})
 
 
 def model_spec(run: Run) -> ModelSpec:

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from torch import nn
 
 from radii import plugins
-from radii.fields import did_you_mean, from_mapping, settings_of, stated
+from radii.fields import Setting, did_you_mean, from_mapping, settings_of, stated
 from radii.smoothing.normalisation import CIFAR10, IMAGENET, NONE, Normalisation, layer
 
 Shape = tuple[int, int, int]
@@ -117,6 +117,12 @@ def resolved(name: str, fields: Mapping[str, Any], folder: str = "models") -> di
         part = table.pop("name")
         found[key] = {"name": part, **resolved(part, table, shelf)}
     return found
+
+
+def settings(name: str, folder: str = "models") -> list[Setting]:
+    """The fields that a recipe may state of a model, or denoiser."""
+    factory = find(name, folder)
+    return settings_of(factory, _given(factory))
 
 
 def parts(name: str) -> list[str]:

@@ -29,7 +29,7 @@ def curves(entries: Sequence[Entry]) -> "Figure":
     """Certified accuracy over the radius, one curve per input, the largest ACR first in the legend."""
     marks = thinned(steps_of([entry.summary for entry in entries]), MOST_MARKS)
     end = 1.03 * max(marks[-1], *(entry.summary.largest for entry in entries))
-    figure, axes = _axes(7.2, 4.5)
+    figure, axes = axes_of(7.2, 4.5)
     radii = [end * number / POINTS for number in range(POINTS + 1)]
     order = sorted(range(len(entries)), key=lambda number: -entries[number].summary.acr)
     for number in order:
@@ -39,7 +39,7 @@ def curves(entries: Sequence[Entry]) -> "Figure":
     axes.set(xlim=(0, end), ylim=(0, 100), xlabel="Radius (l2, pixels in [0, 1])")
     axes.set_xticks(marks, [f"{mark:.2f}" for mark in marks])
     axes.set_title("Certified accuracy, % of all images", loc="left", fontsize=11, color=MUTED, pad=12)
-    _legend(figure, axes)
+    legend(figure, axes)
     return figure
 
 
@@ -48,7 +48,7 @@ def _curve(axes: "Axes", entry: Entry, radii: Sequence[float], colour: str, dash
     shares = [entry.summary.at(radius).value for radius in radii]
     shown = shares.index(0.0) + 1 if 0.0 in shares else len(shares)
     percent = [100 * share for share in shares[:shown]]
-    label = _plain(entry.name)
+    label = plain_name(entry.name)
     axes.plot(radii[:shown], percent, drawstyle="steps-pre", color=colour, linestyle=dash, linewidth=1.8, label=label)
     if band:
         ends = [entry.summary.interval(radius) for radius in radii[:shown]]
@@ -61,13 +61,13 @@ def _points(axes: "Axes", entry: Entry, _: Sequence[float], colour: str, dash: A
     radii = entry.summary.asked or ()
     percent = [100 * entry.summary.at(radius).value for radius in radii]
     axes.plot(radii, percent, drawstyle="steps-pre", color=colour, linestyle=dash, linewidth=1.2, alpha=0.5)
-    axes.plot(radii, percent, "o", markersize=6, color=colour, label=_plain(entry.name), clip_on=False, zorder=3)
+    axes.plot(radii, percent, "o", markersize=6, color=colour, label=plain_name(entry.name), clip_on=False, zorder=3)
     if band:
         lower, upper = zip(*(entry.summary.interval(radius) for radius in radii), strict=True)
         axes.vlines(radii, [100 * end for end in lower], [100 * end for end in upper], color=colour, alpha=0.35)
 
 
-def _legend(figure: "Figure", axes: "Axes") -> None:
+def legend(figure: "Figure", axes: "Axes") -> None:
     """Place the legend where the curves leave room, or beside them when it is long."""
     lines, names = axes.get_legend_handles_labels()
     look: dict[str, Any] = {"labelcolor": INK, "fontsize": 9.5, "handlelength": 1.8, "edgecolor": "none"}
@@ -79,10 +79,10 @@ def _legend(figure: "Figure", axes: "Axes") -> None:
 
 def bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figure":
     """One horizontal bar per name, its value beside it."""
-    figure, axes = _axes(7.2, 0.6 + 0.34 * len(names))
+    figure, axes = axes_of(7.2, 0.6 + 0.34 * len(names))
     drawn = axes.barh(range(len(names)), values, height=0.55, color=PALETTE[0])
     axes.bar_label(drawn, [f"{value:.3g}" for value in values], padding=5, color=INK, fontsize=10)
-    axes.set_yticks(range(len(names)), list(map(_plain, names)))
+    axes.set_yticks(range(len(names)), list(map(plain_name, names)))
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_xlim(0, 1.12 * max(values))
     axes.invert_yaxis()
@@ -93,7 +93,7 @@ def bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figure":
     return figure
 
 
-def _plain(name: str) -> str:
+def plain_name(name: str) -> str:
     """A name escaped so that matplotlib neither parses it as a formula nor hides it from the legend."""
     return plain(name).replace("$", r"\$").lstrip("_") or name
 
@@ -110,7 +110,7 @@ def image(figure: "Figure", kind: str) -> bytes:
     return content.getvalue()
 
 
-def _axes(width: float, height: float) -> "tuple[Figure, Axes]":
+def axes_of(width: float, height: float) -> "tuple[Figure, Axes]":
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 

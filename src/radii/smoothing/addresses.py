@@ -1,10 +1,10 @@
 """Random streams that are derived from an address instead of a running state.
 
 An address is a word for its purpose and whole numbers. What seeds a stream is four words of 32 bits for certification,
-(seed, image, stage, block), five for the noise of training, (2, seed, epoch, step, 0), and for every other purpose, or
-a number beyond 32 bits, the eight words of a SHA-256 of the purpose and the numbers. A seed sequence tells words of
-different lengths apart from four on, so no stream of one purpose is ever that of another: weights cannot depend on the
-noise that certifies them.
+(seed, image, stage, block), five for the noise of training, (2, seed, epoch, step, 0), and for every other purpose, the
+noise of training by another rank than 0, or a number beyond 32 bits, the eight words of a SHA-256 of the purpose and
+the numbers. A seed sequence tells words of different lengths apart from four on, so no stream of one purpose is ever
+that of another: weights cannot depend on the noise that certifies them.
 """
 
 import hashlib

@@ -1,0 +1,127 @@
+"""The command that shows the papers' tables beside what was measured here, and makes their rows."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Annotated
+
+from cyclopts import Parameter
+
+from radii.cli.app import app, console
+from radii.cli.arguments import Data, Whole
+from radii.cli.notices import warnings_in_words
+from radii.experiment import table as tables
+from radii.experiment.budgets import Budget, find_budget
+from radii.experiment.table import PaperTable
+from radii.experiment.table_files import results_from
+from radii.experiment.table_runs import FOLDERS, Found, Result, results_of, runs_in
+from radii.report import table_page
+from radii.report.table_overview import overview
+from radii.report.table_text import aligned
+from radii.report.text import plain
+
+MADE = Path("runs") / "tables"
+"""Where rows are made."""
+Paths = Annotated[list[Path] | None, Parameter(negative="", json_list=False)]
+Switch = Annotated[bool, Parameter(negative="")]
+
+
+@app.command
+def table(
+    name: str | None = None,
+    /,
+    *,
+    run: Switch = False,
+    budget: str = "small",
+    only: Annotated[list[str] | None, Parameter(negative="", json_list=False)] = None,
+    seeds: Whole = 1,
+    time: Switch = False,
+    from_: Annotated[Paths, Parameter(name="--from")] = None,
+    row: Annotated[list[str] | None, Parameter(negative="", json_list=False)] = None,
+    in_: Annotated[Paths, Parameter(name="--in")] = None,
+    out: Path | None = None,
+    workers: Whole | None = None,
+    data: Data = None,
+) -> None:
+    """Show the papers' tables beside what was measured here: all of them, or one; --run makes the missing rows.
+
+    Args:
+        name: A table, such as crt-2, or a table file; without it, every table with its rows done and missing.
+        run: Train and certify the rows that are not made at this budget, the cheapest first; a second call continues.
+        budget: What a row may cost: small, medium or paper, as tables/budgets.toml states them.
+        only: Make only rows whose label contains this.
+        seeds: How many trainings of each row to make, with the seeds 0, 1, ...
+        time: Time a few steps and samples of every row, to estimate its cost; they are kept in runs/table-times.json.
+        from_: A certificate file, ours or published, or a folder of them, to show as the row that --row names.
+        row: The row that --from is for: its label, or a part that no other label has.
+        in_: Folders to look for runs in; by default results and runs.
+        out: A folder to write the table to as HTML, Markdown, LaTeX and CSV.
+        workers: Processes that certify; by default one for each core.
+    """
+    wanted_budget = find_budget(budget)
+    with warnings_in_words():
+        if name is None:
+            _refuse({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out})
+            return _print_overview(runs_in(folders(in_)), wanted_budget, time)
+        wanted = tables.read(tables.find(name))
+        if run:
+            from radii.cli.table_making import make_rows
+
+            make_rows(wanted, wanted_budget, seeds, only or (), MADE, data, workers)
+        found = runs_in({*folders(in_), *([MADE] if MADE.is_dir() else [])})
+        results = results_of(wanted, found)
+        for label, named in _named(wanted, from_ or (), row or ()).items():
+            results[label] = [*results[label], *named]
+    return _print_table(wanted, results, out)
+
+
+def _refuse(given: dict[str, object]) -> None:
+    """Refuse what belongs to one table where none is named."""
+    if stated := [flag for flag, value in given.items() if value]:
+        raise ValueError(f"{stated[0]} belongs to one table: name it, such as `radii table crt-2 {stated[0]}`")
+
+
+def folders(named: Sequence[Path] | None) -> list[Path]:
+    """The folders to look for runs in; one that is named has to be there."""
+    for path in named or ():
+        if not path.is_dir():
+            raise ValueError(f"there is no folder {path} to look for runs in")
+    return list(named or (path for path in map(Path, FOLDERS) if path.is_dir()))
+
+
+def _named(wanted: PaperTable, files: Sequence[Path], labels: Sequence[str]) -> dict[str, list[Result]]:
+    """The results from files that the command line names, by the label of their row."""
+    if len(files) != len(labels):
+        raise ValueError(f"--from and --row go in pairs: there are {len(files)} of --from, {len(labels)} of --row")
+    found: dict[str, list[Result]] = {}
+    for path, label in zip(files, labels, strict=True):
+        row = wanted.row(label)
+        found.setdefault(row.label, []).extend(results_from(wanted, row, path))
+    return found
+
+
+def _print_overview(found: Sequence[Found], budget: Budget, time: bool) -> None:
+    every = [tables.read(tables.find(each)) for each in tables.names()]
+    costs = _costs(every, budget, time)
+    lines = overview([(each, results_of(each, found), costs[each.name]) for each in every])
+    console.print(aligned(lines), soft_wrap=True, markup=False)
+    estimate = f"Costs are estimates for the budget {budget.name}, from a few timed steps and samples on this machine."
+    console.print(estimate if any(costs.values()) else "Costs: `radii table --time` times a few steps for them.")
+
+
+def _costs(every: Sequence[PaperTable], budget: Budget, time: bool) -> dict[str, dict[str, float]]:
+    """What the rows would cost, as far as that was timed; torch is needed only where there is something."""
+    from radii.cli.table_making import costs_of, has_timings
+
+    if not time and not has_timings():
+        return {each.name: {} for each in every}
+    return {each.name: costs_of(each, budget, measure=time) for each in every}
+
+
+def _print_table(wanted: PaperTable, results: dict[str, list[Result]], out: Path | None) -> None:
+    console.print(f"{plain(wanted.source)}: {plain(wanted.title)}\n", soft_wrap=True, markup=False)
+    for title, content in table_page.sections(wanted, results).items():
+        console.print(f"{title}\n\n{aligned(content)}", soft_wrap=True, markup=False)
+    for text in table_page.remarks(wanted):
+        console.print(f"- {plain(text)}", soft_wrap=True, markup=False)
+    if out is not None:
+        console.print(plain(str(table_page.write(wanted, results, out))), soft_wrap=True, markup=False)

@@ -1,0 +1,96 @@
+"""Making the rows of a table from the command line: the cheapest first, and on to the next where one fails."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from radii.cli.app import console, in_words
+from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
+from radii.experiment.budgets import Budget
+from radii.experiment.table import PaperTable, Row
+from radii.experiment.table_runs import results_of, runs_in
+from radii.report.facts import duration
+
+RUNS = Path("runs")
+
+
+def make_rows(
+    table: PaperTable,
+    budget: Budget,
+    seeds: int,
+    only: Sequence[str],
+    folder: Path,
+    data: Path | None,
+    workers: int | None,
+) -> None:
+    """Train and certify the rows that have no result of this budget and seed; raises at the end where some failed."""
+    if seeds < 1:
+        raise ValueError(f"seeds = {seeds}, expected a whole number >= 1")
+    chosen = [row for row in table.rows if not only or any(part.casefold() in row.label.casefold() for part in only)]
+    if not chosen:
+        raise ValueError(f"no row of {table.name} has {' or '.join(map(repr, only))} in its label")
+    for row in chosen:
+        if row.why:
+            say(f"{row.label}: missing: {row.why}")
+    wanted = [(row, seed) for seed in range(seeds) for row in _cheapest_first(table, chosen, budget)]
+    failed = 0
+    for row, seed in wanted:
+        failed += not _made(table, row, seed, budget, folder, data, workers)
+    if failed:
+        raise ValueError(f"{failed} of {len(wanted)} trainings of {table.name} could not be made: see above")
+
+
+def _made(
+    table: PaperTable, row: Row, seed: int, budget: Budget, folder: Path, data: Path | None, workers: int | None
+) -> bool:
+    """Make a row unless it is there; False, with the reason, where that fails."""
+    from radii.loops.table_run import Listeners, Maker
+
+    if _is_done(table, row, seed, budget, folder):
+        say(f"{row.label}, seed {seed}: done before")
+        return True
+    try:
+        with TrainingBar(console) as training, CertificationBar(console) as images, CountingBar(console) as votes:
+            listeners = Listeners(training, images, votes)
+            made = Maker(folder, budget, data, workers, listeners).make(table, row, seed)
+    except (ValueError, LookupError, OSError) as error:
+        say(f"{row.label}, seed {seed}: not made: {in_words(error)}")
+        return False
+    say(f"{row.label}, seed {seed}: {made.path}")
+    return True
+
+
+def _is_done(table: PaperTable, row: Row, seed: int, budget: Budget, folder: Path) -> bool:
+    """Whether there is a complete result of this row, budget and seed in the folder that rows are made in."""
+    found = results_of(table, runs_in([folder]))[row.label]
+    finished = [each for each in found if each.run and each.run.finished]
+    return any((each.budget, each.seed) == (budget.name, seed) for each in finished)
+
+
+def _cheapest_first(table: PaperTable, rows: Sequence[Row], budget: Budget) -> list[Row]:
+    costs = costs_of(table, budget, measure=True, only=[row.label for row in rows])
+    able = sorted((row for row in rows if row.label in costs), key=lambda row: costs[row.label])
+    for row in able:
+        say(f"{row.label}: about {duration(costs[row.label])}, an estimate from a few timed steps")
+    return able
+
+
+def costs_of(
+    table: PaperTable, budget: Budget, *, measure: bool, only: Sequence[str] | None = None
+) -> dict[str, float]:
+    """The estimated seconds of rows by label, as far as they are known; what is not is timed if `measure`."""
+    from radii.loops.table_cost import row_cost
+    from radii.loops.table_timing import Timings
+
+    timings = Timings(RUNS, measure=measure, on_timed=lambda what: say(f"timed: {what}"))
+    rows = [row for row in table.rows if only is None or row.label in only]
+    found = {row.label: row_cost(table, row, budget, timings) for row in rows}
+    return {label: seconds for label, seconds in found.items() if seconds is not None}
+
+
+def has_timings() -> bool:
+    """Whether anything was timed before."""
+    return (RUNS / "table-times.json").is_file()
+
+
+def say(text: str) -> None:
+    console.print(text, soft_wrap=True, markup=False)

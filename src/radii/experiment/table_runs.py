@@ -1,0 +1,215 @@
+"""Which runs belong to which row of a table: what a run trained has to be the row's, its budget may be any."""
+
+import json
+import warnings
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+from radii import plugins
+from radii.errors import RunWarning
+from radii.experiment import certificates, readers, recipe
+from radii.experiment.budgets import IN_EPOCHS, Budget, budgets
+from radii.experiment.certificates import Certificates
+from radii.experiment.recipe import Recipe
+from radii.experiment.run import Run
+from radii.experiment.table import PaperTable, Row, System
+
+FOLDERS = ("results", "runs")
+"""Where runs are looked for by default."""
+LEFT_OUT = "tried"
+"""A folder of tries that failed: its runs are nobody's result."""
+BASELINE = "baseline"
+REGISTRIES = {"dataset": "datasets", "model": "models", "objective": "objectives"}
+
+
+@dataclass(frozen=True)
+class Result:
+    """One training of a row, with one of its certificate files; or a certificate file alone."""
+
+    row: Row
+    source: str
+    run: Run | None = None
+    recipe: Recipe | None = None
+    certificates: Certificates | None = None
+    budget: str = ""
+    """The name of the budget that it is of; empty where it is of none."""
+    remark: str = ""
+
+    @property
+    def seed(self) -> int | None:
+        return None if self.recipe is None else self.recipe.seed
+
+
+@dataclass(frozen=True)
+class Found:
+    """A run directory and its recipe, read without any code that it names."""
+
+    run: Run
+    recipe: Recipe
+
+
+def runs_in(folders: Iterable[Path]) -> list[Found]:
+    """The runs in these folders, at any depth; one that cannot be read is named in a warning and left out."""
+    found = []
+    for path in sorted({path.parent for folder in folders for path in folder.rglob("recipe.toml")}):
+        if LEFT_OUT in path.parts:
+            continue
+        try:
+            found.append(Found(Run(path), recipe.read(path / "recipe.toml")))
+        except (ValueError, OSError) as error:
+            warnings.warn(f"{path} is left out: {error}", RunWarning, stacklevel=2)
+    return found
+
+
+def results_of(table: PaperTable, found: Sequence[Found]) -> dict[str, list[Result]]:
+    """The results of every row, by its label; those of the baseline of a slow-down under BASELINE."""
+    baseline = [Row(label=BASELINE, reported={}, system=table.baseline)] if table.baseline else []
+    return {row.label: [each for run in found for each in _of_run(table, row, run)] for row in (*table.rows, *baseline)}
+
+
+def _of_run(table: PaperTable, row: Row, found: Found) -> list[Result]:
+    if row.trainable is None or not matches(found, row.trainable, table.varies):
+        return []
+    if table.kind == "settings":
+        return []
+    made = [each for each in _certificates(found.run) if _of_own_images(each)]
+    if table.kind == "time":
+        return [_result(table, row, found, made[0] if made else None)] if found.run.history() else []
+    return [_result(table, row, found, each) for each in made]
+
+
+def _result(table: PaperTable, row: Row, found: Found, made: Certificates | None) -> Result:
+    budget, remark = budget_of(table, row, found, made), _remark(found, row.trainable)
+    return Result(row, str(found.run.path), found.run, found.recipe, made, budget, remark)
+
+
+def matches(found: Found, system: System, varies: Collection[str] = ()) -> bool:
+    """Whether a run trained this system, at whatever budget and seed, taught by what the system names."""
+    if identity(found.recipe, varies) != _wanted(system, tuple(varies)):
+        return False
+    if system.teacher is None:
+        return True
+    teacher = _source(found.run, "teacher")
+    return teacher is not None and matches(teacher, system.teacher)
+
+
+@lru_cache(maxsize=4096)
+def _wanted(system: System, varies: tuple[str, ...]) -> str:
+    return identity(system.read(), varies)
+
+
+def _source(run: Run, key: str) -> Found | None:
+    """The run that another was taught by, or whose votes it learned from; none where that is not there."""
+    try:
+        path = run.source(key)
+        folder = path.parent if key == "soft_labels" and path else path
+        return None if folder is None else Found(Run(folder), recipe.read(folder / "recipe.toml"))
+    except (ValueError, OSError):
+        return None
+
+
+def _remark(found: Found, system: System | None) -> str:
+    """What is to be said of the soft labels that a run learned from."""
+    if system is None or system.soft_labels is None:
+        return ""
+    voter, samples = _source(found.run, "soft_labels"), soft_label_samples(found.run)
+    votes = "an unrecorded number of votes" if samples is None else f"{samples:,} votes"
+    known = voter is not None and matches(voter, system.soft_labels)
+    return f"soft labels of {votes}" + ("" if known else " of a run that is not the table's, or not there")
+
+
+def soft_label_samples(run: Run) -> int | None:
+    """How many votes the soft labels of a run were made of; none where that is not recorded."""
+    path = run.source("soft_labels")
+    try:
+        samples = readers.json_object(path.with_suffix(".json")).get("samples") if path else None
+    except (ValueError, OSError):
+        return None
+    return samples if isinstance(samples, int) else None
+
+
+def identity(wanted: Recipe, varies: Collection[str] = ()) -> str:
+    """What a recipe trains, without how long: training, seed, and the length of what the objective counts in epochs."""
+    stated: dict[str, Any] = {"sigma": wanted.sigma, "normalisation": wanted.normalisation}
+    for kind in REGISTRIES:
+        stated[kind] = _stated(kind, getattr(wanted, kind))
+    training = asdict(wanted.training) if wanted.training else {}
+    stated["fine_tuned"] = training.get("initial") is not None
+    stated["varies"] = {key: training.get(key.partition(".")[2]) for key in varies if key.startswith("training.")}
+    return json.dumps(stated, sort_keys=True)
+
+
+def _stated(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of a component that differ from their defaults: a file may state them or not."""
+    usual = _defaults(REGISTRIES[kind], spec["name"])
+    kept = {key: _number(value) for key, value in spec.items() if key != "path" and value != usual.get(key)}
+    counted = {key: bool(value) for key, value in in_epochs(spec).items()} if kind == "objective" else {}
+    return {**kept, **counted}
+
+
+_defaults = lru_cache(maxsize=256)(plugins.defaults)
+
+
+def in_epochs(objective: Mapping[str, Any]) -> dict[str, int]:
+    """The fields of an objective that count epochs."""
+    stated = {**_defaults("objectives", objective["name"]), **objective}
+    return {key: stated[key] for key in IN_EPOCHS if key in stated}
+
+
+def _number(value: Any) -> Any:
+    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+def _certificates(run: Run) -> list[Certificates]:
+    found = []
+    for file in sorted(run.certificates.glob("*.tsv")):
+        try:
+            found.append(certificates.read(file))
+        except (ValueError, OSError) as error:
+            warnings.warn(f"{file} is left out: {error}", RunWarning, stacklevel=2)
+    return found
+
+
+def _of_own_images(made: Certificates) -> bool:
+    """Whether certificates are of the test images of the run's own dataset."""
+    return made.header.get("split", "test") == "test" and "evaluated_on" not in made.header
+
+
+def budget_of(table: PaperTable, row: Row, found: Found, made: Certificates | None) -> str:
+    """The budget that a run and its certificates are of; empty where they are of none."""
+    for budget in budgets().values():
+        trained = row.system is not None and trained_at(budget, row.system, found, table.varies)
+        if trained and (made is None or certified_at(budget, made)):
+            return budget.name
+    return ""
+
+
+def trained_at(budget: Budget, system: System, found: Found, varies: Collection[str] = ()) -> bool:
+    """Whether a run, and what it learned from, is what the budget would train for a system."""
+    wanted = budget.recipe(system, varies, found.recipe.seed)
+    if _schedule(wanted) != _schedule(found.recipe):
+        return False
+    if system.soft_labels is not None and soft_label_samples(found.run) != budget.soft_label_samples:
+        return False
+    sources = {key: _source(found.run, key) for key in system.sources()}
+    return all(each and trained_at(budget, system.sources()[key], each) for key, each in sources.items())
+
+
+def certified_at(budget: Budget, made: Certificates) -> bool:
+    """Whether certificates are complete and were made as the budget says."""
+    header = made.header
+    stated = made.certifier, header.get("every"), header.get("most"), made.parameters.get("estimation")
+    complete = isinstance(total := header.get("images"), int) and len(made.rows) == len(range(0, total, budget.every))
+    return complete and stated == ("fixed", budget.every, None, budget.estimation)
+
+
+def _schedule(wanted: Recipe) -> str:
+    """How long and how a recipe trains."""
+    training = asdict(wanted.training) if wanted.training else {}
+    unused = {"step": ("decay_at",), "multi_step": ("decay_every",)}
+    for key in ("initial", *unused.get(training.get("schedule", ""), ("decay", "decay_at", "decay_every"))):
+        training.pop(key, None)
+    return json.dumps([training, in_epochs(wanted.objective)], sort_keys=True)

@@ -1,0 +1,96 @@
+"""BatchNorm whose statistics are those of the images of all processes, on any backend."""
+
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
+
+from radii.errors import ParameterError
+
+
+class SynchronisedBatchNorm(_BatchNorm):
+    """BatchNorm over the images of all ranks: torch's own SyncBatchNorm is for GPUs only.
+
+    Every rank has to make the same forward passes in train mode; one that is not `counted` adds no images.
+    """
+
+    counted: bool = True
+
+    def _check_input_dim(self, input: Tensor) -> None:
+        if input.dim() < 2:
+            raise ValueError(f"expected images or vectors of a batch, got {input.dim()} dimensions")
+
+    def forward(self, input: Tensor) -> Tensor:
+        if not self.training:
+            return super().forward(input)
+        mean, variance, count = self._statistics(input)
+        if self.track_running_stats:
+            self._track(mean.detach(), variance.detach(), count)
+        scale = (variance + self.eps).rsqrt()
+        if self.weight is not None:
+            scale = scale * self.weight
+        shift = -mean * scale if self.bias is None else self.bias - mean * scale
+        return input * _by_channel(scale, input).to(input.dtype) + _by_channel(shift, input).to(input.dtype)
+
+    def _statistics(self, input: Tensor) -> tuple[Tensor, Tensor, float]:
+        """Mean and variance of every channel over all ranks, and the number of values of a channel."""
+        axes = [axis for axis in range(input.dim()) if axis != 1]
+        wide = input.float() if input.dtype in (torch.bfloat16, torch.float16) else input
+        variance, mean = torch.var_mean(wide, axes, correction=0)
+        number = float(input.numel() // input.shape[1]) if self.counted else 0.0
+        gathered = _Gathered.apply(torch.cat([mean, variance, mean.new_tensor([number])]))  # type: ignore[no-untyped-call]
+        means, variances = gathered[:, :-1].unflatten(1, (2, -1)).unbind(1)
+        numbers = gathered[:, -1:].detach()
+        total = float(numbers.sum())
+        shares = numbers / total
+        whole = (shares * means).sum(0)
+        return whole, (shares * (variances + (means - whole).square())).sum(0), total
+
+    def _track(self, mean: Tensor, variance: Tensor, count: float) -> None:
+        assert self.running_mean is not None
+        assert self.running_var is not None
+        assert self.num_batches_tracked is not None
+        self.num_batches_tracked.add_(1)
+        rate = 1 / float(self.num_batches_tracked) if self.momentum is None else self.momentum
+        self.running_mean.lerp_(mean, rate)
+        self.running_var.lerp_(variance * (count / max(count - 1, 1)), rate)
+
+
+class _Gathered(torch.autograd.Function):
+    """The vectors of all ranks, one a row; the gradient of a rank's own is the sum over all ranks."""
+
+    @staticmethod
+    def forward(_: Any, own: Tensor) -> Tensor:
+        rows = [torch.empty_like(own) for _ in range(dist.get_world_size())]
+        dist.all_gather(rows, own.contiguous())
+        return torch.stack(rows)
+
+    @staticmethod
+    def backward(_: Any, gradient: Tensor) -> Tensor:
+        total = gradient.contiguous()
+        dist.all_reduce(total)
+        return total[dist.get_rank()]
+
+
+def _by_channel(values: Tensor, like: Tensor) -> Tensor:
+    return values.view(1, -1, *(1 for _ in like.shape[2:]))
+
+
+def synchronise(model: nn.Module) -> None:
+    """Replace every BatchNorm of a model, with its weights and statistics as they are."""
+    for parent in list(model.modules()):
+        for name, child in parent.named_children():
+            if isinstance(child, _BatchNorm) and not isinstance(child, SynchronisedBatchNorm):
+                setattr(parent, name, _synchronised(name, child))
+
+
+def _synchronised(name: str, norm: _BatchNorm) -> SynchronisedBatchNorm:
+    if type(norm) not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
+        raise ParameterError(
+            f"the layer {name!r} is a {type(norm).__name__}, which cannot be synchronised: use batch_norm = 'local'"
+        )
+    made = SynchronisedBatchNorm(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+    made.__dict__.update({key: norm.__dict__[key] for key in ("_parameters", "_buffers", "training")})
+    return made

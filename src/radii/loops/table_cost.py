@@ -1,0 +1,61 @@
+"""What the rows of a table would cost at a budget, estimated from timed steps and samples."""
+
+from collections.abc import Iterable
+
+from radii.experiment.budgets import Budget
+from radii.experiment.recipe import Recipe
+from radii.experiment.table import PaperTable, Row, System
+from radii.loops.table_timing import Timings
+
+SIZES = {
+    "mnist": (60_000, 10_000),
+    "fashion_mnist": (60_000, 10_000),
+    "cifar10": (50_000, 10_000),
+    "cifar100": (50_000, 10_000),
+    "svhn": (73_257, 26_032),
+    "digits": (1_347, 450),
+    "folder": (1_281_167, 50_000),
+}
+"""Training and test images, as published; a folder is taken for ImageNet."""
+IMAGENET_IMAGES = 500
+"""How many test images the papers certify of ImageNet."""
+
+
+def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> float | None:
+    """The seconds to make a row at a budget, everything that it learns from included; none where it is not known."""
+    system = row.trainable
+    if system is None or table.kind == "settings":
+        return None
+    training = _system_cost(system, table.varies, budget, timings)
+    if training is None or table.kind == "time":
+        return training
+    recipe = budget.recipe(system, table.varies)
+    seconds = timings.of(recipe, _teacher(system, budget))
+    return None if seconds is None else training + seconds.sample * _samples(recipe, budget)
+
+
+def _samples(recipe: Recipe, budget: Budget) -> int:
+    name = recipe.dataset["name"]
+    images = IMAGENET_IMAGES if name == "folder" else -(-SIZES.get(name, (0, 0))[1] // budget.every)
+    return images * budget.estimation
+
+
+def _system_cost(system: System, varies: Iterable[str], budget: Budget, timings: Timings) -> float | None:
+    """The seconds to train a system and all that it learns from."""
+    recipe = budget.recipe(system, tuple(varies))
+    seconds = timings.of(recipe, _teacher(system, budget))
+    if seconds is None or recipe.training is None or recipe.dataset["name"] not in SIZES:
+        return None
+    images = SIZES[recipe.dataset["name"]][0]
+    whole = seconds.training * images * recipe.training.epochs
+    for key, source in system.sources().items():
+        below = _system_cost(source, (), budget, timings)
+        voted = timings.of(budget.recipe(source)) if key == "soft_labels" else None
+        if below is None:
+            return None
+        whole += below + (voted.sample * images * budget.soft_label_samples if voted else 0.0)
+    return whole
+
+
+def _teacher(system: System, budget: Budget) -> Recipe | None:
+    return budget.recipe(system.teacher) if system.teacher else None

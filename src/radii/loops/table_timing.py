@@ -1,0 +1,132 @@
+"""How long a training step and a sample take on this machine: a few, on random images, kept in a file."""
+
+import json
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor, nn
+
+from radii import objectives, plugins
+from radii.datasets import Dataset
+from radii.experiment import files, readers
+from radii.experiment.recipe import Recipe, fields_of
+from radii.loops.device import default_device
+from radii.loops.weights import ModelSpec, make_model
+from radii.objectives import Batch, Objective, Step
+from radii.smoothing.addresses import generator
+from radii.smoothing.modes import evaluating
+from radii.smoothing.normalisation import NONE
+
+TIMED_IMAGES, TIMED_STEPS, TIMED_SAMPLES = 4, 2, 64
+CACHE = "table-times.json"
+IMAGENET = (3, 224, 224), 1000
+"""What a folder of images is taken for."""
+
+
+class Seconds(NamedTuple):
+    """Of one image in a training step, and of one noisy copy in certification."""
+
+    training: float
+    sample: float
+
+
+class Timings:
+    """What was timed on this machine, kept in a file of the folder; what is not there is timed if `measure`."""
+
+    def __init__(self, folder: Path, *, measure: bool, on_timed: Callable[[str], None] = lambda _: None) -> None:
+        self.file = folder / CACHE
+        self.measure = measure
+        self.on_timed = on_timed
+        self._known = _read(self.file)
+
+    def of(self, recipe: Recipe, teacher: Recipe | None = None) -> Seconds | None:
+        """The seconds of a recipe that is taught by another, or by none; none where they are not known."""
+        parts = (recipe.dataset["name"], recipe.model, recipe.objective, teacher.model if teacher else None)
+        key = json.dumps(parts, sort_keys=True)
+        if key not in self._known and self.measure:
+            self._known[key] = list(timed(recipe, teacher))
+            files.make_folder(self.file.parent)
+            files.write_json(self.file, {_machine(): self._known})
+            self.on_timed(f"{recipe.objective['name']} on {recipe.model['name']}")
+        return Seconds(*self._known[key]) if key in self._known else None
+
+
+def _read(file: Path) -> dict[str, list[float]]:
+    """The timings of this machine in a file; one that cannot be read is as none."""
+    try:
+        found = readers.json_object(file).get(_machine(), {})
+    except (ValueError, OSError):
+        return {}
+    return {key: value for key, value in found.items() if _is_timing(value)} if isinstance(found, dict) else {}
+
+
+def _is_timing(value: Any) -> bool:
+    whole = isinstance(value, list) and len(value) == len(Seconds._fields)
+    return whole and all(isinstance(each, float) and math.isfinite(each) and each >= 0 for each in value)
+
+
+def _machine() -> str:
+    device = default_device().type
+    kind = torch.backends.cpu.get_cpu_capability() if device == "cpu" else device
+    return f"{kind}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}"
+
+
+def timed(recipe: Recipe, teacher: Recipe | None = None) -> Seconds:
+    """Time training steps on a few random images, and noisy copies as in certification."""
+    device, (shape, classes) = default_device(), _images_of(recipe)
+    spec = ModelSpec(shape, tuple(map(str, range(classes))), NONE)
+    model = make_model(recipe, spec).to(device).train()
+    images = torch.rand(TIMED_IMAGES, *shape, generator=torch.Generator().manual_seed(0)).to(device)
+    numbers = torch.arange(TIMED_IMAGES, device=device)
+    batch = Batch(images, numbers % classes, numbers)
+    objective = _objective(recipe, teacher, spec)
+    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
+    steps = [_step(objective, model, optimizer, batch, number) for number in range(TIMED_STEPS + 1)]
+    return Seconds(min(steps[1:]) / TIMED_IMAGES, _sample(model, shape, device))
+
+
+def _images_of(recipe: Recipe) -> tuple[tuple[int, int, int], int]:
+    """The shape and the classes of a recipe's images, without any file of them."""
+    kind = plugins.find("datasets", recipe.dataset["name"], Dataset)
+    shape, names = getattr(kind, "shape", None), getattr(kind, "class_names", None)
+    return (shape, len(names)) if isinstance(shape, tuple) and isinstance(names, tuple) else IMAGENET
+
+
+def _objective(recipe: Recipe, teacher: Recipe | None, spec: ModelSpec) -> Objective:
+    """The objective with stand-ins for what it learns from: an untrained teacher, soft labels without a preference."""
+    name = recipe.objective["name"]
+    offered: dict[str, Callable[[], Any]] = {
+        "teacher": lambda: make_model(teacher or recipe, spec).to(default_device()).eval(),
+        "soft_labels": lambda: torch.full((TIMED_IMAGES, spec.classes), 1 / spec.classes, device=default_device()),
+    }
+    resources = {key: offered[key]() for key in objectives.resources_of(name)}
+    return objectives.create(name, sigma=recipe.sigma, **fields_of(recipe.objective), **resources)
+
+
+def _step(objective: Objective, model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, number: int) -> float:
+    """The seconds of a step late in training, when all terms are at work."""
+    step = Step(10_000, generator(default_device(), "time", number))
+    began = time.perf_counter()
+    optimizer.zero_grad()
+    _loss(objective, model, batch, step).backward()
+    optimizer.step()
+    return time.perf_counter() - began
+
+
+def _loss(objective: Objective, model: nn.Module, batch: Batch, step: Step) -> Tensor:
+    return torch.stack([term.mean() for term in objective.terms(model, batch, step).values()]).sum()
+
+
+def _sample(model: nn.Module, shape: tuple[int, int, int], device: torch.device) -> float:
+    """The seconds of one noisy copy, in the forward pass of many; engines other than torch are faster."""
+    copies = torch.rand(TIMED_SAMPLES, *shape).to(device)
+    with evaluating(model), torch.inference_mode():
+        model(copies)
+        began = time.perf_counter()
+        model(copies)
+    return (time.perf_counter() - began) / TIMED_SAMPLES

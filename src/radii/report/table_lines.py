@@ -1,0 +1,167 @@
+"""A paper's table with what was measured here: reported, here and their difference, and how each was made."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import NamedTuple
+
+from radii.experiment.certificates import Certificates
+from radii.experiment.recipe import Recipe
+from radii.experiment.table import PaperTable, Reported, Row
+from radii.experiment.table_runs import BASELINE, Result
+from radii.report.facts import certifier, choice
+from radii.report.summary import UNKNOWN, Summary, down, radius_text, up
+from radii.report.table_values import Measured, difference, digits_of, groups, radius_of, shift_of, value
+from radii.report.tables import Cell, Table
+
+Results = Mapping[str, Sequence[Result]]
+"""The results of the rows of a table, by label."""
+HEADS = {"acr": "ACR", "acr_mean": "ACR, mean", "acr_std": "ACR, deviation", "teacher_acr": "Teacher’s ACR"}  # noqa: RUF001
+MADE = ("", "Row", "From", "Budget", "Epochs", "Schedule", "Test images", "Certifier", "Engine", "Seeds", "Remark")
+
+
+class Group(NamedTuple):
+    """The results of a row that differ in their seeds alone, under the number that the page gives them."""
+
+    number: int
+    row: Row
+    results: Sequence[Result]
+
+
+def numbered(table: PaperTable, results: Results) -> list[Group]:
+    """The groups of all rows, in the order of the rows."""
+    found = [(row, group) for row in table.rows for group in groups(results.get(row.label, ()))]
+    return [Group(number, row, group) for number, (row, group) in enumerate(found, 1)]
+
+
+def lines(table: PaperTable, results: Results) -> Table:
+    """Every row as reported, as measured here once for each way it was made, and the difference."""
+    columns = table.columns()
+    found = numbered(table, results)
+    baseline = results.get(BASELINE, ())
+    rows: list[list[str]] = []
+    for row in table.rows:
+        rows.append([row.label, "reported", *(_printed(row.reported.get(column)) for column in columns)])
+        mine = [group for group in found if group.row is row]
+        for group in mine:
+            rows += _here(table, columns, group, baseline)
+        if table.kind == "settings":
+            rows.append(["", "recipe", *(_setting(row, column) for column in columns)])
+        elif not mine:
+            rows.append(["", "missing" if row.why else "not made yet", *("" for _ in columns)])
+    return Table(["", "", *map(head, columns)], [[Cell(text) for text in row] for row in rows])
+
+
+def _here(table: PaperTable, columns: Sequence[str], group: Group, baseline: Sequence[Result]) -> Iterator[list[str]]:
+    reported = group.row.reported
+    cells = [
+        (value(table, column, group.results, baseline), reported.get(column), shift_of(table, column))
+        for column in columns
+    ]
+    yield ["", f"here [{group.number}]", *(shown(*cell) for cell in cells)]
+    gaps = [_gap(*cell) for cell in cells]
+    for name, texts in zip(("difference", "95 % from", "95 % to"), zip(*gaps, strict=True), strict=True):
+        yield ["", name, *texts]
+
+
+def head(column: str) -> str:
+    """The name of a column."""
+    radius = radius_of(column)
+    return HEADS.get(column, column.replace("_", " ")) if radius is None else radius_text(radius)
+
+
+def _printed(reported: Reported | None) -> str:
+    return UNKNOWN if reported is None else str(reported)
+
+
+def _digits(reported: Reported | None) -> int:
+    """One more than is printed: a reader can see which way it would round."""
+    return 3 if reported is None else digits_of(reported) + 1
+
+
+def shown(found: Measured | None, reported: Reported | None, shift: int) -> str:
+    """A measured value as text, rounded down, with its deviation over seeds."""
+    if found is None:
+        return UNKNOWN
+    text = ("" if found.exact else "≥ ") + down(found.value, _digits(reported), shift)
+    return text if found.deviation is None else f"{text} ± {up(found.deviation, _digits(reported), shift)}"
+
+
+def _gap(found: Measured | None, reported: Reported | None, shift: int) -> tuple[str, str, str]:
+    """Here minus reported, and both ends of its interval, as text."""
+    known = difference(found, reported, shift) if found and reported is not None else None
+    if known is None:
+        return UNKNOWN, UNKNOWN, UNKNOWN
+    digits = _digits(reported)
+    text = _signed(down(known.value, digits, shift))
+    if known.interval is None:
+        return text, UNKNOWN, UNKNOWN
+    low, high = known.interval
+    return text, _signed(down(low, digits, shift)), _signed(up(high, digits, shift))
+
+
+def _signed(text: str) -> str:
+    return text if text.startswith("-") else f"+{text}"
+
+
+def _setting(row: Row, column: str) -> str:
+    """The value of a column of settings in the row's recipe."""
+    if row.system is None or column not in row.fields:
+        return UNKNOWN
+    table, _, name = row.fields[column].partition(".")
+    stated = getattr(row.system.read(), table)
+    found = stated.get(name) if isinstance(stated, Mapping) else getattr(stated, name)
+    return UNKNOWN if found is None else f"{found:g}" if isinstance(found, float) else str(found)
+
+
+def made(table: PaperTable, results: Results) -> Table:
+    """How every result was made: its budget is part of it."""
+    rows = [_made(group) for group in numbered(table, results)]
+    return Table(MADE, [[Cell(text) for text in row] for row in rows])
+
+
+def _made(group: Group) -> list[str]:
+    first = group.results[0]
+    certified = first.certificates
+    return [
+        f"[{group.number}]",
+        group.row.label,
+        ", ".join(each.source for each in group.results),
+        budget(first),
+        _epochs(first.recipe, group.row),
+        _schedule(first.recipe),
+        choice(certified) if certified else "none: only its training is used",
+        certifier(certified) if certified else UNKNOWN,
+        str(certified.header.get("engine", UNKNOWN)) if certified else UNKNOWN,
+        _seeds(group.results),
+        "; ".join(filter(None, [first.remark, _limit(certified)])),
+    ]
+
+
+def _limit(made: Certificates | None) -> str:
+    """The largest certified radius: fewer samples prove none as large as the paper's."""
+    return f"no radius above {up(Summary(made).largest, 2)}" if made else ""
+
+
+def budget(result: Result) -> str:
+    """The name of a result's budget; the paper's only where training and certification are both the paper's."""
+    if result.run is None:
+        return "that of the file"
+    return result.budget or "its own"
+
+
+def _epochs(trained: Recipe | None, row: Row) -> str:
+    wanted = row.system.read() if row.system else None
+    if trained is None or trained.training is None or wanted is None or wanted.training is None:
+        return UNKNOWN
+    return f"{trained.training.epochs} of the recipe’s {wanted.training.epochs}"  # noqa: RUF001
+
+
+def _schedule(trained: Recipe | None) -> str:
+    if trained is None or (training := trained.training) is None:
+        return UNKNOWN
+    return f"{training.schedule}, rate {training.learning_rate:g}, {training.images_per_step} images a step"
+
+
+def _seeds(results: Sequence[Result]) -> str:
+    training = ", ".join("–" if each.seed is None else str(each.seed) for each in results)  # noqa: RUF001
+    noise = {str(each.certificates.header.get("seed", UNKNOWN)) for each in results if each.certificates}
+    return f"training {training}; certification {', '.join(sorted(noise)) or UNKNOWN}"

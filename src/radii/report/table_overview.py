@@ -1,0 +1,59 @@
+"""Every table of the papers in one line: its rows done, not made yet and missing, and what they would cost."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+from radii.experiment.table import PaperTable
+from radii.report.facts import duration
+from radii.report.summary import UNKNOWN
+from radii.report.table_lines import Results
+from radii.report.tables import Cell, Table
+
+HEAD = ("Table", "Kind", "Dataset", "Rows", "Done", "Not made yet", "Missing", "Cost of those not made", "Title")
+Costs = Mapping[str, float]
+"""Estimated seconds of the rows of a table that are not made yet, by label."""
+
+
+def overview(every: Sequence[tuple[PaperTable, Results, Costs]]) -> Table:
+    """A line for every table."""
+    return Table(HEAD, [[Cell(text) for text in _line(*each)] for each in every])
+
+
+def _line(table: PaperTable, results: Results, costs: Costs) -> list[str]:
+    done = [row for row in table.rows if results.get(row.label)]
+    missing = [row for row in table.rows if row.why and row not in done]
+    waiting = not_made(table, results)
+    return [
+        table.name,
+        table.kind,
+        ", ".join(table.dataset),
+        str(len(table.rows)),
+        _done(len(done), [results[row.label] for row in done]) if table.kind != "settings" else UNKNOWN,
+        str(len(waiting)) if table.kind != "settings" else UNKNOWN,
+        str(len(missing)),
+        _cost([costs.get(label) for label in waiting]),
+        table.title,
+    ]
+
+
+def not_made(table: PaperTable, results: Results) -> list[str]:
+    """The labels of the rows that can be made and have no result."""
+    if table.kind == "settings":
+        return []
+    return [row.label for row in table.rows if not row.why and not results.get(row.label)]
+
+
+def _done(count: int, found: Sequence[Sequence[object]]) -> str:
+    """How many rows have a result, and at which budgets."""
+    names = Counter(
+        name for some in found for name in {getattr(each, "budget", "") or "other budgets" for each in some}
+    )
+    return f"{count} ({', '.join(f'{name} {number}' for name, number in sorted(names.items()))})" if count else "0"
+
+
+def _cost(seconds: Sequence[float | None]) -> str:
+    known = [each for each in seconds if each is not None]
+    if not known:
+        return UNKNOWN
+    text = f"about {duration(sum(known))}"
+    return text if len(known) == len(seconds) else f"{text} for {len(known)} of {len(seconds)}"

@@ -1,0 +1,139 @@
+"""A paper's table beside what was measured here, as Markdown, LaTeX, CSV and one HTML page."""
+
+import csv
+import io
+from collections.abc import Iterator
+from html import escape
+from pathlib import Path
+from string import Template
+
+from radii.experiment import files
+from radii.experiment.table import PaperTable
+from radii.experiment.table_runs import BASELINE
+from radii.report import curves, formats
+from radii.report.summary import UNKNOWN
+from radii.report.table_figure import figures
+from radii.report.table_lines import Results, budget, lines, made, numbered
+from radii.report.table_savings import savings
+from radii.report.table_values import difference, shift_of, value
+from radii.report.tables import Table
+from radii.report.text import csv_cell, markdown_text, plain
+
+BUDGET = (
+    "A number is measured here at the budget that is stated with it, on the test images that are stated with it: it is "
+    "the paper's only where the budget is. Values are rounded down. A difference is here minus reported, with a 95 % "
+    "interval over the choice of test images, and of seeds where there are several, and the rounding of the printed "
+    "number; it does not have the spread of a single training."
+)
+COLUMNS = (
+    *("table", "row", "column", "reported", "here", "deviation", "lower", "upper", "difference"),
+    *("difference_lower", "difference_upper", "budget", "seeds", "from"),
+)
+
+
+def write(table: PaperTable, results: Results, out: Path) -> Path:
+    """Write the table to a folder in every format; returns the page."""
+    svgs = {name: curves.image(figure, "svg") for name, figure in figures(table, results).items()}
+    written: dict[str, str | bytes] = {
+        f"{table.name}.md": markdown(table, results, list(svgs)),
+        f"{table.name}.csv": csv_text(table, results),
+        f"{table.name}.tex": latex(table, results),
+        **{f"{table.name}-{name}.svg": svg for name, svg in svgs.items()},
+        f"{table.name}.html": html(table, results, svgs),
+    }
+    files.make_folder(out)
+    for name, content in written.items():
+        files.write(out / name, content)
+    return out / f"{table.name}.html"
+
+
+def sections(table: PaperTable, results: Results) -> dict[str, Table]:
+    """The tables of the page by their headings."""
+    found = {"Reported and here": lines(table, results)}
+    if spared := savings(table, results):
+        found["Speed-up and saving"] = spared
+    if (how := made(table, results)).rows:
+        found["How each was made"] = how
+    return found
+
+
+def remarks(table: PaperTable) -> list[str]:
+    """What the numbers themselves do not show."""
+    about = [f"Reported: {table.unit}.", f"Test images of the paper: {table.images}." if table.images else ""]
+    kinds = {"Uncertain": table.uncertain, "Note": table.notes, "Mended in the transcription": table.mended}
+    rows = [f"{row.label}: {row.note}." for row in table.rows if row.note]
+    told = [f"{kind}: {text}." for kind, texts in kinds.items() for text in texts]
+    return [*filter(None, about), *_missing(table), *told, *rows]
+
+
+def _missing(table: PaperTable) -> list[str]:
+    """Why rows are missing, each reason once."""
+    reasons = dict.fromkeys(row.why for row in table.rows if row.why)
+    named = {why: ", ".join(row.label for row in table.rows if row.why == why) for why in reasons}
+    return [f"Missing: {labels}: {why}." for why, labels in named.items()]
+
+
+def markdown(table: PaperTable, results: Results, drawn: list[str]) -> str:
+    parts = [f"# {table.source}: {markdown_text(table.title)}", BUDGET]
+    for title, content in sections(table, results).items():
+        parts += [f"## {title}", formats.markdown(content).strip()]
+    parts += [f"![{name}]({table.name}-{name}.svg)" for name in drawn]
+    parts.append("\n".join(f"- {markdown_text(text)}" for text in remarks(table)))
+    return "\n\n".join(parts) + "\n"
+
+
+def latex(table: PaperTable, results: Results) -> str:
+    found = sections(table, results)
+    blocks = [f"% {title}\n{formats.latex_table(content)}" for title, content in found.items()]
+    return f"% {plain(table.source)}: {plain(table.title)}\n% {BUDGET}\n" + "\n".join(blocks)
+
+
+def csv_text(table: PaperTable, results: Results) -> str:
+    """One line for every number measured here, shares as fractions; and for every reported one without any."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(COLUMNS)
+    for line in _records(table, results):
+        writer.writerow([csv_cell("" if each in (UNKNOWN, "None") else each) for each in map(str, line)])
+    return text.getvalue()
+
+
+def _records(table: PaperTable, results: Results) -> Iterator[list[object]]:
+    groups, baseline = numbered(table, results), results.get(BASELINE, ())
+    for row in table.rows:
+        mine = [group for group in groups if group.row is row]
+        for column in table.columns():
+            reported = row.reported.get(column)
+            if not mine and reported is not None:
+                yield [table.name, row.label, column, reported, *("" for _ in COLUMNS[4:])]
+            for group in mine:
+                found = value(table, column, group.results, baseline)
+                known = difference(found, reported, shift_of(table, column)) if found and reported is not None else None
+                here = [found.value, found.deviation, *(found.interval or (None, None))] if found else [None] * 4
+                gap = [known.value, *(known.interval or (None, None))] if known else [None] * 3
+                seeds = " ".join(str(each.seed) for each in group.results)
+                sources = " ".join(each.source for each in group.results)
+                how = [budget(group.results[0]), seeds, sources]
+                yield [table.name, row.label, column, reported, *here, *gap, *how]
+
+
+def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
+    """One page that needs nothing else."""
+    template = Template(Path(__file__).with_name("table.html").read_text(encoding="utf-8"))
+    parts = [f"<h2>{title}</h2>\n{_html(content)}" for title, content in sections(table, results).items()]
+    drawn = [f"<figure>{svg.decode()[svg.decode().index('<svg') :]}</figure>" for svg in svgs.values()]
+    notes = "".join(f"<li>{escape(plain(text))}</li>" for text in remarks(table))
+    return template.substitute(
+        title=escape(plain(table.title)),
+        source=escape(plain(table.source)),
+        budget=escape(BUDGET),
+        content="\n".join([*parts, *drawn]),
+        notes=notes,
+    )
+
+
+def _html(table: Table) -> str:
+    head = "".join(f'<th scope="col">{escape(plain(text))}</th>' for text in table.head)
+    rows = ["".join(f"<td>{escape(plain(cell.text))}</td>" for cell in row) for row in table.rows]
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"

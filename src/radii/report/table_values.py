@@ -1,0 +1,203 @@
+"""The values of a row of a paper's table as measured here, over one or several seeds, each with its interval."""
+
+import json
+import math
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict
+from decimal import Decimal
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from radii.experiment import certificates
+from radii.experiment.certificates import Certificates
+from radii.experiment.lineage import teachers
+from radii.experiment.run import Run
+from radii.experiment.table import PaperTable, Reported
+from radii.experiment.table_runs import Result
+from radii.report import protocol
+from radii.report.facts import EpochTime, epoch_time
+from radii.report.summary import CONFIDENCE, Summary
+
+HOUR = 3600.0
+
+
+class Measured(NamedTuple):
+    """A value, its deviation over seeds where there are several, and its 95 % interval where it has one."""
+
+    value: float
+    deviation: float | None = None
+    interval: tuple[float, float] | None = None
+    exact: bool = True
+    """Whether it is the value itself, not a lower bound."""
+
+
+class Difference(NamedTuple):
+    """A value here minus the reported one, with the interval of the former and the rounding of the latter."""
+
+    value: float
+    interval: tuple[float, float] | None
+
+
+def groups(results: Iterable[Result]) -> list[list[Result]]:
+    """The results that differ in the seed of training alone, together."""
+    found: dict[str, list[Result]] = {}
+    for result in results:
+        found.setdefault(_made(result), []).append(result)
+    return [_one_of_each_seed(group) for group in found.values()]
+
+
+def _one_of_each_seed(group: list[Result]) -> list[Result]:
+    """A training that lies in two folders is one."""
+    return list({result.seed: result for result in group}.values()) if group[0].recipe else group
+
+
+def _made(result: Result) -> str:
+    """How a result was made, but for the seeds."""
+    made, recipe = result.certificates, result.recipe
+    header = dict(made.header) if made else {}
+    kept = ("procedure", "parameters", "noise", "every", "most", "images", "split", "engine", "label_known")
+    stated = {key: header.get(key) for key in kept} if recipe else {"file": result.source}
+    training = {**asdict(recipe), "seed": 0, "dataset": recipe.dataset["name"]} if recipe else {}
+    return json.dumps([stated, training, result.remark], sort_keys=True)
+
+
+def value(table: PaperTable, column: str, group: Sequence[Result], baseline: Sequence[Result] = ()) -> Measured | None:
+    """The value of a column for results of one row that differ in their seeds alone; none where it is unknown.
+
+    `baseline` are the results of what a slow-down is relative to.
+    """
+    if column == "teacher_acr":
+        return _over_seeds([_acr(Summary(each)) if each else None for each in map(_teacher, group)])
+    if column == "slowdown_factor":
+        return _slowdown(group, baseline)
+    if column in ("acr", "acr_mean"):
+        return _over_seeds([_acr(each) for each in _summaries(group)])
+    if column == "acr_std":
+        return _deviation([each.acr for each in _summaries(group)])
+    if (radius := radius_of(column)) is not None:
+        return _over_seeds([_accuracy(each, radius) for each in _summaries(group)])
+    times = [measured for each in group if each.run and (measured := epoch_time(each.run))]
+    return _time(column, times, group, table) if times else None
+
+
+def radius_of(column: str) -> float | None:
+    """The radius that a column of certified accuracies is about."""
+    return float(column[1:]) if column[:1] == "r" and column[1:].replace(".", "", 1).isdecimal() else None
+
+
+def _summaries(group: Sequence[Result]) -> list[Summary]:
+    return [Summary(each.certificates) for each in group if each.certificates]
+
+
+def _acr(each: Summary) -> Measured | None:
+    if (known := each.known_acr) is None:
+        return None
+    margin = _margin([row.radius if row.correct else 0.0 for row in each.certificates.rows])
+    interval = (max(0.0, known.value - margin), known.value + margin) if known.exact and margin is not None else None
+    return Measured(known.value, None, interval, known.exact)
+
+
+def _accuracy(each: Summary, radius: float) -> Measured | None:
+    if (known := each.known(radius)) is None:
+        return None
+    return Measured(known.value, None, each.interval(radius) if known.exact else None, known.exact)
+
+
+def _deviation(values: Sequence[float]) -> Measured | None:
+    return Measured(stdev(values)) if len(values) > 1 else None
+
+
+def _over_seeds(found: Sequence[Measured | None]) -> Measured | None:
+    """The mean; its interval has the choice of images, as wide as for one seed, and the choice of seeds."""
+    known = [each for each in found if each is not None]
+    if not known or len(known) < len(found):
+        return None
+    if len(known) == 1:
+        return known[0]
+    mean, seeds = fmean(each.value for each in known), _margin([each.value for each in known])
+    ends = [each.interval for each in known if each.interval]
+    below = mean - fmean(low for low, _ in ends) if ends else 0.0
+    above = fmean(high for _, high in ends) - mean if ends else 0.0
+    interval = (mean - math.hypot(below, seeds or 0.0), mean + math.hypot(above, seeds or 0.0))
+    exact = all(each.exact for each in known)
+    return Measured(mean, stdev(each.value for each in known), interval if exact else None, exact)
+
+
+def _margin(values: Sequence[float]) -> float | None:
+    """Half the 95 % interval of a mean; none of a single value."""
+    if len(values) < 2:
+        return None
+    from scipy.special import stdtrit
+
+    count = len(values)
+    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * stdev(values) / math.sqrt(count)
+
+
+def _time(column: str, times: Sequence[EpochTime], group: Sequence[Result], table: PaperTable) -> Measured | None:
+    seconds = fmean(each.seconds for each in times)
+    margin = times[0].margin if len(times) == 1 else _margin([each.seconds for each in times])
+    found: dict[str, Callable[[], Measured | None]] = {
+        "epoch_time_s": lambda: Measured(seconds, None, _around(seconds, margin)),
+        "sec_per_epoch": lambda: Measured(seconds, None, _around(seconds, margin)),
+        "epoch_time_ci95_s": lambda: None if margin is None else Measured(margin),
+        "epochs": lambda: Measured(fmean(each.epochs for each in times)),
+        "total_time_h": lambda: _total(group, table),
+        "total_hours": lambda: _total(group, table),
+    }
+    return found[column]() if column in found else None
+
+
+def _slowdown(group: Sequence[Result], baseline: Sequence[Result]) -> Measured | None:
+    mine, theirs = (
+        [measured.seconds for each in some if each.run and (measured := epoch_time(each.run))]
+        for some in (group, baseline)
+    )
+    return Measured(fmean(mine) / fmean(theirs)) if mine and theirs else None
+
+
+def _teacher(result: Result) -> Certificates | None:
+    """The certificates of a student's teacher that were made as the student's."""
+    path, made = result.run.source("teacher") if result.run else None, result.certificates
+    if path is None or made is None:
+        return None
+    found = [certificates.read(file) for file in sorted(Run(path).certificates.glob("*.tsv"))]
+    return next((each for each in found if not protocol.differences([each, made])), None)
+
+
+def _around(middle: float, margin: float | None) -> tuple[float, float] | None:
+    return None if margin is None else (max(0.0, middle - margin), middle + margin)
+
+
+def _total(group: Sequence[Result], table: PaperTable) -> Measured | None:
+    totals = [hours(each.run, taught=table.teacher_time) for each in group if each.run]
+    known = [each for each in totals if each is not None]
+    return Measured(fmean(known)) if known and len(known) == len(totals) else None
+
+
+def hours(run: Run, *, taught: bool) -> float | None:
+    """The hours that a run trained, with those of its teachers if `taught`; none where a time is unknown."""
+    times = [epoch_time(each) for each in (run, *(teachers(run) if taught else ()))]
+    known = [each.total for each in times if each is not None]
+    return sum(known) / HOUR if len(known) == len(times) else None
+
+
+def shift_of(table: PaperTable, column: str) -> int:
+    """By how many digits the table prints a column larger than it is measured: 2 for shares in per cent."""
+    return 2 if table.percent and radius_of(column) is not None else 0
+
+
+def difference(found: Measured, reported: Reported, shift: int = 0) -> Difference | None:
+    """What was measured minus what is reported, as far as both are numbers; `shift` is that of the column."""
+    if isinstance(reported, str) or not found.exact:
+        return None
+    printed, half = float(Decimal(reported).scaleb(-shift)), 0.5 * 10.0 ** -(digits_of(reported) + shift)
+    if found.interval is None:
+        return Difference(found.value - printed, None)
+    low, high = found.interval
+    return Difference(found.value - printed, (low - printed - half, high - printed + half))
+
+
+def digits_of(reported: Reported) -> int:
+    """How many decimals a number is printed with."""
+    exponent = reported.as_tuple().exponent if isinstance(reported, Decimal) else 0
+    return -exponent if isinstance(exponent, int) and exponent < 0 else 0

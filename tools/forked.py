@@ -1,0 +1,63 @@
+"""The reader of .mat files in forks of one process that has scipy loaded: thousands of readings in minutes.
+
+Every reading is still a process of its own with the limits of the real one; only the start of Python is left out.
+"""
+
+import os
+import subprocess
+import sys
+import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from unittest import mock
+
+from radii.datasets import _mat
+from radii.datasets._mat_child import main as read_mat
+
+
+@contextmanager
+def forks() -> Iterator[None]:
+    """Have .mat files read in forks."""
+    command = [sys.executable, "-m", "tools.forked"]
+    root, pipe = Path(__file__).parents[1], subprocess.PIPE
+    with subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True) as server:
+
+        def ask(*arguments: str) -> tuple[int, bytes]:
+            assert server.stdin is not None
+            assert server.stdout is not None
+            print(*arguments, sep="\t", file=server.stdin, flush=True)
+            code, _, error = server.stdout.readline().partition("\t")
+            return int(code), error.encode()
+
+        with mock.patch.object(_mat, "_in_a_child", ask):
+            yield
+
+
+def serve() -> None:
+    """Read every file that a line of standard input names, and answer with the exit code and the last error."""
+    for line in sys.stdin:
+        source, folder, memory = line.rstrip("\n").split("\t")
+        errors = Path(folder) / "errors"
+        if not (child := os.fork()):
+            _read(source, folder, int(memory), errors)
+        code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+        last = (errors.read_text(errors="replace").strip().splitlines() or [""])[-1]
+        errors.unlink()
+        print(code, last, sep="\t", flush=True)
+
+
+def _read(source: str, folder: str, memory: int, errors: Path) -> None:
+    """Read one file in this process, which ends here."""
+    os.dup2(os.open(errors, os.O_CREAT | os.O_WRONLY), sys.stderr.fileno())
+    try:
+        read_mat(source, folder, memory)
+    except BaseException:
+        traceback.print_exc()
+        sys.stderr.flush()
+        os._exit(1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve()
