@@ -27,7 +27,8 @@ def ball(images: Tensor, radius: float, norm: str, count: int) -> Tensor:
     drawn = torch.randn(count, *images.shape, dtype=torch.float64)
     if norm == "linf":
         return images + radius * drawn.sign() * torch.rand(count, 1, 1, 1, 1, dtype=torch.float64).sqrt()
-    return images + radius * drawn / drawn.flatten(2).norm(dim=2)[..., None, None, None]
+    lengths: Tensor = drawn.flatten(2).norm(dim=2)[..., None, None, None]
+    return images + radius * drawn / lengths
 
 
 def margins_of(model: nn.Module, points: Tensor, labels: Tensor) -> Tensor:

@@ -121,7 +121,8 @@ def _run(layer: nn.Module, inputs: Tensor, of_weights: Callable[[Tensor], Tensor
         bias = layer.bias if of_weights is None else None
         if isinstance(layer, nn.Linear):
             return F.linear(inputs, weight, bias)
-        return layer._conv_forward(inputs, weight, bias)
+        convolved: Tensor = layer._conv_forward(inputs, weight, bias)
+        return convolved
     if isinstance(layer, Normalise) and of_weights is not None:
         return inputs * of_weights(1 / layer.std)
     if isinstance(layer, nn.ReLU):
