@@ -17,8 +17,6 @@ extensions = ["myst_parser"]
 exclude_patterns = ["*.template.md"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3
-# A page of others may be there or not yet: the table of contents takes it by a pattern.
-suppress_warnings = ["toc.empty_glob"]
 
 html_theme = "pydata_sphinx_theme"
 html_title = "radii"

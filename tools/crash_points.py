@@ -147,7 +147,7 @@ def end(folder: Path) -> dict[str, Any]:
 
 
 def content(path: Path) -> Any:
-    if path.name in ("environment.json", "transfer.json", "checkpoint.pt"):
+    if path.name in ("environment.json", "transfer.json", "checkpoint.pt", "events.jsonl"):
         return None
     if path.name == "training.csv":
         with path.open(newline="") as file:

@@ -4,7 +4,7 @@ import os
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from radii.experiment.recipe import Recipe, Training
@@ -21,10 +21,26 @@ STOPPED = "radii: stopped; the same command continues\n"
 
 def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
     """A command with processes of its own, as a terminal starts one."""
+    return _start("radii", *arguments, cwd=cwd)
+
+
+def start_ranks(*arguments: str, cwd: Path, restarts: int = 0) -> "subprocess.Popen[str]":
+    """A command in two processes that torchrun starts, and starts again where one dies."""
+    options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "-m"]
+    return _start("torch.distributed.run", *options, "--", "radii", *arguments, cwd=cwd)
+
+
+def _start(module: str, *arguments: str, cwd: Path) -> "subprocess.Popen[str]":
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", "radii", *arguments]
+    command = [sys.executable, "-m", module, *arguments]
     return subprocess.Popen(
-        command, cwd=cwd, env=environment, start_new_session=True, stderr=subprocess.PIPE, text=True
+        command,
+        cwd=cwd,
+        env=environment,
+        start_new_session=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
     )
 
 
@@ -55,7 +71,14 @@ def lines(run: Run) -> int:
     return sum(len(path.read_text().splitlines()) for path in run.certificates.glob("*.tsv"))
 
 
+def alive(processes: Iterable[int]) -> list[int]:
+    """Those of some processes that run."""
+    listed = subprocess.run(["ps", "-A", "-o", "pid=,stat="], check=True, capture_output=True, text=True).stdout
+    states = {int(number): state for number, state in map(str.split, listed.splitlines())}
+    return [number for number in processes if not states.get(number, "Z").startswith("Z")]
+
+
 def workers(parent: int) -> list[int]:
-    """The processes that multiprocessing has started for a command: its tracker first, then the workers."""
-    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], check=True, capture_output=True, text=True)
+    """The processes that a command has started: multiprocessing's tracker first, then the workers; torchrun's ranks."""
+    listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], check=False, capture_output=True, text=True)
     return sorted(map(int, listed.stdout.split()))

@@ -1,12 +1,14 @@
 """The progress bars: their text, and the cost of an update."""
 
 import io
+import re
 import time
 from collections.abc import Callable
 
 import pytest
 from rich.console import Console
 
+from radii.cli import progress
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.experiment.certificates import Row
 from radii.loops.train import StepEvent
@@ -41,16 +43,72 @@ def test_cost_of_an_update_does_not_grow(
     assert time.process_time() - began < 2
 
 
-def test_certified_and_correct_images_are_counted() -> None:
+@pytest.mark.parametrize("width", [80, 200])
+def test_certified_accuracy_with_its_interval_fits_the_terminal(width: int) -> None:
     out = io.StringIO()
-    with CertificationBar(Console(file=out, force_terminal=True, width=120)) as bar:
-        for number in range(10):
+    console = Console(file=out, force_terminal=True, width=width)
+    with CertificationBar(console, (0.0, 0.25)) as bar:
+        for number in range(100):
             certification(bar, number)
-    assert "10/20000" in out.getvalue()
-    assert "5 certified and correct" in out.getvalue()
+    (last,) = [line for line in plain(out).splitlines() if "100/20000" in line][-1:]
+    assert len(last) <= width
+    assert "certifying" in last
+    assert "50.0% (39.8-60.2)" in last
+    assert ("ACR 0.250" in last) == (width == 200)
+
+
+@pytest.mark.parametrize("width", [80, 200])
+def test_epoch_loss_and_terms_fit_the_terminal(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(progress, "SECONDS_BETWEEN_MARKS", 0.0)
+    out = io.StringIO()
+    with TrainingBar(Console(file=out, force_terminal=True, width=width)) as bar:
+        for step in range(3):
+            bar(StepEvent(2, 90, step, 100, 1.5, None, {"label": 1.25, "agreement": 0.25}))
+        bar(StepEvent(3, 90, 0, 100, 1.5, {"noisy_test_accuracy": 0.97659}, {"label": 1.25, "agreement": 0.25}))
+    last = plain(out).splitlines()[-1]
+    assert len(last) <= width
+    assert "epoch 4/90" in last
+    assert "300/9000" in last
+    assert "steps/s" in last
+    assert "left" in last
+    assert "loss 1.5" in last
+    assert ("label 1.2500, agreement 0.2500" in last) == (width == 200)
+
+
+def plain(out: io.StringIO) -> str:
+    """What was written to a terminal, without its commands."""
+    return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue().replace("\r", "\n")).rstrip()
+
+
+def test_a_line_now_and_then_where_there_is_no_terminal(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clock = iter(range(0, 10_000, 1))
+    monkeypatch.setattr(time, "monotonic", lambda: float(next(clock)))
+    out = io.StringIO()
+    with CertificationBar(Console(file=out)) as bar:
+        for number in range(100):
+            certification(bar, number)
+    lines = capsys.readouterr().err.splitlines()
+    assert len(lines) == 3, "one each half minute of a hundred seconds"
+    assert re.fullmatch(
+        r"certifying: 62 of 20000 images, 1/s, \d+ h \d+ min left, 50.0% \(37.0-63.0\), ACR 0.250", lines[1]
+    )
+    assert out.getvalue() == "", "stdout is for results"
+
+
+def test_what_an_earlier_process_did_is_no_part_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    bar = CountingBar(Console(file=io.StringIO()))
+    bar(1000, 2000)
+    for step in range(1, 6):
+        now[0] += 1.0
+        bar(1000 + 2 * step, 2000)
+    assert bar.progress.tasks[0].fields["rate"] == 2.0
 
 
 def test_the_noisy_test_accuracy_is_not_rounded_up() -> None:
     bar = TrainingBar(Console(file=io.StringIO()))
     bar(StepEvent(epoch=0, epochs=2, step=1, steps=1, loss=1.0, row={"noisy_test_accuracy": 0.97659}))
-    assert bar.progress.tasks[0].fields["note"].endswith("noisy test accuracy 0.9765")
+    assert "noisy test accuracy 0.9765" in bar.notes()

@@ -88,7 +88,9 @@ def test_the_story(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         said(f"certify runs/{run} {few} --with sequential --radii 0,0.25 --set most_samples=200")
     page = said("report runs/mine runs/tuned runs/defended --open")
     assert opened == [(home / page.splitlines()[0]).resolve().as_uri()]
-    answers = said("predict runs/tuned pictures/val/hen/15.png pictures/val/cat --json --set estimation=300").splitlines()
+    answers = said(
+        "predict runs/tuned pictures/val/hen/15.png pictures/val/cat --json --set estimation=300"
+    ).splitlines()
     found = [json.loads(line) for line in answers]
     assert len(found) == 11
     assert {each["class"] for each in found} <= set(CLASSES)

@@ -28,6 +28,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in objectives.names()},
     "smoothadv by ddn": ("smoothadv", {"attack": "ddn"}),
     "attacked consistency": ("consistency", {"attack_steps": 2}),
+    "unused weights": ("gaussian", {}),
 }
 
 
@@ -41,7 +42,19 @@ def denoised() -> nn.Module:
     return Denoised(nn.Sequential(*layers).double(), classifier(4))
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"denoising": denoised}
+class Spare(nn.Module):
+    """A classifier that does not use some of its weights."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.used, self.spare = classifier(), nn.Linear(2, 2).double()
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.used(images)
+        return logits
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {"denoising": denoised, "unused weights": Spare}
 RESOURCES: dict[str, Callable[[], Any]] = {
     "teacher": lambda: classifier(5),
     "soft_labels": lambda: torch.rand((40, 3), generator=torch.Generator().manual_seed(6)).softmax(1),
@@ -52,7 +65,7 @@ def made(variant: str) -> tuple[Objective, nn.Module, torch.optim.Optimizer]:
     name, fields = VARIANTS[variant]
     given = {key: RESOURCES[key]() for key in objectives.resources_of(name)}
     torch.manual_seed(2)
-    model = MODELS.get(name, classifier)()
+    model = MODELS.get(variant, classifier)()
     return objectives.create(name, sigma=0.3, **fields, **given), model, optimizer_of(model)
 
 
@@ -75,10 +88,11 @@ def step_of(world: World, number: int) -> Step:
     return Step(20 + number, generator("cpu", "train", *world.address(0, 20, number)))
 
 
-def normed() -> nn.Module:
+def normed() -> nn.Sequential:
     torch.manual_seed(8)
     layers = [nn.Conv2d(1, 3, 3), nn.BatchNorm2d(3), nn.Softplus(), nn.Flatten(), nn.Linear(12, 3), nn.BatchNorm1d(3)]
-    return nn.Sequential(*layers, nn.Linear(3, 3)).double()
+    model: nn.Sequential = nn.Sequential(*layers, nn.Linear(3, 3)).double()
+    return model
 
 
 def train_with(world: World, objective: Objective, model: nn.Module, sizes: Sequence[int] = SIZES) -> list[float]:
@@ -114,6 +128,7 @@ def work(rank: int, folder: Path) -> None:
         found[policy] = {"losses": losses, "model": model.state_dict()}
     found["alone in a step"] = last_alone(world)
     found["words"] = words(world)
+    found["changing"] = changing(world)
     torch.save(found, folder / f"rank-{rank}.pt")
     leave()
     os._exit(0)
@@ -126,7 +141,8 @@ def last_alone(world: World) -> dict[str, Tensor]:
     loss = world.wrap(Loss(Mean(sigma=0.3), model))
     indices, weight = world.part(torch.tensor([5]))
     gradient_step(loss, optimizer_of(model), Part(batch_of(indices), weight), step_of(world, 0), world=world)
-    return model.state_dict()
+    found: dict[str, Tensor] = model.state_dict()
+    return found
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -164,6 +180,26 @@ def words(world: World) -> list[str]:
         said.append(str(error))
     said.append(str(all(torch.equal(a, b) for a, b in zip(model.parameters(), classifier().parameters(), strict=True))))
     return said
+
+
+class Sometimes(Spare):
+    """A classifier that uses all its weights in every second step."""
+
+    def forward(self, images: Tensor) -> Tensor:
+        self.calls = getattr(self, "calls", 0) + 1
+        logits: Tensor = self.used(images)
+        return logits + self.spare.weight.sum() if self.calls % 2 else logits
+
+
+def changing(world: World) -> list[str]:
+    """What is said of a model whose used weights change, and how many steps it made."""
+    model = Sometimes()
+    start = model.used[1].weight.clone()  # type: ignore[index]
+    try:
+        train_with(world, objectives.create("standard", sigma=0.3), model)
+    except ParameterError as error:
+        return [str(error), str(torch.equal(start, model.used[1].weight))]  # type: ignore[index]
+    return []
 
 
 @pytest.fixture(scope="module")
@@ -204,9 +240,9 @@ def test_two_processes_train_as_one_that_does_both_halves(pair: list[dict[str, A
                 loss.backward()
                 losses[-1] += loss.item()
         optimizer.step()
-    for rank in pair:
-        assert_close(rank[variant]["model"], model.state_dict())
-        assert rank[variant]["losses"] == pytest.approx(losses, rel=1e-12)
+    for each in pair:
+        assert_close(each[variant]["model"], model.state_dict())
+        assert each[variant]["losses"] == pytest.approx(losses, rel=1e-12)
     assert any(not torch.equal(start[key], tensor) for key, tensor in model.state_dict().items())
 
 
@@ -245,6 +281,13 @@ def test_a_loss_that_is_no_number_on_one_rank_stops_all_before_the_step(pair: li
     for rank in pair:
         assert rank["words"][2].startswith("the loss is nan at epoch 20, step 0, in the term 'cross_entropy'")
         assert rank["words"][3] == "True"
+
+
+def test_a_model_that_changes_the_weights_it_uses_is_refused(pair: list[dict[str, Any]]) -> None:
+    for rank in pair:
+        message, unmoved = rank["changing"]
+        assert message == "this model uses other weights in one step than in another: train it in one process"
+        assert unmoved == "False"  # the first step was good
 
 
 # Without processes

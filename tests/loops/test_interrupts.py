@@ -62,3 +62,10 @@ def test_signals_are_not_held_in_another_thread() -> None:
     thread.start()
     thread.join()
     assert entered == [signal.default_int_handler]
+
+
+def test_signal_of_another_process_is_delivered_here() -> None:
+    with Interrupts() as interrupts:
+        with pytest.raises(KeyboardInterrupt):
+            interrupts.deliver(signal.SIGINT)
+        assert interrupts.pending is None

@@ -94,7 +94,9 @@ def _factories(folder: str) -> str:
 
 
 def _in_short(setting: Setting) -> str:
-    return f"`{setting.name}` = {_default(setting)}" if setting.default is not MISSING else f"`{setting.name}`, required"
+    return (
+        f"`{setting.name}` = {_default(setting)}" if setting.default is not MISSING else f"`{setting.name}`, required"
+    )
 
 
 def field_table(kind: Callable[..., Any], without: tuple[str, ...] = ()) -> str:

@@ -73,7 +73,9 @@ def smoothing() -> tuple[Figure, Any]:
     found = votes(CLEAR), votes(CLOSE)
     drawn = figure(9.2, 4.4)
     pictures, bars = drawn.subfigures(1, 2, width_ratios=[5.2, 2.8])
-    pictures.suptitle("a picture, four of its noisy copies, and what the network says to each", fontsize=10, color=MUTED)
+    pictures.suptitle(
+        "a picture, four of its noisy copies, and what the network says to each", fontsize=10, color=MUTED
+    )
     bars.suptitle("10,000 copies vote", fontsize=10, color=MUTED)
     for row, space, each in zip(pictures.subplots(2, 5), bars.subplots(2, 1), found, strict=True):
         _vote_row(row, space, each)
@@ -106,7 +108,9 @@ def plane() -> tuple[Figure, Any]:
     wave = np.sin(9 * x + 3 * np.sin(5 * y)) * 0.62 + np.sin(8 * y - 3 * x) * 0.5
     regions = np.where(y + 0.35 * x + wave > 0.55, 0, np.where(x - 0.3 * y + wave > -0.2, 1, 2))
     step = side[1] - side[0]
-    smooth = np.stack([gaussian_filter((regions == label).astype(float), sigma / step, mode="nearest") for label in range(3)])
+    smooth = np.stack(
+        [gaussian_filter((regions == label).astype(float), sigma / step, mode="nearest") for label in range(3)]
+    )
     point = (0.62, -0.72)
     at = tuple(int(np.abs(side - value).argmin()) for value in reversed(point))
     proven = float(sigma * ndtri(smooth[:, at[0], at[1]].max()))
@@ -142,8 +146,13 @@ def _ball(axes: Any, point: tuple[float, float], proven: float) -> None:
 
     axes.add_patch(Circle(point, proven, fill=False, color=INK, linewidth=1.6))
     axes.scatter(*point, s=46, color=INK, zorder=3)
-    axes.annotate("certified radius", (point[0], point[1] - proven), (-1.3, -1.78), fontsize=9,
-                  arrowprops={"arrowstyle": "-", "color": MUTED})
+    axes.annotate(
+        "certified radius",
+        (point[0], point[1] - proven),
+        (-1.3, -1.78),
+        fontsize=9,
+        arrowprops={"arrowstyle": "-", "color": MUTED},
+    )
 
 
 def radii_of_votes() -> tuple[Figure, Any]:
@@ -157,11 +166,20 @@ def radii_of_votes() -> tuple[Figure, Any]:
         proven = [float(ndtri(binomial_lower(int(hit), number, FAILURE))) for hit in hits]
         kept = [(100 * hit / number, value) for hit, value in zip(hits, proven, strict=True) if value > 0]
         axes.plot(*zip(*kept, strict=True), color=colour, linewidth=1.9)
-        axes.annotate(f"n = {number:,}: at most {down(kept[-1][1], 2)} sigma", kept[-1], (101, kept[-1][1]),
-                      fontsize=9, color=colour, va="center", annotation_clip=False)
+        axes.annotate(
+            f"n = {number:,}: at most {down(kept[-1][1], 2)} sigma",
+            kept[-1],
+            (101, kept[-1][1]),
+            fontsize=9,
+            color=colour,
+            va="center",
+            annotation_clip=False,
+        )
         curves[number] = round(kept[-1][1], 6)
     axes.axvspan(44, 50, color=GRID, alpha=0.7, linewidth=0)
-    axes.text(47.1, 2, "half the votes or fewer: abstains", fontsize=9, color=MUTED, ha="center", va="center", rotation=90)
+    axes.text(
+        47.1, 2, "half the votes or fewer: abstains", fontsize=9, color=MUTED, ha="center", va="center", rotation=90
+    )
     axes.set(xlim=(44, 100), ylim=(0, 4), xlabel="votes for the leading class, %", ylabel="certified radius, in sigma")
     grid(axes)
     return drawn, curves

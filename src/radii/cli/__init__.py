@@ -2,6 +2,7 @@
 
 # Importing a module registers its commands.
 from radii.cli import (
+    attack,
     certification,
     corrupting,
     export,
@@ -13,11 +14,13 @@ from radii.cli import (
     table,
     training,
     verify,
+    watch,
 )
 from radii.cli.app import app, main
 
 __all__ = [
     "app",
+    "attack",
     "certification",
     "corrupting",
     "export",
@@ -30,4 +33,5 @@ __all__ = [
     "table",
     "training",
     "verify",
+    "watch",
 ]

@@ -1,6 +1,8 @@
 """The command that certifies a run."""
 
 import math
+from concurrent.futures import Executor
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -10,9 +12,12 @@ from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Data, Settings, Trust, Whole, command, parse_fields
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar
+from radii.cli.tensorboard import image_writer
 from radii.experiment import certificates
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
+from radii.experiment.shards import Shard
+from radii.experiment.shards import merge as merge_parts
 from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
 
@@ -32,8 +37,12 @@ def certify(
     dataset: str | None = None,
     engine: str = "auto",
     workers: Whole | None = None,
+    cluster: str | None = None,
+    shard: str | None = None,
+    merge: Annotated[bool, Parameter(negative="")] = False,
     linf: Annotated[bool, Parameter(negative="")] = False,
     without_labels: Annotated[bool, Parameter(negative="")] = False,
+    tensorboard: Annotated[bool, Parameter(negative="")] = False,
     set: Settings = None,
     data: Data = None,
     trust: Trust = None,
@@ -52,10 +61,16 @@ def certify(
         dataset: Another dataset, whose test images are certified instead of the run's own: a name, or a table of its
             name and fields. Then --data is where its files are.
         engine: What runs the forward passes; auto takes the fastest that is installed.
-        workers: Processes of one thread each; by default one for each core.
+        workers: Processes of one thread each; by default one for each core, or for each GPU.
+        cluster: The address of a Dask scheduler, such as tcp://host:8786, whose workers certify.
+        shard: Certify one share of the images, such as 3/16, to a part file; for job arrays.
+        merge: Make one file of the part files of all shards; they say what it is made with.
         linf: Show the average certified l-infinity radius too.
         without_labels: Find the class with a pilot, as a deployed model does, and use the label only to judge it.
+        tensorboard: Write the running certified accuracy for TensorBoard to RUN/tensorboard too.
     """
+    if merge:
+        return print_merged(run)
     from radii import certifiers
     from radii.loops.certify import CertificationConfig, certify_run
     from radii.loops.evaluated import dataset_key
@@ -76,8 +91,19 @@ def certify(
         trust=frozenset(trust or ()),
         label_known=not without_labels,
     )
-    with warnings_in_words(), CertificationBar(console) as bar:
-        path = certify_run(config, workers=workers, on_image=bar)
+    share = None if shard is None else Shard.parse(shard)
+    shown = getattr(certifier, "radii", None) or (0.0, Run(run, trust or ()).recipe.sigma)
+    with (
+        warnings_in_words(),
+        executor_at(cluster) as executor,
+        CertificationBar(console, shown) as bar,
+        image_writer(run, bar, wanted=tensorboard) as on_image,
+    ):
+        path = certify_run(config, workers=workers, executor=executor, shard=share, on_image=on_image)
+    return print_summary(run, path, linf) if share is None else print_part(run, path, share)
+
+
+def print_summary(run: Path, path: Path, linf: bool = False) -> None:
     summary = Summary(certificates.read(path))
     say(f"{path}: {in_words(summary)}")
     hint(f"next: {command('report', run)}")
@@ -85,6 +111,23 @@ def certify(
         console.print(f"note: {words}", soft_wrap=True, markup=False)
     if linf:
         print_linf(run, summary)
+
+
+def print_part(run: Path, path: Path, shard: Shard) -> None:
+    line = f"{path}: shard {shard}; when all {shard.count} are there: radii certify {run} --merge"
+    say(line)
+
+
+def print_merged(run: Path) -> None:
+    for path in merge_parts(Run(run)):
+        print_summary(run, path)
+
+
+def executor_at(cluster: str | None) -> AbstractContextManager[Executor | None]:
+    """The workers of a cluster, if one is named."""
+    from radii.loops.cluster import cluster_executor
+
+    return nullcontext() if cluster is None else cluster_executor(cluster)
 
 
 def print_linf(run: Path, summary: Summary) -> None:

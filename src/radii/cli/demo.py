@@ -6,10 +6,11 @@ import torch
 from rich.console import Console
 
 from radii import certifiers
-from radii.cli.progress import CertificationBar, TrainingBar
+from radii.cli.progress import AttackBar, CertificationBar, TrainingBar
 from radii.experiment import certificates, recipe
 from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
+from radii.loops.attack import AttackConfig, attack_run
 from radii.loops.certify import CertificationConfig, certify_run
 from radii.loops.train import train
 from radii.loops.transfer import transfer
@@ -20,7 +21,7 @@ STUDENT = "digits_mlp"
 
 
 def run_demo(folder: Path, console: Console) -> None:
-    """Train, transfer and certify on the embedded digits, and write the report; a second call continues."""
+    """Train, transfer, certify and attack on the embedded digits, and write the report; a second call continues."""
     # Models this small gain nothing from a second thread, and slow down where the other core is busy.
     torch.set_num_threads(1)
     console.print("1. Plain Gaussian training, for comparison.")
@@ -33,7 +34,10 @@ def run_demo(folder: Path, console: Console) -> None:
     console.print("4. Certificates for test images of all three.")
     for run in (plain, teacher, student):
         _certify(run, console)
-    page = report([plain.path, teacher.path, student.path], folder / "report")
+    console.print("5. Attacks on some of these images: what they leave is above what is certified.")
+    for run in (plain, teacher, student):
+        _attack(run, console)
+    page = report([plain.path, teacher.path, student.path], folder / "report", command="radii demo")
     console.print(f"\nOpen {page} in a browser.", soft_wrap=True, markup=False)
 
 
@@ -44,6 +48,12 @@ def _recipe(method: str) -> Recipe:
 def _train(wanted: Recipe, path: Path, console: Console) -> Run:
     with TrainingBar(console) as bar:
         return train(wanted, path, on_step=bar)
+
+
+def _attack(run: Run, console: Console) -> None:
+    config = AttackConfig(run=run.path, images=25, steps=10, copies=8, samples=500)
+    with AttackBar(console) as bar:
+        attack_run(config, on_image=bar)
 
 
 def _certify(run: Run, console: Console) -> None:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console, hint, say
+from radii.cli.app import app, hint, say
 from radii.cli.arguments import Data, Whole, command, parse_numbers
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run

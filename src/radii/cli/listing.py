@@ -101,9 +101,7 @@ def _as_data(kind: str, beginning: str) -> Mapping[str, Any]:
     if kind == RECIPES:
         return {name: {"text": _first_line(name)} for name in _begun(recipes.shipped(), beginning, kind)}
     entries = _entries(kind)
-    return {
-        name: {"text": entries[name], "fields": fields_of(kind, name)} for name in _begun(entries, beginning, kind)
-    }
+    return {name: {"text": entries[name], "fields": fields_of(kind, name)} for name in _begun(entries, beginning, kind)}
 
 
 def fields_of(kind: str, name: str) -> dict[str, str]:

@@ -1,78 +1,210 @@
-"""Progress bars; silent when the output is not a terminal."""
+"""Progress: a bar on a terminal, as much of it as its width allows, and a line now and then where it is piped."""
 
+import time
+from collections import deque
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
-from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
+from rich.text import Text
 
+from radii.experiment.attacks import AttackedImage
 from radii.experiment.certificates import Row
-from radii.report.summary import down
+from radii.report.facts import duration
+from radii.report.summary import Share, down, radius_text, up
 
 if TYPE_CHECKING:
     from radii.loops.train import StepEvent
 
+SECONDS_BETWEEN_LINES = 30.0
+"""Where the output is no terminal."""
+SECONDS_BETWEEN_MARKS = 0.2
+"""Between two texts beside the bar: what is written there costs more than a step may take."""
+MARKS = 150
+"""The marks that a rate is computed from: half a minute."""
+BESIDE_THE_BAR = 62
+"""Columns that the bar, the count, the rate and the time left take."""
+
 
 class _Bar:
-    def __init__(self, console: Console, unit: str) -> None:
-        self.progress = Progress(
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TextColumn(unit),
-            TimeRemainingColumn(),
-            TextColumn("{task.fields[note]}"),
-            console=console,
-            disable=not console.is_terminal,
-        )
-        self.task = self.progress.add_task("", total=None, note="")
+    """What is done of how much, the rate, the time left, and notes, the most important first."""
+
+    def __init__(self, console: Console, what: str, unit: str) -> None:
+        self.console, self.unit = console, unit
+        columns = (TextColumn("{task.description}"), BarColumn(None), _Count(), _Rate(unit), _Left(), _Notes(console))
+        self.progress = Progress(*columns, console=console, disable=not console.is_terminal, expand=True)
+        self.task = self.progress.add_task(what, total=None, notes=(), rate=0.0)
+        self._marks: deque[tuple[float, float]] = deque(maxlen=MARKS)
+        self._marked = self._printed = time.monotonic()
 
     def __enter__(self) -> Any:
         self.progress.start()
+        self._marked = self._printed = time.monotonic()
         return self
 
     def __exit__(self, *_: object) -> None:
+        self._mark(time.monotonic())
         self.progress.stop()
+
+    def notes(self) -> Sequence[str]:
+        """What is said beside the bar."""
+        return ()
+
+    def update(self, done: int, total: int, what: str | None = None) -> None:
+        """Show how much is done."""
+        self.progress.update(self.task, completed=done, total=total, description=what)
+        now = time.monotonic()
+        if now - self._marked > SECONDS_BETWEEN_MARKS:
+            self._mark(now)
+        if not self.console.is_terminal and not self.console.quiet and now - self._printed > SECONDS_BETWEEN_LINES:
+            self._printed = now
+            print_line(self.line())
+
+    def _mark(self, now: float) -> None:
+        """Note how much is done by now, for the rate of the last half minute, and write what is beside the bar.
+
+        What an earlier process had done comes before the first mark, so that it is no part of the rate.
+        """
+        self._marked = now
+        self._marks.append((now, self.progress.tasks[0].completed))
+        (then, before), (_, done) = self._marks[0], self._marks[-1]
+        rate = (done - before) / (now - then) if now > then else 0.0
+        self.progress.update(self.task, notes=tuple(self.notes()), rate=rate)
+
+    def line(self) -> str:
+        """The progress as a line of text."""
+        task = self.progress.tasks[0]
+        counted = f"{task.completed:.0f} of {task.total or 0:.0f} {self.unit}"
+        left = f"{_seconds_left(task)} left" if task.fields["rate"] else ""
+        rate = f"{task.fields['rate']:.3g}/s" if task.fields["rate"] else ""
+        return ", ".join(filter(None, [f"{task.description}: {counted}".lstrip(": "), rate, left, *self.notes()]))
+
+
+def _seconds_left(task: Task) -> str:
+    return duration(((task.total or 0) - task.completed) / task.fields["rate"])
+
+
+def print_line(line: str) -> None:
+    """Print a line of progress to stderr: stdout is for results."""
+    Console(stderr=True, highlight=False, emoji=False).print(line, soft_wrap=True, markup=False)
+
+
+class _Count(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.completed:.0f}/{'?' if task.total is None else format(task.total, '.0f')}", no_wrap=True)
+
+
+class _Rate(ProgressColumn):
+    def __init__(self, unit: str) -> None:
+        super().__init__()
+        self.unit = unit
+
+    def render(self, task: Task) -> Text:
+        return Text(f"{task.fields['rate']:.3g} {self.unit}/s" if task.fields["rate"] else "", no_wrap=True)
+
+
+class _Left(ProgressColumn):
+    def render(self, task: Task) -> Text:
+        return Text(f"{_seconds_left(task)} left" if task.fields["rate"] else "", no_wrap=True)
+
+
+class _Notes(ProgressColumn):
+    """As many notes as fit."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__()
+        self.console = console
+
+    def render(self, task: Task) -> Text:
+        return Text(fitting(task.fields["notes"], self.console.width - BESIDE_THE_BAR), no_wrap=True)
+
+
+def fitting(notes: Sequence[str], width: int) -> str:
+    """The first notes, as many as fit into a width, and one at least."""
+    kept = list(notes[:1])
+    for note in notes[1:]:
+        if len(", ".join([*kept, note])) > width:
+            break
+        kept.append(note)
+    return ", ".join(kept)
 
 
 class TrainingBar(_Bar):
-    """Steps done over the whole run, the loss and the last noisy test accuracy."""
+    """Steps done over the whole run, the loss with its terms and the last noisy test accuracy."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console, "steps")
+        super().__init__(console, "", "steps")
         self.accuracy = ""
+        self.event: StepEvent | None = None
 
     def __call__(self, event: "StepEvent") -> None:
         if event.row:
-            self.accuracy = f", noisy test accuracy {down(event.row['noisy_test_accuracy'], 4)}"
-        self.progress.update(
-            self.task,
-            description=f"epoch {min(event.epoch + 1, event.epochs)} of {event.epochs}",
-            total=event.epochs * event.steps,
-            completed=event.epoch * event.steps + event.step,
-            note=f"loss {event.loss:.4f}{self.accuracy}",
-        )
+            self.accuracy = f"noisy test accuracy {down(event.row['noisy_test_accuracy'], 4)}"
+        self.event = event
+        done = event.epoch * event.steps + event.step
+        what = f"epoch {min(event.epoch + 1, event.epochs)}/{event.epochs}"
+        self.update(done, event.epochs * event.steps, what)
+
+    def notes(self) -> Sequence[str]:
+        if self.event is None:
+            return ()
+        terms = self.event.terms if len(self.event.terms) > 1 else {}
+        named = [f"{name} {value:.4f}" for name, value in terms.items()]
+        return [note for note in (f"loss {self.event.loss:.4f}", self.accuracy, *named) if note]
 
 
 class CertificationBar(_Bar):
-    """Images done, the time left, and how many are certified and correct so far."""
+    """Images done, and the certified accuracy so far, with its interval over the choice of images."""
 
-    def __init__(self, console: Console) -> None:
-        super().__init__(console, "images")
-        self.images = self.correct = 0
+    def __init__(self, console: Console, radii: Sequence[float] = (0.0,)) -> None:
+        super().__init__(console, "certifying", "images")
+        self.images, self.radius_sum = 0, 0.0
+        self.certified = dict.fromkeys(radii, 0)
 
     def __call__(self, total: int, row: Row | None) -> None:
         if row is not None:
             self.images += 1
-            self.correct += row.correct
-        note = f"{self.correct} certified and correct" if self.images else ""
-        self.progress.update(self.task, description="certifying", total=total, completed=self.images, note=note)
+            self.radius_sum += row.radius * row.correct
+            for radius in self.certified:
+                self.certified[radius] += row.correct and row.radius >= radius
+        self.update(self.images, total)
+
+    def notes(self) -> Sequence[str]:
+        if not self.images:
+            return ()
+        shares = [self._share(radius, count) for radius, count in self.certified.items()]
+        return [*shares, f"ACR {down(self.radius_sum / self.images, 3)}"]
+
+    def _share(self, radius: float, count: int) -> str:
+        share = Share(count, self.images)
+        lower, upper = share.interval()
+        where = f" at {radius_text(radius)}" if radius or len(self.certified) > 1 else ""
+        return f"{down(share.value, 1, 2)}% ({down(lower, 1, 2)}-{up(upper, 1, 2)}){where}"
+
+
+class AttackBar(_Bar):
+    """Images done, and how many of them the attack changed."""
+
+    def __init__(self, console: Console) -> None:
+        super().__init__(console, "attacking", "images")
+        self.images = self.broken = 0
+
+    def __call__(self, total: int, row: AttackedImage | None) -> None:
+        if row is not None:
+            self.images += 1
+            self.broken += row.distance is not None
+        self.update(self.images, total)
+
+    def notes(self) -> Sequence[str]:
+        return [f"{self.broken} of {self.images} with a wrong answer"] if self.images else ()
 
 
 class CountingBar(_Bar):
     """Images done and the time left."""
 
     def __init__(self, console: Console) -> None:
-        super().__init__(console, "images")
+        super().__init__(console, "", "images")
 
     def __call__(self, done: int, total: int) -> None:
-        self.progress.update(self.task, total=total, completed=done)
+        self.update(done, total)

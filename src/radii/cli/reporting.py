@@ -1,5 +1,7 @@
 """Commands that show what came out: report, demo."""
 
+import shlex
+import sys
 import webbrowser
 from pathlib import Path
 from typing import Annotated
@@ -7,7 +9,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from radii.cli.app import app, console, hint, say
-from radii.cli.arguments import Trust
+from radii.cli.arguments import Trust, parse_numbers
 from radii.cli.notices import warnings_in_words
 from radii.experiment.run import Run
 
@@ -16,18 +18,25 @@ from radii.experiment.run import Run
 def report(
     *inputs: Annotated[Path, Parameter(json_list=False)],
     out: Path | None = None,
+    radii: str | None = None,
+    title: str | None = None,
+    label: Annotated[list[str] | None, Parameter(negative="", json_list=False)] = None,
     open: Annotated[bool, Parameter(negative="")] = False,
     trust: Trust = None,
 ) -> None:
-    """Write tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PNG and one HTML page.
+    """Write tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PDF, PNG and one HTML page.
 
     Args:
         inputs: Run directories, certificate files in Cohen's format, from any tool, or folders of such files, one for
             each kind of corruption.
         out: The folder to write to; by default RUN/report for one run, ./report otherwise.
+        radii: The radii of the tables, such as 0,0.25,0.5; by default ones that fit the data.
+        title: The title of the page.
+        label: RUN=NAME, the name to show for a run or file.
         open: Open the page in a browser.
     """
     from radii.report import report as write_report
+    from radii.report.page import TITLE
 
     if not inputs:
         raise ValueError("nothing to report: name runs or certificate files")
@@ -35,10 +44,26 @@ def report(
         own = len(inputs) == 1 and Run(inputs[0]).recipe_file.is_file()
         out = inputs[0] / "report" if own else Path("report")
     with warnings_in_words():
-        page = write_report(inputs, out, trust or ())
+        page = write_report(
+            inputs,
+            out,
+            trust or (),
+            radii=() if radii is None else parse_numbers("--radii", radii),
+            title=TITLE if title is None else title,
+            labels=dict(parse_label(each) for each in label or ()),
+            command=shlex.join(["radii", *sys.argv[1:]]),
+        )
     say(str(page))
     if open and not webbrowser.open(page.resolve().as_uri()):
         hint("no browser could be opened: open that file yourself")
+
+
+def parse_label(given: str) -> tuple[str, str]:
+    """The path and the name of RUN=NAME."""
+    path, equals, name = given.rpartition("=")
+    if not equals or not path or not name.strip():
+        raise ValueError(f"--label {given!r}: expected RUN=NAME, such as runs/g=Gaussian")
+    return path, name.strip()
 
 
 @app.command

@@ -72,7 +72,11 @@ def _component(table: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
 def _made(run: Run, recipe: recipes.Recipe) -> str:
     if recipe.training is None:
         found = run.check()
-        right = f", {down(found['right'] / found['images'], 1, 2)} % of {found['images']} test images right" if found else ""
+        right = (
+            f", {down(found['right'] / found['images'], 1, 2)} % of {found['images']} test images right"
+            if found
+            else ""
+        )
         return f"imported{right} without noise" if right else "imported"
     rows, measured = run.history(), facts.epoch_time(run)
     state = "trained" if run.finished else "in training"

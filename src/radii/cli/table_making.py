@@ -1,10 +1,12 @@
 """Making the rows of a table from the command line: the cheapest first, and on to the next where one fails."""
 
+import warnings
 from collections.abc import Sequence
 from pathlib import Path
 
 from radii.cli.app import console, in_words
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
+from radii.errors import RunWarning
 from radii.experiment.budgets import Budget
 from radii.experiment.table import PaperTable, Row
 from radii.experiment.table_runs import results_of, runs_in
@@ -31,10 +33,9 @@ def make_rows(
     for row in chosen:
         if row.why:
             say(f"{row.label}: missing: {row.why}")
-    wanted = [(row, seed) for seed in range(seeds) for row in _cheapest_first(table, chosen, budget)]
-    failed = 0
-    for row, seed in wanted:
-        failed += not _made(table, row, seed, budget, folder, data, workers)
+    ordered = _cheapest_first(table, chosen, budget)
+    wanted = [(row, seed) for seed in range(seeds) for row in ordered]
+    failed = sum(not _made(table, row, seed, budget, folder, data, workers) for row, seed in wanted)
     if failed:
         raise ValueError(f"{failed} of {len(wanted)} trainings of {table.name} could not be made: see above")
 
@@ -61,7 +62,9 @@ def _made(
 
 def _is_done(table: PaperTable, row: Row, seed: int, budget: Budget, folder: Path) -> bool:
     """Whether there is a complete result of this row, budget and seed in the folder that rows are made in."""
-    found = results_of(table, runs_in([folder]))[row.label]
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RunWarning)  # a run that is only begun is no news here
+        found = results_of(table, runs_in([folder]))[row.label]
     finished = [each for each in found if each.run and each.run.finished]
     return any((each.budget, each.seed) == (budget.name, seed) for each in finished)
 

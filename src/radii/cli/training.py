@@ -8,7 +8,9 @@ from cyclopts import Parameter
 
 from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Data, Overrides, Settings, Trust, Whole, command
+from radii.cli.launched import is_first
 from radii.cli.progress import CountingBar, TrainingBar
+from radii.cli.tensorboard import step_writer
 from radii.experiment import recipe as recipes
 from radii.experiment.from_run import recipe_from, transfer_recipe
 from radii.experiment.run import Run
@@ -25,6 +27,7 @@ def train(
     set: Settings = None,
     teacher: Path | None = None,
     soft_labels: Path | None = None,
+    tensorboard: Annotated[bool, Parameter(negative="")] = False,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
@@ -37,15 +40,16 @@ def train(
             model, any other objective fine-tunes it.
         teacher: The run of the teacher, for the objective `transfer`.
         soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
+        tensorboard: Write loss and accuracy for TensorBoard to RUN/tensorboard too.
     """
     from radii.loops.train import train as train_run
 
     start = None if from_ is None else Run(from_, trust or ())
     wanted = recipe_from(start, recipe, set or ()) if start else recipes.read(recipes.find(recipe), set or ())
     taught_by = None if teacher is None else Run(teacher, trust or ())
-    with TrainingBar(console) as bar:
+    with TrainingBar(console) as bar, step_writer(run, bar, wanted=tensorboard and is_first()) as on_step:
         done = train_run(
-            wanted, run, data=data, teacher=taught_by, soft_labels=soft_labels, trust=trust or (), on_step=bar
+            wanted, run, data=data, teacher=taught_by, soft_labels=soft_labels, trust=trust or (), on_step=on_step
         )
     print_trained(done)
 
@@ -108,10 +112,8 @@ def _bootstrapped(recipe: Path, settings: list[str], voting: list[str], votes: i
         raise ValueError(f"--voter-set: objective {wanted.objective['name']!r} learns from no soft labels")
     voter = recipes.parse(default_voter(wanted).to_toml(), "the run that votes", voting) if voting else None
     name = f"{wanted.dataset['name']}-{path.stem}-{wanted.model['name']}"
-    with TrainingBar(console) as bar, CountingBar(console) as counting:
-        done = bootstrap(
-            wanted, Path("runs") / name, voter=voter, votes=votes, data=data, on_step=bar, on_image=counting
-        )
+    with TrainingBar(console) as bar:
+        done = bootstrap(wanted, Path("runs") / name, voter=voter, votes=votes, data=data, on_step=bar)
     print_trained(done)
     return done
 
@@ -136,8 +138,8 @@ def soft_labels(
     Args:
         run: A trained run directory, usually plain Gaussian at sigma 0.25.
         samples: Noisy copies of each image.
-        settle: An image whose first votes, as many, are all for one class gets no more; its shares are 1 and 0, as they
-            were not quite with more. Without it every image gets all.
+        settle: An image whose first SETTLE votes are all for one class gets no more: its shares are 1 and 0, which more
+            votes could change a little. By default every image gets all.
         seed: The seed of the noise.
         engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core.

@@ -120,7 +120,7 @@ class Photographs(Images):
             try:
                 with open_image(file) as photograph:
                     size = photograph.size
-            except Exception:  # one that cannot be read is reported when it is needed  # noqa: S112
+            except Exception:  # one that cannot be read is reported when it is needed
                 continue
             self.framing.expect_large(file, size)
 

@@ -36,6 +36,8 @@ class Row:
     """Votes of the classes that got any."""
     digest: str = ""
     """Of the image's pixels and its label; empty in files of other tools and of version 0.1."""
+    environments: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, repr=False)
+    """What the processes that computed it ran on; not part of its line."""
 
     @property
     def correct(self) -> bool:

@@ -64,6 +64,8 @@ class CertificateFile:
         self._claim()
         self._repair()
         rows, self._checksum = self._parse()
+        self._count = len(rows)
+        self._noted: list[Mapping[str, Any]] = []
         if environment is not None:
             self._record(dict(environment), len(rows))
 
@@ -73,10 +75,12 @@ class CertificateFile:
 
     def append(self, row: Row) -> None:
         """Add a certificate, the whole line in one write, so that a kill leaves whole lines."""
+        self._note(row.environments)
         content = to_line(row)
         checksum = sealed(content, self._checksum)
         files.append(self.path, f"{content}\t{checksum}\n".encode())
         self._checksum = checksum
+        self._count += 1
 
     def _parse(self) -> tuple[list[Row], str]:
         start = first_checksum(self.header)
@@ -86,8 +90,8 @@ class CertificateFile:
     def _claim(self) -> None:
         beside = header_file(self.path)
         if beside.is_file():
-            if difference := _difference(identity(read_header(beside)), self.header):
-                raise ValueError(f"{self.path} was made with {difference}: name another file, or move this one away")
+            if other := difference(identity(read_header(beside)), self.header):
+                raise ValueError(f"{self.path} was made with {other}: name another file, or move this one away")
         elif self.path.is_file():
             raise ValueError(f"{self.path} has no {beside.name} beside it that describes it: move it away")
         else:
@@ -103,6 +107,19 @@ class CertificateFile:
             noted.append({**environment, "first_row": rows})
         if noted != before:
             files.write_json(beside, {**self.header, ENVIRONMENTS: noted})
+
+    def _note(self, environments: Sequence[Mapping[str, Any]]) -> None:
+        """Record each environment of the workers once, with the first row that it computed or helped to compute."""
+        if not (new := [each for each in environments if each not in self._noted]):
+            return
+        if not self._noted:
+            self._record(dict(new.pop(0)), self._count)
+        beside = header_file(self.path)
+        if new:
+            header = read_header(beside)
+            header[ENVIRONMENTS] += [{**each, "first_row": self._count} for each in new]
+            files.write_json(beside, header)
+        self._noted += [each for each in environments if each not in self._noted]
 
     def _repair(self) -> None:
         """Remove a line that a kill or a full disk left incomplete."""
@@ -168,11 +185,12 @@ def read_header(path: Path) -> dict[str, Any]:
     return readers.header(path)
 
 
-def _difference(theirs: Mapping[str, Any], wanted: Mapping[str, Any], table: str = "") -> str:
+def difference(theirs: Mapping[str, Any], wanted: Mapping[str, Any], table: str = "") -> str:
+    """The first field in which two headers differ, as text; empty if they are the same."""
     for key in sorted(theirs.keys() | wanted.keys()):
         a, b = theirs.get(key), wanted.get(key)
         if a != b and isinstance(a, dict) and isinstance(b, dict):
-            return _difference(a, b, f"{table}{key}.")
+            return difference(a, b, f"{table}{key}.")
         if a != b:
             return f"{table}{key} = {a!r}, not {b!r}"
     return ""

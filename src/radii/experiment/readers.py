@@ -39,11 +39,22 @@ MOST_RADIUS = 1000.0
 """The longest distance in an image of a million pixels in [0, 1]; a table has a column for every quarter."""
 
 
+def content(path: Path, most: int) -> bytes:
+    """The bytes of a file of no more than `most`."""
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{path} is not a file: move it away")
+    with path.open("rb") as file:
+        found = file.read(most + 1)
+    if len(found) > most:
+        raise ValueError(f"{path} has more than {most:,} bytes, too many for such a file: it was not written by radii")
+    return found
+
+
 def text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8", errors: str = "strict") -> str:
     """The text of a file of no more than `most` bytes."""
-    content = _bytes(path, most)
+    found = content(path, most)
     try:
-        return content.decode(encoding, errors)
+        return found.decode(encoding, errors)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text (byte {error.start} is not UTF-8): restore it") from error
 
@@ -105,8 +116,8 @@ def check(path: Path) -> dict[str, int]:
 
 def doubles(path: Path) -> list[float]:
     """The numbers of a file of little-endian doubles; an incomplete last one is ignored."""
-    content = _bytes(path, MOST_CERTIFICATES)
-    return list(struct.unpack(f"<{len(content) // 8}d", content[: len(content) // 8 * 8]))
+    found = content(path, MOST_CERTIFICATES)
+    return list(struct.unpack(f"<{len(found) // 8}d", found[: len(found) // 8 * 8]))
 
 
 def history(path: Path) -> list[dict[str, str]]:
@@ -165,16 +176,6 @@ def seconds(cell: str) -> float:
     if not abs(found) <= MOST_SECONDS:
         raise ValueError(f"time {_shown(cell)}, expected seconds")
     return found
-
-
-def _bytes(path: Path, most: int) -> bytes:
-    if path.exists() and not path.is_file():
-        raise ValueError(f"{path} is not a file: move it away")
-    with path.open("rb") as file:
-        content = file.read(most + 1)
-    if len(content) > most:
-        raise ValueError(f"{path} has more than {most:,} bytes, too many for such a file: it was not written by radii")
-    return content
 
 
 def _json_integer(digits: str) -> int:

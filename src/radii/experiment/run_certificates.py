@@ -12,6 +12,7 @@ from radii.experiment import files
 from radii.experiment.certificate_format import Row, identity
 from radii.experiment.certificates import CertificateFile, header_file, read_header, rows_of
 from radii.experiment.run import Run, RunError
+from radii.experiment.shards import SHARD, Shard, part_file
 from radii.lock import is_locked, locked
 
 
@@ -45,8 +46,10 @@ class Wanted:
 
 
 @contextmanager
-def open_file(run: Run, wanted: Wanted, environment: Mapping[str, Any] | None = None) -> Iterator[CertificateFile]:
-    """The certificate file of a run for this header, new or continued; it is locked while it is open.
+def open_file(
+    run: Run, wanted: Wanted, environment: Mapping[str, Any] | None = None, shard: Shard | None = None
+) -> Iterator[CertificateFile]:
+    """The certificate file of a run for this header, or a shard's part of it, new or continued; locked while open.
 
     A second seed for images that these weights were certified on is refused, whatever else differs, and so is
     continuing on other images than the rows are about.
@@ -54,13 +57,16 @@ def open_file(run: Run, wanted: Wanted, environment: Mapping[str, Any] | None = 
     digest = hashlib.sha256(json.dumps(wanted.header, sort_keys=True).encode()).hexdigest()[:8]
     name = wanted.header["procedure"].replace(":", "-")
     path = run.certificates / f"{name}-{digest}.tsv"
+    header = wanted.header
+    if shard is not None:
+        path, header = part_file(path, shard), {**header, SHARD: str(shard)}
     files.make_folder(path.parent)
     with ExitStack() as held:
-        with locked(path.parent, wait=True):  # of two that begin at the same time, one finds the other's header
+        with locked(run.certificates, wait=True):  # of two that begin at the same time, one finds the other's header
             _refuse_others(run, wanted)
             held.enter_context(locked(path))
             files.sweep(path.parent, [path.name, header_file(path).name])
-            file = CertificateFile(path, wanted.header, environment)
+            file = CertificateFile(path, header, environment)
         yield file
 
 
@@ -75,8 +81,9 @@ def _refuse_others(run: Run, wanted: Wanted) -> None:
 
 
 def of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]]:
-    """The certificate files of a run that are about these weights, with their headers."""
-    found = [(path.with_suffix(".tsv"), read_header(path)) for path in sorted(run.certificates.glob("*.json"))]
+    """The certificate files of a run, and parts of such, that are about these weights, with their headers."""
+    names = sorted((*run.certificates.glob("*.json"), *run.certificates.glob("parts/*.json")))
+    found = [(path.with_suffix(".tsv"), read_header(path)) for path in names]
     return [(path, other) for path, other in found if other.get("weights") == weights]
 
 
@@ -104,7 +111,7 @@ def overlap(other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> in
 
 
 def _but_for_data(header: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in identity(header).items() if key not in ("data", "images", "format")}
+    return {key: value for key, value in identity(header).items() if key not in ("data", "images", "format", SHARD)}
 
 
 def _refuse_other_data(path: Path, other: Mapping[str, Any], rows: Sequence[Row], wanted: Wanted) -> None:

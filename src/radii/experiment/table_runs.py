@@ -3,7 +3,7 @@
 import json
 import warnings
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from radii.errors import RunWarning
 from radii.experiment import certificates, readers, recipe
 from radii.experiment.budgets import IN_EPOCHS, Budget, budgets
 from radii.experiment.certificates import Certificates
-from radii.experiment.recipe import Recipe
+from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, System
 
@@ -190,7 +190,7 @@ def budget_of(table: PaperTable, row: Row, found: Found, made: Certificates | No
 def trained_at(budget: Budget, system: System, found: Found, varies: Collection[str] = ()) -> bool:
     """Whether a run, and what it learned from, is what the budget would train for a system."""
     wanted = budget.recipe(system, varies, found.recipe.seed)
-    if _schedule(wanted) != _schedule(found.recipe):
+    if schedule(wanted) != schedule(found.recipe):
         return False
     if system.soft_labels is not None and soft_label_samples(found.run) != budget.soft_label_samples:
         return False
@@ -206,10 +206,12 @@ def certified_at(budget: Budget, made: Certificates) -> bool:
     return complete and stated == ("fixed", budget.every, None, budget.estimation)
 
 
-def _schedule(wanted: Recipe) -> str:
-    """How long and how a recipe trains."""
+def schedule(wanted: Recipe) -> str:
+    """How long and how a recipe trains; what has its default is left out, whether it is stated or not."""
     training = asdict(wanted.training) if wanted.training else {}
     unused = {"step": ("decay_at",), "multi_step": ("decay_every",)}
     for key in ("initial", *unused.get(training.get("schedule", ""), ("decay", "decay_at", "decay_every"))):
         training.pop(key, None)
+    usual = {each.name: each.default for each in fields(Training)}
+    training = {key: value for key, value in training.items() if value != usual[key]}
     return json.dumps([training, in_epochs(wanted.objective)], sort_keys=True)

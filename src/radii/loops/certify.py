@@ -1,31 +1,35 @@
 """Certification: a pure function of (configuration, index), mapped over the test images of a run."""
 
 import json
-import os
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import asdict, dataclass, replace
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
 import torch
 
 from radii.certifiers import Certifier
+from radii.certifiers.base import Voter
 from radii.datasets import Images
 from radii.datasets.base import Part
 from radii.engines import AUTO
-from radii.experiment import files, run_certificates
+from radii.experiment import events, files, run_certificates
 from radii.experiment.certificates import Row
 from radii.experiment.run import Run, RunError
 from radii.experiment.run_certificates import Wanted
-from radii.loops.device import default_device
+from radii.experiment.shards import Shard
+from radii.loops.device import default_device, default_workers
 from radii.loops.evaluated import Evaluated, Key, dataset_key, evaluated
 from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
-from radii.loops.pool import map_in_processes
-from radii.loops.session import Item, RowStore, Session, SessionConfig, certified_row, one_thread
+from radii.loops.pictures import keep_pictures
+from radii.loops.recording import recorded_images
+from radii.loops.session import Item, RowStore, Sample, Session, SessionConfig, certified_row, one_thread
+from radii.loops.shipping import AbsentImages, shipped_files, unpacked
+from radii.loops.spread import certificates
 from radii.smoothing.noise import Noise
 
 Identity = tuple[tuple[str, str], ...]
@@ -80,23 +84,27 @@ def certify_run(
     *,
     workers: int | None = None,
     executor: Executor | None = None,
+    shard: Shard | None = None,
     on_image: OnImage = lambda *_: None,
 ) -> Path:
-    """Certify the chosen test images of a run; returns the certificate file.
+    """Certify the chosen test images of a run, or a shard of them; returns the certificate file, or the shard's part.
 
     `on_image` is called with (number of images, row). The images are certified by `executor`, by
-    default a pool of `workers` processes of one thread each, one per core: images are independent, while threads of
-    one forward pass wait for each other.
+    default a pool of `workers` processes of one thread each, one per core, or one per GPU: images are independent,
+    while threads of one forward pass wait for each other.
     """
-    if workers is None:
-        workers = os.cpu_count() or 1 if default_device().type == "cpu" else 1
+    workers = default_workers() if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     session = CertificationSession(config)
-    chosen = range(0, len(session.images), config.every)[: config.max_images]
+    chosen: Sequence[int] = range(0, len(session.images), config.every)[: config.max_images]
+    chosen = chosen if shard is None else shard.of(chosen)
     wanted = Wanted(session.header, chosen, session.image_digest)
-    with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine)) as file:
-        certify_missing(session, file, chosen, workers, executor, on_image)
+    with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine), shard) as file:
+        with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
+            certify_missing(session, file, chosen, workers, executor, recorded_images(log, on_image))
+        if shard is None:
+            keep_pictures(file, session.images)
     return file.path
 
 
@@ -114,7 +122,7 @@ def certify_missing(
     for row in done.values():
         on_image(len(chosen), row)
     missing = [index for index in chosen if index not in done]
-    with closing(_certificates(session, missing, workers, executor)) as rows:
+    with closing(certificates(session, missing, workers, executor)) as rows:
         for row in rows:
             file.append(row)
             on_image(len(chosen), row)
@@ -127,30 +135,17 @@ def certify_image(config: SessionConfig[Item], item: Item) -> Row:
 
 def certify_images(session: Session[Any], indices: Sequence[int], workers: int) -> Iterator[Row]:
     """The certificates of these test images in their order, on `workers` processes."""
-    return _certificates(session, indices, workers, None)
-
-
-def _certificates(
-    session: Session[Any], indices: Sequence[int], workers: int, executor: Executor | None
-) -> Generator[Row, None, None]:
-    """The certificates in the order of the images."""
-    certify, items = partial(certify_image, session.config), session.items(indices)
-    if executor is not None:
-        yield from executor.map(certify, items)
-    elif workers == 1 or len(indices) < 2:
-        yield from map(session.certify, items)
-    else:
-        yield from map_in_processes(certify, items, workers)
+    return certificates(session, indices, workers, None)
 
 
 class CertificationSession:
     """A loaded classifier and the images of a run: what one process needs to certify."""
 
-    def __init__(self, config: CertificationConfig) -> None:
+    def __init__(self, config: CertificationConfig, about: Evaluated | None = None) -> None:
         self.run = Run(config.run, config.trust)
         weights = files.digest(self.run.weights())
         _expect_same(self.run, config.identity, _pinned({"weights": weights}))
-        about = evaluated(self.run, config.split, config.dataset, config.data)
+        about = about or evaluated(self.run, config.split, config.dataset, config.data)
         self.images: Images = about.images
         noise = config.noise or noise_of(self.run.recipe)
         first = not config.identity  # workers need not repeat the engine's comparison of the process that started them
@@ -162,7 +157,9 @@ class CertificationSession:
         found = _pinned({name: self.header[name] for name in PINNED})
         # The classifier was loaded after the digest was computed: the file must not have changed in between.
         _expect_same(self.run, (*config.identity, *_pinned({"weights": weights})), found)
-        self.config = replace(config, identity=found)
+        # Absolute: a worker may have another working directory.
+        data = config.data and config.data.absolute()
+        self.config = replace(config, identity=found, run=config.run.absolute(), data=data)
 
     def image_digest(self, index: int) -> str:
         """The digest of a test image; empty where there is none of that number."""
@@ -172,17 +169,40 @@ class CertificationSession:
         """The indices: a worker reads the images itself."""
         return indices
 
-    def certify(self, index: int) -> Row:
-        """The certificate of one test image."""
-        image, label = self.images.batch(torch.tensor([index]))[0], int(self.images.labels[index])
+    def sample(self, item: int | Sample) -> Sample:
+        """An image with its number and its label."""
+        if not isinstance(item, int):
+            return item
+        return item, self.images.batch(torch.tensor([item]))[0], int(self.images.labels[item])
+
+    def shipment(self) -> "RunShipment":
+        return RunShipment(self.config, shipped_files(self.run.path))
+
+    def certify(self, item: int | Sample, voter: Voter | None = None) -> Row:
+        """The certificate of one test image; `voter` votes in place of the classifier."""
         config = self.config
-        return certified_row(self.classifier, config.certifier, config.seed, config.label_known, (index, image, label))
+        classifier = voter or self.classifier
+        return certified_row(classifier, config.certifier, config.seed, config.label_known, self.sample(item))
 
 
 @lru_cache(maxsize=1)
 def _open_once(config: SessionConfig[Item]) -> Session[Item]:
     """A process that certifies many images loads them and the weights once; the configuration identifies them."""
     return config.open()
+
+
+@dataclass(frozen=True)
+class RunShipment:
+    """A run for a worker that cannot read it; the images come with the tasks."""
+
+    config: CertificationConfig
+    files: Mapping[str, bytes]
+
+    def open(self) -> CertificationSession:
+        config = replace(self.config, run=unpacked(self.files))
+        data: str = json.loads(dict(config.identity)["data"])
+        name = dict(config.dataset).get("name") or Run(config.run, config.trust).recipe.dataset["name"]
+        return CertificationSession(config, Evaluated(AbsentImages(data), {}, name))
 
 
 PINNED = ("weights", "data", "code", "artefact")

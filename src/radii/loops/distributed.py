@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from radii.errors import ParameterError
+from radii.loops.meeting import meet
 
 Result = TypeVar("Result")
 SECONDS_TO_STOP = 30.0
@@ -97,12 +98,15 @@ class World:
         self.sum(torch.zeros(1))
 
     def wrap(self, loss: nn.Module) -> nn.Module:
-        """The loss with gradients averaged over the ranks."""
+        """The loss with gradients averaged over the ranks; weights that it does not use get none, as in one process."""
         if self.size == 1:
             return loss
         with self.noticing_peers(), warnings.catch_warnings():
-            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has another name for the next argument
-            return DistributedDataParallel(loss, broadcast_buffers=False, gradient_as_bucket_view=True)
+            warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 has another name for broadcast_buffers
+            # A static graph is one that always uses the same weights, which every step checks.
+            return DistributedDataParallel(
+                loss, broadcast_buffers=False, gradient_as_bucket_view=True, static_graph=True
+            )
 
     @contextmanager
     def noticing_peers(self) -> Iterator[None]:
@@ -113,8 +117,8 @@ class World:
             if self.size == 1 or not any(word in str(error).lower() for word in LOST):
                 raise
             raise PeerError(
-                "another process of this training has ended, and says why; the same command continues from the last "
-                "checkpoint"
+                "another process of this training has ended, look for its message; the same command continues from the "
+                "last checkpoint"
             ) from error
 
 
@@ -130,7 +134,7 @@ def joined() -> World:
     threading.Thread(target=_end_with, args=(os.getppid(),), daemon=True).start()
     world = World(int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"]))
     with world.noticing_peers():
-        dist.init_process_group(_backend(int(os.environ["LOCAL_RANK"])))
+        meet(_backend(int(os.environ["LOCAL_RANK"])))
     return world
 
 

@@ -8,12 +8,14 @@ import pickle
 import signal
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager, suppress
+from dataclasses import dataclass
+from itertools import count
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
-from typing import Any, Generic, TypeVar
+from typing import Any, TypeVar
 
 from radii.errors import ParameterError
 
@@ -35,40 +37,63 @@ def map_in_processes(
     A worker that dies is replaced and its item is computed again; the third death at one item is a WorkerError. An
     error of the function is raised in the order of the items. The workers end with the iterator or this process.
     """
-    if workers < 1:  # nobody would ever do the work
-        raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
-    pool = _Pool(function, items, name)
-    try:
-        pool.start(min(workers, len(items)))
-        for position in range(len(items)):
-            yield pool.result(position)
-    finally:
-        pool.close()
+    with closing(ProcessCrew(workers)) as crew:
+        tickets = [crew.submit(Call(f"{name} {item}", function, (item,))) for item in items]
+        outcomes: dict[int, Outcome] = {}
+        for ticket in tickets:
+            while ticket not in outcomes:
+                done, outcome = crew.next()
+                outcomes[done] = outcome
+            result: Result = outcomes.pop(ticket).value()
+            yield result
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function and its arguments; the name is what an error calls it."""
+
+    name: str
+    function: Callable[..., Any]
+    arguments: tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """The result of a call, or its error."""
+
+    good: bool
+    found: Any
+
+    def value(self) -> Any:
+        """The result; raises the error."""
+        if not self.good:
+            raise self.found
+        return self.found
 
 
 class _Worker:
-    """A process, the connection to it, and the position of its current item."""
+    """A process, the connection to it, and the ticket of its present call; `slot` is its place among the workers."""
 
-    def __init__(self) -> None:
-        self.position: int | None = None
+    def __init__(self, slot: int, variables: Mapping[str, str]) -> None:
+        self.slot = slot
+        self.ticket: int | None = None
         self.connection, theirs = get_context("spawn").Pipe()
-        self.process: SpawnProcess = get_context("spawn").Process(target=_work, args=(theirs,), daemon=True)
+        self.process: SpawnProcess = get_context("spawn").Process(target=_work, args=(theirs, variables), daemon=True)
         with _without_interrupts():
             self.process.start()
         theirs.close()
 
-    def give(self, position: int, task: bytes) -> None:
-        self.position = position
+    def give(self, ticket: int, task: bytes) -> None:
+        self.ticket = ticket
         with suppress(OSError):  # it died, which `outcome` detects
             self.connection.send_bytes(task)
 
-    def outcome(self) -> tuple[bool, Any] | None:
-        """Whether the item succeeded, with the result or the error; None if the worker died."""
+    def outcome(self) -> Outcome | None:
+        """The outcome of its call; None if the worker died."""
         try:
-            outcome: tuple[bool, Any] = pickle.loads(self.connection.recv_bytes())
+            return Outcome(*pickle.loads(self.connection.recv_bytes()))
         except (EOFError, OSError):
             return None
-        return outcome
 
     def end(self) -> None:
         self.process.kill()
@@ -76,68 +101,82 @@ class _Worker:
         self.connection.close()
 
 
-class _Pool(Generic[Item, Result]):
-    def __init__(self, function: Callable[[Item], Result], items: Sequence[Item], name: str) -> None:
-        self.function = function
-        self.items = items
-        self.name = name
-        self.waiting = deque(range(len(items)))
-        self.deaths: dict[int, int] = {}
-        self.outcomes: dict[int, tuple[bool, Any]] = {}
-        self.workers: list[_Worker] = []
+class ProcessCrew:
+    """Processes that compute calls, started as they are needed; `variables` are the environment variables of each."""
 
-    def start(self, workers: int) -> None:
-        for _ in range(workers):
-            worker = _Worker()
-            self.workers.append(worker)
-            self._give(worker)
+    def __init__(self, workers: int, variables: Sequence[Mapping[str, str]] = ()) -> None:
+        if workers < 1:  # nobody would ever do the work
+            raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
+        self._variables = variables
+        self._free = list(range(workers))
+        self._calls: dict[int, Call] = {}
+        self._waiting: deque[int] = deque()
+        self._deaths: dict[int, int] = {}
+        self._workers: list[_Worker] = []
+        self._tickets = count()
 
-    def result(self, position: int) -> Result:
-        """The result of an item; raises its error."""
-        while position not in self.outcomes:
-            connections = {worker.connection: worker for worker in self.workers}
-            for ready in wait(list(connections)):
-                self._collect(connections[ready])  # type: ignore[index]
-        good, found = self.outcomes.pop(position)
-        if not good:
-            raise found
-        result: Result = found
-        return result
+    def submit(self, call: Call) -> int:
+        """Have a call computed by the next worker that is free; returns its ticket."""
+        ticket = next(self._tickets)
+        self._calls[ticket] = call
+        self._waiting.append(ticket)
+        self._employ()
+        return ticket
+
+    def next(self) -> tuple[int, Outcome]:
+        """The ticket of a call that is done, and its outcome."""
+        while True:
+            connections = {worker.connection: worker for worker in self._workers}
+            ready = wait(list(connections))[0]
+            if done := self._collect(connections[ready]):  # type: ignore[index]
+                return done
 
     def close(self) -> None:
-        for worker in self.workers:
+        for worker in self._workers:
             worker.end()
 
+    def _employ(self) -> None:
+        """Give what waits to idle workers, then to new ones."""
+        idle = [worker for worker in self._workers if worker.ticket is None]
+        while self._waiting and (idle or self._free):
+            self._give(idle.pop() if idle else self._start())
+
+    def _start(self) -> _Worker:
+        slot = self._free.pop(0)
+        worker = _Worker(slot, self._variables[slot % len(self._variables)] if self._variables else {})
+        self._workers.append(worker)
+        return worker
+
     def _give(self, worker: _Worker) -> None:
-        if self.waiting:
-            position = self.waiting.popleft()
-            worker.give(position, pickle.dumps((self.function, self.items[position])))
-        else:
-            worker.position = None
+        ticket = self._waiting.popleft()
+        call = self._calls[ticket]
+        worker.give(ticket, pickle.dumps((call.function, call.arguments)))
 
-    def _collect(self, worker: _Worker) -> None:
-        """Take a worker's outcome and give it the next item, or replace it if it died."""
-        outcome = worker.outcome()
+    def _collect(self, worker: _Worker) -> tuple[int, Outcome] | None:
+        """Take a worker's outcome and give it the next call, or replace it if it died."""
+        outcome, ticket = worker.outcome(), worker.ticket
+        worker.ticket = None
         if outcome is None:
-            self._replace(worker)
-        elif worker.position is not None:
-            self.outcomes[worker.position] = outcome
-            self._give(worker)
+            self._bury(worker, ticket)
+        self._employ()
+        if outcome is None or ticket is None:
+            return None
+        del self._calls[ticket]
+        return ticket, outcome
 
-    def _replace(self, dead: _Worker) -> None:
-        self.workers.remove(dead)
+    def _bury(self, dead: _Worker, ticket: int | None) -> None:
+        self._workers.remove(dead)
+        self._free.insert(0, dead.slot)
         dead.end()
-        if dead.position is not None:
-            self._count(dead.position, dead.process.exitcode)
-            self.waiting.appendleft(dead.position)
-        if self.waiting:
-            self.start(1)
+        if ticket is not None:
+            self._count(ticket, dead.process.exitcode)
+            self._waiting.appendleft(ticket)
 
-    def _count(self, position: int, code: int | None) -> None:
-        self.deaths[position] = self.deaths.get(position, 0) + 1
-        if self.deaths[position] == MOST_DEATHS:
+    def _count(self, ticket: int, code: int | None) -> None:
+        self._deaths[ticket] = self._deaths.get(ticket, 0) + 1
+        if self._deaths[ticket] == MOST_DEATHS:
             raise WorkerError(
-                f"{MOST_DEATHS} worker processes died at {self.name} {self.items[position]}, the last "
+                f"{MOST_DEATHS} worker processes died at {self._calls[ticket].name}, the last "
                 f"{_cause(code)}: check that there is enough memory for the workers, or use fewer",
                 "workers",
             )
@@ -149,8 +188,9 @@ def _cause(code: int | None) -> str:
     return f"with exit code {code}"
 
 
-def _work(connection: "Connection[Any, Any]") -> None:
+def _work(connection: "Connection[Any, Any]", variables: Mapping[str, str]) -> None:
     """The loop of a worker: compute tasks until the parent closes the connection."""
+    os.environ.update(variables)  # before torch is loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
     with suppress(EOFError, OSError):
@@ -160,20 +200,19 @@ def _work(connection: "Connection[Any, Any]") -> None:
 
 def _outcome(task: bytes) -> bytes:
     try:
-        function, item = pickle.loads(task)
-        return pickle.dumps((True, function(item)))
+        function, arguments = pickle.loads(task)
+        return pickle.dumps((True, function(*arguments)))
     except Exception as error:
-        return _pickled(error)
+        return pickle.dumps((False, portable(error)))
 
 
-def _pickled(error: Exception) -> bytes:
-    """An error in a form that can be sent to the parent."""
+def portable(error: Exception) -> Exception:
+    """An error in a form that can be sent to another process."""
     try:
-        content = pickle.dumps((False, error))
-        pickle.loads(content)
+        pickle.loads(pickle.dumps(error))
     except Exception:
-        content = pickle.dumps((False, RuntimeError(f"{type(error).__name__}: {error}")))
-    return content
+        return RuntimeError(f"{type(error).__name__}: {error}")
+    return error
 
 
 def _end_with_parent() -> None:

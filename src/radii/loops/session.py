@@ -1,18 +1,19 @@
 """What certifies images in one process, and its form that other processes open again."""
 
+import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 import torch
 from torch import Tensor
 
 from radii.certifiers import Certifier
+from radii.certifiers.base import Voter
 from radii.datasets.base import image_digest
 from radii.experiment.certificates import Row
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.classifier import SmoothedClassifier
 
 Item = TypeVar("Item")
 Sample = tuple[int, Tensor, int]
@@ -29,8 +30,28 @@ class Session(Protocol[Item]):
     def items(self, indices: Sequence[int]) -> Sequence[Item]:
         """What a worker needs beside `config` to certify these images, each read when it is asked for."""
 
-    def certify(self, item: Item) -> Row:
-        """The certificate of one image: the same in any process."""
+    @property
+    def classifier(self) -> Voter: ...
+
+    def certify(self, item: Item, voter: Voter | None = None) -> Row:
+        """The certificate of one image: the same in any process; `voter` votes in place of the classifier."""
+
+
+@runtime_checkable
+class Shippable(Protocol):
+    """A session whose files are sent to a worker that cannot read them."""
+
+    def shipment(self) -> "Shipment":
+        """What opens the session elsewhere."""
+
+    def sample(self, item: Any) -> Sample:
+        """An item with its image."""
+
+
+class Shipment(Protocol):
+    """The files of a session; its images come with the tasks."""
+
+    def open(self) -> Any: ...
 
 
 class SessionConfig(Protocol[Item]):
@@ -49,9 +70,7 @@ class RowStore(Protocol):
     def append(self, row: Row) -> None: ...
 
 
-def certified_row(
-    classifier: SmoothedClassifier, certifier: Certifier, seed: int, label_known: bool, sample: Sample
-) -> Row:
+def certified_row(classifier: Voter, certifier: Certifier, seed: int, label_known: bool, sample: Sample) -> Row:
     """The certificate of one image as a row, computed by one thread; its noise is that of (seed, index)."""
     index, image, label = sample
     began = time.perf_counter()
@@ -63,12 +82,32 @@ def certified_row(
     return Row(index, label, found.prediction, found.radius, seconds, found.samples, counts, digest)
 
 
+class _OneThread:
+    """How many hold it, and the number of threads before the first of them."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.holders = 0
+        self.before = 1
+
+
+_HELD = _OneThread()
+
+
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """Forward passes on one thread: images are independent, while threads of one pass wait for each other."""
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
+    """Forward passes on one thread: images are independent, while threads of one pass wait for each other.
+
+    Several threads of a process may hold it; the last one that leaves restores the number.
+    """
+    with _HELD.lock:
+        _HELD.before = _HELD.before if _HELD.holders else torch.get_num_threads()
+        _HELD.holders += 1
+    torch.set_num_threads(1)  # partly a setting of each thread
     try:
         yield
     finally:
-        torch.set_num_threads(threads)
+        with _HELD.lock:
+            _HELD.holders -= 1
+            if not _HELD.holders:
+                torch.set_num_threads(_HELD.before)

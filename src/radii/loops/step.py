@@ -7,6 +7,7 @@ from typing import NamedTuple
 import torch
 from torch import Tensor, nn
 
+from radii.errors import ParameterError
 from radii.loops.batchnorm import SynchronisedBatchNorm
 from radii.loops.distributed import ALONE, World
 from radii.loops.interrupts import HELD, Interrupts
@@ -47,6 +48,7 @@ class Loss(nn.Module):
         self.objective = objective
         self.model = model
         self.precision = precision
+        self.unused: list[str] | None = None
         self.norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
 
     def forward(self, part: Part, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
@@ -62,6 +64,15 @@ class Loss(nn.Module):
     def _precision(self, device: torch.device) -> AbstractContextManager[None]:
         # Without a cache: a weight that was first cast where no gradients are taken would get none later.
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16", cache_enabled=False)
+
+    def expect_same_weights(self) -> None:
+        """Refuse a step that uses other weights than the first one, before the optimiser uses its gradients."""
+        unused = [
+            name for name, weight in self.model.named_parameters() if weight.requires_grad and weight.grad is None
+        ]
+        self.unused = unused if self.unused is None else self.unused
+        if unused != self.unused:
+            raise ParameterError("this model uses other weights in one step than in another: train it in one process")
 
     def local_statistics(self) -> list[Tensor]:
         """The running statistics that this rank has computed from its own images."""
@@ -87,6 +98,8 @@ def gradient_step(
     with world.noticing_peers():
         value, sums = loss(part, step)
         value.backward()
+    if world.size > 1:
+        _inner(loss).expect_same_weights()
     done = _shared(loss, value, sums, part, world, interrupts)
     if not math.isfinite(done.loss):
         bad = next((name for name, total in done.terms.items() if not math.isfinite(total)), "their sum")

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Collection
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ from radii.experiment.budgets import Budget
 from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, System, TableError
+from radii.experiment.table_runs import identity, schedule
 from radii.loops.certify import CertificationConfig, OnImage, certify_run
 from radii.loops.soft_labels import soft_labels
 from radii.loops.train import OnStep, train
@@ -80,5 +81,7 @@ def name_of(system: System, budget: Budget, varies: Collection[str], seed: int) 
 
 
 def _decides(system: System, recipe: Recipe, budget: Budget, seed: int) -> list[Any]:
+    """What decides a run; fields with their defaults do not, so that a later version continues it."""
     sources = {key: name_of(source, budget, (), seed) for key, source in system.sources().items()}
-    return [asdict(recipe), sources, budget.soft_label_samples if system.soft_labels else None]
+    votes = budget.soft_label_samples if system.soft_labels else None
+    return [identity(recipe), schedule(recipe), seed, sources, votes]

@@ -2,7 +2,7 @@
 
 import math
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
 from importlib import metadata
 from pathlib import Path
@@ -23,6 +23,7 @@ from radii.loops.distributed import ALONE, World, joined
 from radii.loops.environment import record_environment
 from radii.loops.identity import claim_data
 from radii.loops.interrupts import Interrupts
+from radii.loops.recording import recorded_steps
 from radii.loops.schedule import learning_rate, make_optimizer
 from radii.loops.state import TrainState
 from radii.loops.step import Done, Loss, Part, agreed, gradient_step
@@ -45,6 +46,8 @@ class StepEvent(NamedTuple):
     loss: float
     row: dict[str, Any] | None
     """The finished epoch's row of training.csv, after the last step of an epoch."""
+    terms: Mapping[str, float] = {}
+    """Every term of the loss, its mean over the images of the step."""
 
 
 OnStep = Callable[[StepEvent], None]
@@ -73,7 +76,8 @@ def train(
         finished = world.told(lambda: _claimed(run, components, images, held))
         if not finished:
             _expect_same(world, images, test)
-            _train_to_the_end(run, components, images, test, on_step, world)
+            with recorded_steps(run.path, on_step, world.first) as sink:
+                _train_to_the_end(run, components, images, test, sink, world)
         world.wait()
     return run
 
@@ -169,7 +173,7 @@ class _Training:
                 self._save()
                 saved = clock
                 self._stop_by(done.signal)
-            self._show(done.loss)
+            self._show(done.loss, terms=done.terms)
         return done.loss
 
     def _step(self, part: Part) -> Done:
@@ -193,10 +197,12 @@ class _Training:
             self.world.wait()
             self.interrupts.deliver(signal)
 
-    def _show(self, loss: float, row: dict[str, Any] | None = None) -> None:
+    def _show(self, loss: float, row: dict[str, Any] | None = None, terms: Mapping[str, float] | None = None) -> None:
         if self.world.first:
-            state = self.state
-            self.on_step(StepEvent(state.epoch, self.training.epochs, state.step, self.steps, loss, row))
+            state, per_step = self.state, self.training.images_per_step
+            images = min(per_step, len(self.images) - (state.step - 1) * per_step)
+            means = {name: total / images for name, total in (terms or {}).items()}
+            self.on_step(StepEvent(state.epoch, self.training.epochs, state.step, self.steps, loss, row, means))
 
 
 def _row(state: TrainState, training: Training, images: int, accuracy: float) -> dict[str, Any]:

@@ -1,40 +1,65 @@
 """Tables, curves and an HTML page of certified accuracy. Nothing here needs torch."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from radii.experiment import files
 from radii.report import corruptions, curves, formats, page
-from radii.report.entries import read
+from radii.report.entries import Entry, read
 from radii.report.facts import epoch_time
+from radii.report.page import TITLE, Options
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 __all__ = ["report"]
 
 
-def report(inputs: Sequence[Path | str], out: Path | str, trust: Collection[str] = ()) -> Path:
-    """Write the report of runs and certificate files to a folder; returns the page, report.html."""
-    everything = read([Path(path) for path in inputs], trust)
+def report(
+    inputs: Sequence[Path | str],
+    out: Path | str,
+    trust: Collection[str] = (),
+    *,
+    radii: Sequence[float] = (),
+    title: str = TITLE,
+    labels: Mapping[str, str] | None = None,
+    command: str = "",
+) -> Path:
+    """Write the report of runs and certificate files to a folder; returns the page, report.html.
+
+    `radii` are those of the tables, by default ones that fit the data; `labels` are names to show, by path; `command`
+    is what the page says that it was made by.
+    """
+    if any(not 0 <= radius <= 1000 for radius in radii):
+        raise ValueError(f"radii = {tuple(radii)}, expected numbers >= 0, such as 0, 0.25, 0.5")
+    everything = read([Path(path) for path in inputs], trust, labels)
     # Certificates of another dataset are not mixed with those of the run's own.
     entries = [entry for entry in everything if "evaluated_on" not in entry.certificates.header] or everything
     corrupted = corruptions.groups(everything)
-    figures = {"curves": curves.curves(entries)}
-    times = {entry.source: measured for entry in entries if entry.run and (measured := epoch_time(entry.run))}
-    if len(times) > 1:
-        seconds = [each.seconds for each in times.values()]
-        figures["times"] = curves.bars(list(times), seconds, "Training, seconds per epoch")
-    sections = [(f"Corruptions: {name}", corruptions.table(kinds)) for name, kinds in corrupted.items()]
+    further = tuple((f"Corruptions: {name}", corruptions.table(kinds)) for name, kinds in corrupted.items())
+    options = Options(title, tuple(sorted(set(radii))), command, further)
+    figures = {"curves": curves.curves(entries), **_times(entries)}
     svgs = {name: curves.image(figure, "svg") for name, figure in figures.items()}
     written: dict[str, str | bytes] = {
-        "report.md": page.markdown(entries, [f"{name}.svg" for name in svgs], sections),
-        "report.csv": formats.csv_text(everything),
-        "report.tex": formats.latex(entries),
+        "report.md": page.markdown(entries, [f"{name}.svg" for name in svgs], options),
+        "report.csv": formats.csv_text(everything, options.radii),
+        "report.tex": formats.latex(entries, options.radii),
         "curves.png": curves.image(figures["curves"], "png"),
+        **{f"{name}.pdf": curves.image(figure, "pdf") for name, figure in figures.items()},
         **{f"{name}.svg": svg for name, svg in svgs.items()},
         **({"corruptions.csv": corruptions.csv_text(corrupted)} if corrupted else {}),
-        "report.html": page.html(entries, svgs, sections),
+        "report.html": page.html(entries, options),
     }
     folder = Path(out)
     files.make_folder(folder)
     for name, content in written.items():
         files.write(folder / name, content)
     return folder / "report.html"
+
+
+def _times(entries: Sequence[Entry]) -> "dict[str, Figure]":
+    """The figure of the training times of several runs."""
+    times = {entry.source: measured for entry in entries if entry.run and (measured := epoch_time(entry.run))}
+    seconds = [each.seconds for each in times.values()]
+    return {"times": curves.bars(list(times), seconds, "Training, seconds per epoch")} if len(times) > 1 else {}

@@ -4,8 +4,9 @@ import io
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from radii.report import colours
 from radii.report.entries import Entry
-from radii.report.summary import steps_of, thinned
+from radii.report.summary import radius_text, steps_of, thinned
 from radii.report.text import plain
 
 if TYPE_CHECKING:
@@ -13,11 +14,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 INK, MUTED, GRID, PAPER = "#1c2430", "#5d6878", "#dfe3e8", "#ffffff"
-PALETTE = ("#0b69b7", "#d4560b", "#0f8f6b", "#b8479b", "#c38a00", "#4d9fd6", "#6b7280")
-"""After Okabe and Ito: distinguishable with any colour vision."""
 DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 POINTS = 600
 """Radii at which a curve is evaluated: finer than a pixel."""
+UNSTATED = {
+    "svg": ("Date", "Creator", "Format", "Type"),
+    "png": ("Software",),
+    "pdf": ("Creator", "Producer", "CreationDate"),
+}
+"""The metadata that would differ from day to day, by the kind of file."""
 MOST_BANDS = 3
 """The most curves that are drawn with intervals; more bands would overlap."""
 MOST_NAMES_INSIDE = 8
@@ -33,11 +38,11 @@ def curves(entries: Sequence[Entry]) -> "Figure":
     radii = [end * number / POINTS for number in range(POINTS + 1)]
     order = sorted(range(len(entries)), key=lambda number: -entries[number].summary.acr)
     for number in order:
-        dash = DASHES[number // len(PALETTE) % len(DASHES)]
+        dash = DASHES[number // len(colours.LIGHT) % len(DASHES)]
         draw = _curve if entries[number].summary.asked is None else _points
-        draw(axes, entries[number], radii, PALETTE[number % len(PALETTE)], dash, band=len(entries) <= MOST_BANDS)
+        draw(axes, entries[number], radii, colours.light(number), dash, band=len(entries) <= MOST_BANDS)
     axes.set(xlim=(0, end), ylim=(0, 100), xlabel="Radius (l2, pixels in [0, 1])")
-    axes.set_xticks(marks, [f"{mark:.2f}" for mark in marks])
+    axes.set_xticks(marks, [radius_text(mark) for mark in marks])
     axes.set_title("Certified accuracy, % of all images", loc="left", fontsize=11, color=MUTED, pad=12)
     legend(figure, axes)
     return figure
@@ -80,7 +85,7 @@ def legend(figure: "Figure", axes: "Axes") -> None:
 def bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figure":
     """One horizontal bar per name, its value beside it."""
     figure, axes = axes_of(7.2, 0.6 + 0.34 * len(names))
-    drawn = axes.barh(range(len(names)), values, height=0.55, color=PALETTE[0])
+    drawn = axes.barh(range(len(names)), values, height=0.55, color=colours.light(0))
     axes.bar_label(drawn, [f"{value:.3g}" for value in values], padding=5, color=INK, fontsize=10)
     axes.set_yticks(range(len(names)), list(map(plain_name, names)))
     axes.tick_params(axis="y", labelcolor=INK)
@@ -99,13 +104,13 @@ def plain_name(name: str) -> str:
 
 
 def image(figure: "Figure", kind: str) -> bytes:
-    """The figure as svg or png, the same bytes for the same figure."""
+    """The figure as svg, pdf or png, the same bytes for the same figure."""
     import matplotlib
 
     content = io.BytesIO()
     # Text stays text, for search and for screen readers.
-    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "radii"}):
-        nothing = dict.fromkeys(("Date", "Creator", "Format", "Type") if kind == "svg" else ("Software",))
+    with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "radii", "pdf.fonttype": 42}):
+        nothing = dict.fromkeys(UNSTATED[kind])
         figure.savefig(content, format=kind, dpi=200, metadata=nothing, bbox_inches="tight", facecolor=PAPER)
     return content.getvalue()
 

@@ -2,7 +2,7 @@
 
 import warnings
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -67,17 +67,31 @@ class Entry:
         return self.folder or f"{self.source} ({other.get('name')}, {_certifier(self.certificates)})"
 
 
-def read(paths: Sequence[Path], trusted: Collection[str] = ()) -> list[Entry]:
-    """Read run directories and certificate files; `trusted` are the modules that the runs may name."""
+def read(paths: Sequence[Path], trusted: Collection[str] = (), labels: Mapping[str, str] | None = None) -> list[Entry]:
+    """Read run directories and certificate files; `trusted` are the modules that the runs may name.
+
+    `labels` are names to show, by the path of a run or file.
+    """
     for path, times in Counter(path.resolve() for path in paths).items():
         if times > 1:
             raise ValueError(f"{path.name} is named {times} times: name each run or certificate file once")
     paths = _with_teachers(paths)
-    named = zip(paths, _names(paths), strict=True)
+    named = zip(paths, _labelled(paths, labels or {}), strict=True)
     found = [entry for path, name in named for entry in _entries(path, name, trusted)]
     if not found:
         raise ValueError("nothing to report: name run directories or certificate files")
     return found
+
+
+def _labelled(paths: Sequence[Path], labels: Mapping[str, str]) -> list[str]:
+    """The names of the inputs; those that were given, where any were."""
+    given = {Path(path).resolve(): name for path, name in labels.items()}
+    if unknown := set(given) - {path.resolve() for path in paths}:
+        raise ValueError(f"{unknown.pop().name} has a label but is not reported: name it as a run or file too")
+    names = [given.get(path.resolve(), name) for path, name in zip(paths, _names(paths), strict=True)]
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise ValueError(f"two inputs would have the name {twice[0]!r}: give each its own")
+    return names
 
 
 def _with_teachers(paths: Sequence[Path]) -> list[Path]:

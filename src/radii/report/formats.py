@@ -31,7 +31,7 @@ def markdown(table: Table) -> str:
     return "\n".join([line([*map(markdown_text, table.head)]), rule, *rows]) + "\n"
 
 
-def latex(entries: Sequence[Entry]) -> str:
+def latex(entries: Sequence[Entry], radii: Sequence[float] = ()) -> str:
     r"""The accuracies as a LaTeX tabular for \usepackage{booktabs}, with a line on how they were computed."""
     settings = [_settings(entry) for entry in entries]
     remarks = [f"% {plain(entry.name)}: {_line(each)}" for entry, each in zip(entries, settings, strict=True)]
@@ -40,7 +40,7 @@ def latex(entries: Sequence[Entry]) -> str:
     caption = "; ".join(
         filter(None, [shared, f"{', '.join(differing)}: not the same in all rows" if differing else ""])
     )
-    return "\n".join([*remarks, latex_table(accuracies(entries), caption)])
+    return "\n".join([*remarks, latex_table(accuracies(entries, radii), caption)])
 
 
 def latex_table(table: Table, remark: str = "") -> str:
@@ -58,9 +58,9 @@ def latex_table(table: Table, remark: str = "") -> str:
     return "\n".join([*head, r"\midrule", *rows, r"\bottomrule", *last, r"\end{tabular}"]) + "\n"
 
 
-def csv_text(entries: Sequence[Entry]) -> str:
+def csv_text(entries: Sequence[Entry], radii: Sequence[float] = ()) -> str:
     """One row per input, shares and radii as fractions with six digits, rounded down; unknown values are empty."""
-    radii = radii_of([entry.summary for entry in entries])
+    radii = radii or radii_of([entry.summary for entry in entries])
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow([*COLUMNS, *(f"r{radius_text(radius)}" for radius in radii)])

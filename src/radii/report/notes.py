@@ -2,8 +2,9 @@
 
 from collections.abc import Callable, Sequence
 
+from radii.experiment.attacks import Attack
 from radii.experiment.certificates import Certificates
-from radii.report import protocol, weights
+from radii.report import attacked, protocol, weights
 from radii.report.entries import Entry
 from radii.report.facts import bias, choice
 
@@ -38,6 +39,13 @@ def _about_each(entries: Sequence[Entry]) -> list[str]:
     return found
 
 
+def _attack(entry: Entry, attack: Attack) -> str:
+    """The budget of an attack, and what it did to certificates: each may be wrong with its failure probability."""
+    broken = attacked.broken_certificates(entry)
+    inside = f"{broken} certified images changed inside their radius" if broken else "no certificate was broken"
+    return f"attacked on {len(attack.rows):,} images ({attacked.budget(attack)}), {inside}"
+
+
 def _about_some(entries: Sequence[Entry]) -> list[str]:
     """Notes that several inputs may share."""
     foreign = [entry for entry in entries if entry.certificates.certifier is None]
@@ -48,6 +56,9 @@ def _about_some(entries: Sequence[Entry]) -> list[str]:
         NO_CERTIFIER: foreign,
         ROUNDED: [entry for entry in foreign if _rounded(entry.certificates)],
     }
+    for entry in entries:
+        if attack := attacked.attack_on(entry):
+            shared.setdefault(_attack(entry, attack), []).append(entry)
     return [f"{_listed(some, entries)}: {words}." for words, some in shared.items() if some]
 
 

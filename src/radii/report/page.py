@@ -1,50 +1,145 @@
 """The page of a report: one HTML file that needs nothing else, and the same in Markdown."""
 
-import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from html import escape
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
 from pathlib import Path
 from string import Template
 
-from radii.report import curves, formats, protocol, tables
+from radii.report import classes, colours, formats, galleries, protocol, reading, tables
+from radii.report.chart import text
+from radii.report.distributions import distributions
 from radii.report.entries import Entry
+from radii.report.headline import headline_radius, sentence
+from radii.report.html import card, section, table
 from radii.report.notes import notes
-from radii.report.summary import Summary, Value, shown
-from radii.report.tables import Cell, Table
-from radii.report.text import markdown_text, plain
+from radii.report.summary import Summary, Value, radii_of, radius_text, shown
+from radii.report.tables import Table
+from radii.report.text import markdown_text
+from radii.report.training_curves import training_curves
 from radii.report.transfer import transfers
+from radii.report.transfer_figure import transfer_figure
 
 TITLE = "Certified accuracy"
-DARK_PALETTE = ("#58a9ec", "#f08a4b", "#3fc49b", "#e07fc4", "#e3b341", "#9bd0f5", "#a9b2bf")
-"""The colours of curves.PALETTE on a dark page, in the same order."""
 FIGURES = {"curves": "Certified accuracy over the radius", "times": "Seconds of training per epoch"}
 
 
-def html(entries: Sequence[Entry], svgs: Mapping[str, bytes], sections: Sequence[tuple[str, Table]] = ()) -> str:
-    """The page: tables and figures inline, no script, no outside request; `sections` are further tables."""
-    template = Template(Path(__file__).with_name("page.html").read_text(encoding="utf-8"))
-    remarks = "".join(f"<li>{_text(note)}</li>" for note in notes(entries))
-    return template.substitute(
-        title=TITLE,
-        claim=_text(claim(entries)),
-        light=_variables(curves.PALETTE),
-        dark=_variables(DARK_PALETTE),
-        tiles=_tiles(entries),
+@dataclass(frozen=True)
+class Options:
+    """What the reader of a report chose."""
+
+    title: str = TITLE
+    radii: tuple[float, ...] = ()
+    """The radii of the tables; chosen for the data if there are none."""
+    command: str = ""
+    """What the report was made by."""
+    tables: tuple[tuple[str, Table], ...] = ()
+    """Further tables with their titles."""
+
+
+DEFAULT = Options()
+
+
+def html(entries: Sequence[Entry], options: Options) -> str:
+    """The page: tables, figures and pictures inline, no outside request; its own small script helps to read it."""
+    here = Path(__file__).parent
+    radius = headline_radius(entries, options.radii)
+    remarks = "".join(f"<li>{text(note)}</li>" for note in notes(entries))
+    return Template((here / "page.html").read_text(encoding="utf-8")).substitute(
+        title=text(options.title),
+        claim=text(claim(entries)),
+        light=_variables(entries, colours.light),
+        dark=_variables(entries, colours.dark),
+        style=(here / "page.css").read_text(encoding="utf-8"),
+        headlines=_headlines(entries, radius),
+        tiles=_tiles(entries, radius),
+        look=galleries.look(entries, radius),
         best=_best_in_words(entries),
-        accuracies=_table(tables.accuracies(entries), dots=True),
+        accuracies=card(table(tables.accuracies(entries, options.radii), dots=True), "Certified accuracy by radius"),
         notes=f'<ul class="quiet">{remarks}</ul>' if remarks else "",
-        figures="\n".join(_figure(FIGURES[name], svg.decode()) for name, svg in svgs.items()),
-        transfers=(_section("Transfer", _table(students)) if (students := transfers(entries)) else "")
-        + "".join(_section(_text(title), _table(table)) for title, table in sections),
-        facts=_table(tables.facts_table(entries)),
+        curves=reading.figure(entries),
+        legend=_legend(entries),
+        sections="\n".join([*_sections(entries, radius), *_further(options)]),
+        facts=card(
+            table(tables.facts_table(entries), sortable=len(entries) > tables.MOST_ABREAST),
+            "How these numbers were computed",
+            "facts",
+        ),
+        made=_made(options),
+        data=reading.data(entries, radius),
+        script=(here / "page.js").read_text(encoding="utf-8"),
     )
 
 
-def markdown(entries: Sequence[Entry], figures: Iterable[str], sections: Sequence[tuple[str, Table]] = ()) -> str:
+def _sections(entries: Sequence[Entry], radius: float) -> list[str]:
+    """What some reports have and others have not."""
+    found = []
+    if pictures := galleries.galleries(entries):
+        found.append(section("Pictures", pictures, GALLERY))
+    if classwise := classes.per_class(entries, radius):
+        words = text(classes.caption(entries, radius))
+        found.append(section("Class by class", card(table(classwise), "Class by class"), words))
+    if votes := distributions(entries):
+        found.append(section("Votes and samples", card(votes, "Votes and samples"), VOTES))
+    if lines := training_curves(entries):
+        figures = "".join(f'<figure class="card">{each}</figure>' for each in lines)
+        found.append(section("Training", f'<div class="abreast">{figures}</div>'))
+    if students := transfers(entries):
+        drawn = transfer_figure(entries)
+        figure = f'<figure class="card">{drawn}</figure>' if drawn else ""
+        listed = card(table(students), "Transfer", "facts")
+        found.append(section("Transfer", figure + listed, STORY if drawn else ""))
+    return found
+
+
+def _further(options: Options) -> list[str]:
+    return [section(text(title), card(table(each), text(title), "facts")) for title, each in options.tables]
+
+
+GALLERY = (
+    "Test pictures by certified radius, each as it is; where an attack was run, beside it the change just inside the "
+    "radius and the shortest one outside that was found to give another answer."
+)
+VOTES = "How large a share of the votes the top class got, image by image, and how many samples were drawn for it."
+STORY = (
+    "Filled: what was trained. Hollow: how long the teacher’s method would have taken on the student’s architecture, "  # noqa: RUF001
+    "extrapolated from a few timed steps, for as many epochs as the teacher’s."  # noqa: RUF001
+)
+
+
+def _headlines(entries: Sequence[Entry], radius: float) -> str:
+    """The result of every input in words."""
+    if len(entries) == 1:
+        return f'<p class="headline">{text(sentence(entries[0], radius))}</p>'
+    lines = "".join(
+        f'<li class="run-{number}"><span class="dot" style="background: var(--c{number})"></span>'
+        f"<strong>{text(entry.name)}</strong> {text(sentence(entry, radius))}</li>"
+        for number, entry in enumerate(entries)
+    )
+    return f'<ul class="headlines">{lines}</ul>'
+
+
+def _legend(entries: Sequence[Entry]) -> str:
+    items = "".join(
+        f'<li data-run="{number}"><span class="dot" style="background: var(--c{number})"></span>{text(entry.name)}</li>'
+        for number, entry in enumerate(entries)
+    )
+    return f'<ul class="legend">{items}</ul>'
+
+
+def _made(options: Options) -> str:
+    """When and by what the page was made."""
+    day = datetime.now(UTC).date().isoformat()
+    by = f" by <code>{text(options.command)}</code>" if options.command else ""
+    return f"Made on {day} with radii {text(metadata.version('radii'))}{by}"
+
+
+def markdown(entries: Sequence[Entry], figures: Iterable[str], options: Options = DEFAULT) -> str:
     """The same tables for a README or a pull request; `figures` are files beside it."""
-    accuracies, students = tables.accuracies(entries), transfers(entries)
+    accuracies, students = tables.accuracies(entries, options.radii), transfers(entries)
     parts = [
-        f"# {TITLE}",
+        f"# {markdown_text(options.title)}",
         claim(entries),
         "Per cent of all images certified at each radius, rounded down; ACR is the average certified radius."
         + _best_in_words(entries),
@@ -52,7 +147,7 @@ def markdown(entries: Sequence[Entry], figures: Iterable[str], sections: Sequenc
         "\n".join(f"- {markdown_text(note)}" for note in notes(entries)),
         "\n".join(f"![{FIGURES[Path(file).stem]}]({file})" for file in figures),
         f"## Transfer\n\n{formats.markdown(students).strip()}" if students else "",
-        *(f"## {markdown_text(title)}\n\n{formats.markdown(table).strip()}" for title, table in sections),
+        *(f"## {markdown_text(title)}\n\n{formats.markdown(table).strip()}" for title, table in options.tables),
         "## 95 % intervals over the choice of test images",
         formats.markdown(tables.intervals(accuracies)).strip(),
         "## How these numbers were computed",
@@ -86,30 +181,36 @@ def _best_in_words(entries: Sequence[Entry]) -> str:
     return " The best of a column is bold." if protocol.comparable([entry.certificates for entry in entries]) else ""
 
 
-TILES: Mapping[str, tuple[Callable[[Summary], Value | None], int, int, str]] = {
-    "Clean accuracy": (lambda each: each.known(0.0), 1, 2, " %"),
-    "Certified at radius 0.25": (lambda each: each.known(0.25), 1, 2, " %"),
-    "Certified at radius 0.50": (lambda each: each.known(0.5), 1, 2, " %"),
-    "Average certified radius": (lambda each: each.known_acr, 4, 0, ""),
-}
-"""The headlines: what each shows, its digits, by how many its point is shifted, and its unit."""
+Tile = tuple[Callable[[Summary], Value | None], int, int, str]
 
 
-def _tiles(entries: Sequence[Entry]) -> str:
+def _what(entries: Sequence[Entry], radius: float) -> Mapping[str, Tile]:
+    """The headlines: what each shows, its digits, by how many its point is shifted, and its unit."""
+    known = [each for each in radii_of([entry.summary for entry in entries]) if 0 < each < radius]
+    half = min(known, key=lambda each: abs(each - radius / 2), default=radius / 2)
+    return {
+        "Clean accuracy": (lambda each: each.known(0.0), 1, 2, " %"),
+        f"Certified at radius {radius_text(half)}": (lambda each: each.known(half), 1, 2, " %"),
+        f"Certified at radius {radius_text(radius)}": (lambda each: each.known(radius), 1, 2, " %"),
+        "Average certified radius": (lambda each: each.known_acr, 4, 0, ""),
+    }
+
+
+def _tiles(entries: Sequence[Entry], radius: float) -> str:
     """The headlines of one input, or the best of several; none of several that do not compare."""
     if len(entries) > 1 and not protocol.comparable([entry.certificates for entry in entries]):
         return ""
-    tiles = "\n".join(_tile(entries, what) for what in TILES)
+    tiles = "\n".join(_tile(entries, what, tile) for what, tile in _what(entries, radius).items())
     return f'<dl class="tiles">\n{tiles}\n</dl>'
 
 
-def _tile(entries: Sequence[Entry], what: str) -> str:
-    value, digits, shift, unit = TILES[what]
+def _tile(entries: Sequence[Entry], what: str, tile: Tile) -> str:
+    value, digits, shift, unit = tile
     top = value(entries[0].summary) if len(entries) == 1 else tables.best([each.summary for each in entries], value)
-    text = shown(top, digits, shift) + (f"<small>{unit}</small>" if top else "")
+    content = shown(top, digits, shift) + (f"<small>{unit}</small>" if top else "")
     holders = [entry.name for entry in entries if value(entry.summary) == top]
-    who = _text(_few(entries) if len(entries) == 1 else ", ".join(holders) if len(holders) < len(entries) else "")
-    return f'<div class="tile"><dt>{what}</dt><dd class="value">{text}</dd><dd class="who">{who}</dd></div>'
+    who = text(_few(entries) if len(entries) == 1 else ", ".join(holders) if len(holders) < len(entries) else "")
+    return f'<div class="tile"><dt>{what}</dt><dd class="value">{content}</dd><dd class="who">{who}</dd></div>'
 
 
 def _few(entries: Sequence[Entry]) -> str:
@@ -117,44 +218,5 @@ def _few(entries: Sequence[Entry]) -> str:
     return f"on {images} image{'s' * (images > 1)} only" if images < protocol.FEWEST_IMAGES else ""
 
 
-def _text(text: str) -> str:
-    """Text as HTML that shows it as it is."""
-    return escape(plain(text))
-
-
-def _section(title: str, content: str) -> str:
-    return f'<h2>{title}</h2>\n<div class="card facts">{content}</div>'
-
-
-def _table(table: Table, *, dots: bool = False) -> str:
-    head = "".join(f'<th scope="col">{_text(text)}</th>' for text in table.head)
-    rows = "\n".join(_row(row, number if dots else None) for number, row in enumerate(table.rows))
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
-
-
-def _row(row: Sequence[Cell], number: int | None) -> str:
-    """A row, its name after a dot in the colour of curve `number`."""
-    colour = None if number is None else number % len(curves.PALETTE)
-    dot = "" if colour is None else f'<span class="dot" style="background: var(--c{colour})"></span>'
-    return f'<tr><th scope="row">{dot}{_text(row[0].text)}</th>{"".join(map(_cell, row[1:]))}</tr>'
-
-
-def _cell(cell: Cell) -> str:
-    text = f"<b>{_text(cell.text)}</b>" if cell.best else _text(cell.text)
-    if cell.share is None:
-        return f"<td>{text}</td>"
-    return f'<td class="share" style="--share: {cell.share:.3f}">{text}<small>{_text(cell.interval)}</small></td>'
-
-
-def _figure(title: str, svg: str) -> str:
-    """A drawn figure that takes the colours of the page, light or dark."""
-    drawing = svg[svg.index("<svg") :].replace("<svg", f'<svg role="img" aria-label="{title}"', 1)
-    drawing = re.sub(r' xmlns(:xlink)?="[^"]*"', "", drawing)
-    named = {curves.INK: "ink", curves.MUTED: "muted", curves.GRID: "grid", curves.PAPER: "paper"}
-    for colour, name in (named | {colour: f"c{number}" for number, colour in enumerate(curves.PALETTE)}).items():
-        drawing = drawing.replace(colour, f"var(--{name})")
-    return f'<figure class="card">\n{drawing}</figure>'
-
-
-def _variables(palette: Sequence[str]) -> str:
-    return " ".join(f"--c{number}: {colour};" for number, colour in enumerate(palette))
+def _variables(entries: Sequence[Entry], colour: Callable[[int], str]) -> str:
+    return " ".join(f"--c{number}: {colour(number)};" for number in range(len(entries)))

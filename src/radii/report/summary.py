@@ -2,7 +2,7 @@
 
 import math
 from bisect import bisect_left
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
@@ -150,10 +150,12 @@ def radius_text(radius: float) -> str:
     return f"{radius:.2f}" if round(radius, 2) == radius else repr(radius)
 
 
-def steps_of(inputs: Iterable[Summary]) -> list[float]:
-    """0, 0.25, ... up to the largest radius there is, and to 0.75 at least."""
-    steps = max(4, math.floor(max(summary.largest for summary in inputs) / STEP) + 1)
-    return [STEP * number for number in range(0, steps, math.ceil(steps / MOST_RADII))]
+def steps_of(inputs: Sequence[Summary]) -> list[float]:
+    """0, 0.25, ... up to the largest radius there is, and three steps at least; smaller steps where sigma is small."""
+    sigma = max((each.certificates.sigma or STEP for each in inputs), default=STEP)
+    step = next((step for step in (STEP, 0.1, 0.05, 0.02) if step <= 1.1 * sigma), 0.01)
+    steps = max(4, math.floor(max(summary.largest for summary in inputs) / step) + 1)
+    return [round(step * number, 6) for number in range(0, steps, math.ceil(steps / MOST_RADII))]
 
 
 def radii_of(inputs: Sequence[Summary], most: int = MOST_RADII) -> list[float]:

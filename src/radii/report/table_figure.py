@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from radii.experiment.table import PaperTable
-from radii.report.curves import MUTED, PALETTE, axes_of, legend, plain_name
+from radii.report import colours
+from radii.report.curves import MUTED, axes_of, legend, plain_name
 from radii.report.table_lines import Results, head, numbered
 from radii.report.table_values import radius_of, shift_of, value
 
@@ -49,11 +50,11 @@ def trade_off(table: PaperTable, results: Results, column: str) -> "Figure":
     """Clean accuracy against a column: reported lines dashed, those measured here solid."""
     figure, axes = axes_of(7.2, 4.5)
     series = reported(table, column)
-    colours = {name: PALETTE[number % len(PALETTE)] for number, name in enumerate(series)}
+    colour_of = {name: colours.light(number) for number, name in enumerate(series)}
     for name, points in series.items():
-        axes.plot(*_split(points), "o--", markersize=4, linewidth=1.2, color=colours[name], label=plain_name(name))
+        axes.plot(*_split(points), "o--", markersize=4, linewidth=1.2, color=colour_of[name], label=plain_name(name))
     for name, points in here(table, results, column).items():
-        colour = next((colours[each] for each in colours if name.startswith(f"{each}, here")), MUTED)
+        colour = next((colour_of[each] for each in colour_of if name.startswith(f"{each}, here")), MUTED)
         axes.plot(*_split(points), "s-", markersize=6, linewidth=1.8, color=colour, label=plain_name(name))
     axes.set(xlabel="Clean accuracy, %" if table.percent else "Clean accuracy")
     axes.set_title(f"{head(column)} over the clean accuracy", loc="left", fontsize=11, color=MUTED, pad=12)

@@ -1,6 +1,7 @@
 """A paper's table with what was measured here: reported, here and their difference, and how each was made."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 from radii.experiment.certificates import Certificates
@@ -28,7 +29,7 @@ class Group(NamedTuple):
 
 def numbered(table: PaperTable, results: Results) -> list[Group]:
     """The groups of all rows, in the order of the rows."""
-    found = [(row, group) for row in table.rows for group in groups(results.get(row.label, ()))]
+    found = [(row, group) for row in table.rows for group in groups(table, results.get(row.label, ()))]
     return [Group(number, row, group) for number, (row, group) in enumerate(found, 1)]
 
 
@@ -124,16 +125,29 @@ def _made(group: Group) -> list[str]:
     return [
         f"[{group.number}]",
         group.row.label,
-        ", ".join(each.source for each in group.results),
+        _sources(group.results),
         budget(first),
         _epochs(first.recipe, group.row),
         _schedule(first.recipe),
         choice(certified) if certified else "none: only its training is used",
         certifier(certified) if certified else UNKNOWN,
-        str(certified.header.get("engine", UNKNOWN)) if certified else UNKNOWN,
+        ", ".join(
+            sorted(
+                {str(each.certificates.header.get("engine", UNKNOWN)) for each in group.results if each.certificates}
+            )
+        )
+        or UNKNOWN,
         _seeds(group.results),
         "; ".join(filter(None, [first.remark, _limit(certified)])),
     ]
+
+
+def _sources(results: Sequence[Result]) -> str:
+    """Where results are from: each, or the folder of many files."""
+    folders = {str(Path(each.source).parent) for each in results}
+    if all(each.run is None for each in results) and len(results) > 1 and len(folders) == 1:
+        return f"{folders.pop()} ({len(results)} files)"
+    return ", ".join(each.source for each in results)
 
 
 def _limit(made: Certificates | None) -> str:

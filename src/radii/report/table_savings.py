@@ -96,7 +96,7 @@ def savings(table: PaperTable, results: Results) -> Table | None:
     """The speed-up and saving as reported and as measured here; none for tables without both kinds of rows."""
 
     def here(row: Row, column: str) -> float | None:
-        found = groups(results.get(row.label, ()))
+        found = groups(table, results.get(row.label, ()))
         measured = value(table, column, found[0]) if found else None
         return None if measured is None else measured.value
 

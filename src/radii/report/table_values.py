@@ -5,6 +5,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict
 from decimal import Decimal
+from pathlib import Path
 from statistics import fmean, stdev
 from typing import NamedTuple
 
@@ -17,6 +18,7 @@ from radii.experiment.table_runs import Result
 from radii.report import protocol
 from radii.report.facts import EpochTime, epoch_time
 from radii.report.summary import CONFIDENCE, Summary
+from radii.report.table_corruptions import corrupted
 
 HOUR = 3600.0
 
@@ -38,11 +40,12 @@ class Difference(NamedTuple):
     interval: tuple[float, float] | None
 
 
-def groups(results: Iterable[Result]) -> list[list[Result]]:
-    """The results that differ in the seed of training alone, together."""
+def groups(table: PaperTable, results: Iterable[Result]) -> list[list[Result]]:
+    """The results that differ in the seed of training alone, together; the files of corruptions are one result."""
     found: dict[str, list[Result]] = {}
     for result in results:
-        found.setdefault(_made(result), []).append(result)
+        key = str(Path(result.source).parent) if table.kind == "corruptions" else _made(result)
+        found.setdefault(key, []).append(result)
     return [_one_of_each_seed(group) for group in found.values()]
 
 
@@ -55,8 +58,10 @@ def _made(result: Result) -> str:
     """How a result was made, but for the seeds."""
     made, recipe = result.certificates, result.recipe
     header = dict(made.header) if made else {}
-    kept = ("procedure", "parameters", "noise", "every", "most", "images", "split", "engine", "label_known")
+    kept = ("procedure", "parameters", "noise", "every", "most", "images", "split", "label_known")
     stated = {key: header.get(key) for key in kept} if recipe else {"file": result.source}
+    # Engines give the same function but for rounding, and `auto` takes the fastest; int8 is another function.
+    stated["int8"] = str(header.get("engine")).endswith("int8")
     training = {**asdict(recipe), "seed": 0, "dataset": recipe.dataset["name"]} if recipe else {}
     return json.dumps([stated, training, result.remark], sort_keys=True)
 
@@ -66,6 +71,9 @@ def value(table: PaperTable, column: str, group: Sequence[Result], baseline: Seq
 
     `baseline` are the results of what a slow-down is relative to.
     """
+    if table.kind == "corruptions":
+        found = corrupted(table, column, group)
+        return None if found is None else Measured(found)
     if column == "teacher_acr":
         return _over_seeds([_acr(Summary(each)) if each else None for each in map(_teacher, group)])
     if column == "slowdown_factor":
@@ -183,6 +191,9 @@ def hours(run: Run, *, taught: bool) -> float | None:
 
 def shift_of(table: PaperTable, column: str) -> int:
     """By how many digits the table prints a column larger than it is measured: 2 for shares in per cent."""
+    if table.kind == "corruptions":
+        shares = column.startswith(("acc", "macc")) or table.unit.startswith("percent")
+        return 2 if shares else 0
     return 2 if table.percent and radius_of(column) is not None else 0
 
 

@@ -8,7 +8,7 @@ from radii.report.entries import Entry
 from radii.report.facts import facts
 from radii.report.summary import UNKNOWN, Summary, Value, down, radii_of, radius_text, shown, up
 
-MOST_COLUMNS = 16
+MOST_COLUMNS = 10
 """The most radii that a page shows; the CSV has them all."""
 MOST_ABREAST = 4
 """The most inputs shown as columns; more are shown as rows."""
@@ -32,10 +32,10 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Cell]]
 
 
-def accuracies(entries: Sequence[Entry]) -> Table:
+def accuracies(entries: Sequence[Entry], radii: Sequence[float] = ()) -> Table:
     """Certified accuracy in per cent at each radius, ACR and abstentions; rounded down, abstentions up."""
     measured = [entry.summary for entry in entries]
-    radii = radii_of(measured, MOST_COLUMNS)
+    radii = radii or radii_of(measured, MOST_COLUMNS)
     columns = [
         [Cell(entry.name) for entry in entries],
         [Cell(_sigma(entry.certificates.sigma)) for entry in entries],

@@ -17,11 +17,15 @@ HEAD = ("", "Taught by", "ACR", "Time per epoch", "Training time", "Teacher’s 
 
 def transfers(entries: Sequence[Entry]) -> Table | None:
     """A row for every student among the runs; none where there is no student."""
-    # The last entry of a run is kept: of its own test split, of its present weights, with an exact ACR.
-    known = {entry.run.path.resolve(): entry for entry in sorted(entries, key=_worth) if entry.run}
+    known = latest_entries(entries)
     listed = list(dict.fromkeys(entry.run.path.resolve() for entry in entries if entry.run))
     students = [known[path] for path in listed if cost_file(Run(path)).is_file()]
     return Table(HEAD, [_row(entry, entry.run, known) for entry in students if entry.run]) if students else None
+
+
+def latest_entries(entries: Sequence[Entry]) -> dict[Path, Entry]:
+    """The best entry of every run: of its own test split, of its present weights, with an exact ACR."""
+    return {entry.run.path.resolve(): entry for entry in sorted(entries, key=_worth) if entry.run}
 
 
 def _worth(entry: Entry) -> tuple[bool, bool, bool]:

@@ -27,6 +27,8 @@ Purpose = Literal[
     "measure",
     "validation",
     "corrupt",
+    "attack",
+    "judge",
 ]
 """What a stream is drawn for."""
 

@@ -8,8 +8,10 @@ _PIECE = 256
 
 
 def logits_of(model: nn.Module, copies: Tensor) -> Tensor:
-    """Logits of all copies from one forward pass: [copy, batch, class]."""
+    """Logits of all copies from one forward pass: [copy, batch, class]; in float32 where the pass is in bfloat16."""
     logits = _forward(model, copies.flatten(0, 1))
+    if logits.dtype == torch.bfloat16:
+        logits = logits.float()
     return logits.reshape(*copies.shape[:2], logits.shape[-1])
 
 

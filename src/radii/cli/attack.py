@@ -1,0 +1,60 @@
+"""The command that attacks a smoothed classifier."""
+
+from pathlib import Path
+
+from radii.cli.app import app, console
+from radii.cli.arguments import Data, Trust, Whole, parse_numbers
+from radii.cli.notices import warnings_in_words
+from radii.cli.progress import AttackBar
+from radii.experiment import attacks
+from radii.report.attacked import in_words
+from radii.report.text import plain
+
+
+@app.command
+def attack(
+    run: Path,
+    /,
+    *,
+    radii: str | None = None,
+    steps: Whole = 20,
+    copies: Whole = 16,
+    images: Whole = 100,
+    samples: Whole = 1000,
+    seed: Whole = 0,
+    engine: str = "auto",
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Attack test images of a run: the accuracy that the best change found leaves, above the certified accuracy.
+
+    The same command continues where it stopped; `radii report` draws the result as a dashed curve.
+
+    Args:
+        run: A trained run directory; its certified images are attacked, or test images where it has none.
+        radii: The lengths of changes to try, such as 0.25,0.5; by default 1 to 4 times the run's sigma.
+        steps: Steps of gradient ascent for each image and radius.
+        copies: Draws of noise that a gradient is averaged over.
+        images: How many images.
+        samples: Votes that decide whether a change succeeds; an abstention is no success.
+        seed: The seed of the noise.
+        engine: What counts the votes; auto takes the one that the model was certified with.
+    """
+    from radii.loops.attack import AttackConfig, attack_run
+
+    config = AttackConfig(
+        run=run,
+        radii=() if radii is None else parse_numbers("--radii", radii),
+        steps=steps,
+        copies=copies,
+        images=images,
+        samples=samples,
+        seed=seed,
+        engine=engine,
+        data=data,
+        trust=frozenset(trust or ()),
+    )
+    with warnings_in_words(), AttackBar(console) as bar:
+        path = attack_run(config, on_image=bar)
+    line = f"{path}: {in_words(attacks.read(path))}; next: radii report {run}"
+    console.print(plain(line), soft_wrap=True, markup=False, emoji=False)

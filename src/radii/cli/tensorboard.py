@@ -1,0 +1,80 @@
+"""Training and certification for TensorBoard, where the extra radii[tensorboard] is installed."""
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from radii.errors import ParameterError
+from radii.experiment.certificates import Row
+
+if TYPE_CHECKING:
+    from radii.loops.certify import OnImage
+    from radii.loops.train import OnStep, StepEvent
+
+FOLDER = "tensorboard"
+
+
+@contextmanager
+def step_writer(run: Path, on_step: "OnStep", *, wanted: bool) -> Iterator["OnStep"]:
+    """The sink of the steps; where it is `wanted`, they are written for TensorBoard too."""
+    if not wanted:
+        yield on_step
+        return
+    with closing(_Writer(run / FOLDER)) as writer:
+
+        def sink(event: "StepEvent") -> None:
+            on_step(event)
+            number = event.epoch * event.steps + event.step
+            if event.row is None:
+                writer.add_scalar("loss", event.loss, number)
+                for name, value in event.terms.items():
+                    writer.add_scalar(f"terms/{name}", value, number)
+            else:
+                writer.add_scalar("noisy_test_accuracy", event.row["noisy_test_accuracy"], number)
+                writer.add_scalar("learning_rate", event.row["learning_rate"], number)
+
+        yield sink
+
+
+@contextmanager
+def image_writer(run: Path, on_image: "OnImage", *, wanted: bool) -> Iterator["OnImage"]:
+    """The sink of the images; where it is `wanted`, the running certified accuracy is written for TensorBoard too."""
+    if not wanted:
+        yield on_image
+        return
+    with closing(_Writer(run / FOLDER)) as writer:
+        done = correct = 0
+        radii = 0.0
+
+        def sink(total: int, row: Row | None) -> None:
+            nonlocal done, correct, radii
+            on_image(total, row)
+            if row is not None:
+                done, correct, radii = done + 1, correct + row.correct, radii + row.radius * row.correct
+                writer.add_scalar("certified/accuracy", correct / done, done)
+                writer.add_scalar("certified/average_radius", radii / done, done)
+
+        yield sink
+
+
+class _Writer:
+    """Writes scalars; its folder is made with the first of them, when the run is one."""
+
+    def __init__(self, folder: Path) -> None:
+        try:
+            from torch.utils.tensorboard import SummaryWriter
+        except ImportError as error:
+            raise ParameterError("TensorBoard is not installed: pip install 'radii[tensorboard]'") from error
+        self._make = SummaryWriter
+        self._folder = folder
+        self._made: Any = None
+
+    def add_scalar(self, name: str, value: float, number: int) -> None:
+        if self._made is None:
+            self._made = self._make(str(self._folder))
+        self._made.add_scalar(name, value, number)
+
+    def close(self) -> None:
+        if self._made is not None:
+            self._made.close()

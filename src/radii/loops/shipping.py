@@ -1,0 +1,51 @@
+"""The files of a run for a worker that cannot read them: sent as bytes, kept for the life of its process.
+
+Nothing here is believed: a session compares the digest of the weights with the one that it was told.
+"""
+
+import atexit
+import shutil
+import tempfile
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from radii.datasets import Images
+from radii.experiment import files
+from radii.loops.remote import NotHereError
+
+LEFT_OUT = ("checkpoint", "training.csv", "soft-labels", "events", "report", ".")
+"""The beginnings of the names of files that certification does not need."""
+
+
+def shipped_files(run: Path) -> dict[str, bytes]:
+    """The files of a run that certification needs, by name."""
+    found = (path for path in sorted(run.iterdir()) if path.is_file())
+    return {path.name: path.read_bytes() for path in found if not path.name.startswith(LEFT_OUT)}
+
+
+def unpacked(sent: Mapping[str, bytes]) -> Path:
+    """A temporary folder with these files; it is removed when this process ends."""
+    folder = Path(tempfile.mkdtemp(prefix="radii-"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    for name, content in sent.items():
+        files.write(folder / Path(name).name, content)
+    return folder
+
+
+class AbsentImages(Images):
+    """The images of a split that cannot be read here."""
+
+    def __init__(self, digest: str) -> None:
+        self.labels = torch.zeros(0, dtype=torch.int64)
+        self._digest = digest
+
+    @cached_property
+    def digest(self) -> str:
+        return self._digest
+
+    def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        raise NotHereError(f"the images {indices.tolist()} are not here: they have to be sent")

@@ -1,0 +1,139 @@
+"use strict";
+(function () {
+  var data = JSON.parse(document.getElementById("data").textContent);
+  var card = document.getElementById("curves"), svg = card.querySelector("svg");
+  var left = +svg.dataset.left, right = +svg.dataset.right, end = +svg.dataset.end;
+
+  function make(tag, parent, text, attributes) {
+    var made = document.createElement(tag);
+    if (text) made.textContent = text;
+    Object.entries(attributes || {}).forEach(function (pair) { made.setAttribute(pair[0], pair[1]); });
+    if (parent) parent.append(made);
+    return made;
+  }
+
+  /* Reading off: a slider moves the radius, and so does the pointer over the curves. */
+  var controls = make("div", null, "", { "class": "controls" });
+  card.querySelector(".legend").before(controls);
+  var label = make("label", controls, "Radius");
+  var slider = make("input", label, "", { type: "range", min: 0, max: data.radii.length - 1, step: 1, value: 0 });
+  var output = make("output", label);
+  var reading = make("div", null, "", { "class": "reading", role: "region", tabindex: 0, "aria-label": "Values at the radius" });
+  controls.after(reading);
+  var attacked = data.runs.some(function (run) { return run.attacked; });
+  var paired = data.runs.some(function (run) { return run.difference.some(Boolean); });
+  var table = make("table", reading), head = make("tr", make("thead", table)), body = make("tbody", table);
+  make("th", head, "Input", { scope: "col" });
+  make("th", head, "Certified, %", { scope: "col" });
+  make("th", head, "95 % interval", { scope: "col" });
+  if (attacked) make("th", head, "After the attack, %", { scope: "col" });
+  if (paired) make("th", head, "Points more than " + data.runs[0].name, { scope: "col" });
+  var rows = data.runs.map(function (run, number) {
+    var row = make("tr", body, "", { "class": "run-" + number }), name = make("th", row, "", { scope: "row" });
+    make("span", name, "", { "class": "dot", style: "background: var(--c" + number + ")" });
+    name.append(run.name);
+    return Array.from({ length: 2 + attacked + paired }, function () { return make("td", row); });
+  });
+  var cursor = document.createElementNS(svg.namespaceURI, "line");
+  cursor.setAttribute("class", "cursor");
+  cursor.setAttribute("y1", 14);
+  cursor.setAttribute("y2", svg.viewBox.baseVal.height - 52);
+  svg.append(cursor);
+
+  function flat() { return axis && axis.value === "linf"; }
+  function length(radius) {
+    if (!flat()) return String(data.texts[data.radii.indexOf(radius)] || radius);
+    return (Math.floor(25500 * radius / Math.sqrt(data.dimensions)) / 100).toFixed(2) + "/255";
+  }
+  function show(number) {
+    var radius = data.radii[number], x = left + (right - left) * radius / end;
+    slider.value = number;
+    output.textContent = length(radius);
+    slider.setAttribute("aria-valuetext", "radius " + length(radius) + ": " + data.runs.map(function (run) {
+      return run.name + " " + run.value[number];
+    }).join(", "));
+    cursor.setAttribute("x1", x);
+    cursor.setAttribute("x2", x);
+    data.runs.forEach(function (run, place) {
+      var texts = [run.value[number], run.interval[number] || "\u2013"];
+      if (attacked) texts.push(run.attacked ? run.attacked[number] : "\u2013");
+      if (paired) texts.push(run.difference[number] || "\u2013");
+      texts.forEach(function (text, column) { rows[place][column].textContent = text; });
+    });
+  }
+  function nearest(radius) {
+    var best = 0;
+    data.radii.forEach(function (each, number) {
+      if (Math.abs(each - radius) < Math.abs(data.radii[best] - radius)) best = number;
+    });
+    return best;
+  }
+  slider.addEventListener("input", function () { show(+slider.value); });
+  svg.addEventListener("pointermove", function (event) {
+    var box = svg.getBoundingClientRect(), x = (event.clientX - box.left) * svg.viewBox.baseVal.width / box.width;
+    show(nearest((x - left) / (right - left) * end));
+  });
+
+  /* The axis in l2, or in the l-infinity length that fits into it. */
+  var axis = null, title = svg.querySelector(".name"), ticks = svg.querySelectorAll("text[text-anchor=middle].tick:not(.name)");
+  if (data.dimensions) {
+    axis = make("select", make("label", controls, "Axis"));
+    make("option", axis, "l2", { value: "l2" });
+    make("option", axis, "l-infinity", { value: "linf" });
+    axis.addEventListener("change", function () {
+      ticks.forEach(function (tick) {
+        tick.dataset.l2 = tick.dataset.l2 || tick.textContent;
+        tick.textContent = flat() ? length(+tick.dataset.l2).replace("/255", "") : tick.dataset.l2;
+      });
+      title.dataset.l2 = title.dataset.l2 || title.textContent;
+      title.textContent = flat() ? "Radius (l-infinity, in 1/255 of the pixel range)" : title.dataset.l2;
+      show(+slider.value);
+    });
+  }
+
+  /* A box for every input shows or hides it, in all figures. */
+  document.querySelectorAll(".legend li").forEach(function (item) {
+    if (data.runs.length < 2) return;
+    var box = make("input", null, "", { type: "checkbox" }), holder = make("label");
+    box.checked = true;
+    holder.append(box, ...item.childNodes);
+    item.append(holder);
+    box.addEventListener("change", function () {
+      document.querySelectorAll("svg .run-" + item.dataset.run + ", .reading .run-" + item.dataset.run).forEach(function (part) {
+        part.classList.toggle("hidden", !box.checked);
+      });
+      holder.classList.toggle("off", !box.checked);
+    });
+  });
+
+  /* A click on the head of a column sorts by it. */
+  function number(cell) {
+    var found = cell.textContent.replace(/,/g, "").match(/-?\d+(\.\d+)?/);
+    return found ? +found[0] : -Infinity;
+  }
+  document.querySelectorAll("table.sortable").forEach(function (table) {
+    var body = table.tBodies[0];
+    if (body.rows.length < 2) return;
+    table.querySelectorAll("thead th").forEach(function (cell) {
+      var button = make("button", null, "", { type: "button" });
+      button.append(...cell.childNodes);
+      cell.append(button);
+      button.addEventListener("click", function () {
+        var falling = cell.getAttribute("aria-sort") !== "descending", place = cell.cellIndex;
+        table.querySelectorAll("th[aria-sort]").forEach(function (other) { other.removeAttribute("aria-sort"); });
+        cell.setAttribute("aria-sort", falling ? "descending" : "ascending");
+        var sorted = Array.from(body.rows).sort(function (a, b) {
+          var order = place ? number(a.cells[place]) - number(b.cells[place])
+            : a.cells[0].textContent.localeCompare(b.cells[0].textContent, undefined, { numeric: true });
+          return falling ? -order : order;
+        });
+        body.append(...sorted);
+      });
+    });
+  });
+
+  addEventListener("beforeprint", function () {
+    document.querySelectorAll("details").forEach(function (part) { part.open = true; });
+  });
+  show(nearest(data.start));
+})();

@@ -1,0 +1,95 @@
+"""The story of a transfer in one figure: robustness against the time that it took."""
+
+import math
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from radii.experiment import readers
+from radii.experiment.lineage import teachers
+from radii.experiment.run import Run
+from radii.report.chart import Chart, text, ticks_up_to
+from radii.report.entries import Entry
+from radii.report.facts import duration, epoch_time
+from radii.report.transfer import cost_file, latest_entries
+
+UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
+
+
+class Trained(NamedTuple):
+    """A run in the figure."""
+
+    number: int
+    name: str
+    seconds: float
+    acr: float
+    method: str | None
+    """What the teacher's method is, for a student."""
+    method_seconds: float | None
+    """How long the teacher's method would have taken on the student's architecture."""
+
+
+def transfer_figure(entries: Sequence[Entry]) -> str:
+    """ACR over training time: teachers and students, and what the teacher's method would have cost the students."""
+    known = latest_entries(entries)
+    runs = [found for path in _concerned(known) if (found := _trained(known[path], entries))]
+    if not any(run.method for run in runs):
+        return ""
+    longest = max(max(run.seconds, run.method_seconds or 0.0) for run in runs)
+    size, unit = next((size, unit) for size, unit in UNITS if longest >= size or size == 1.0)
+    low = min(run.seconds for run in runs) / size / 1.6
+    highest, lowest = max(run.acr for run in runs) * 1.06 or 1.0, min(run.acr for run in runs) * 0.92
+    end = longest / size * 1.7, highest
+    frame = Chart("ACR over training time", end, (low, lowest), 320.0, logarithmic=True)
+    drawn = "".join(_drawn(frame, run, size) for run in runs)
+    up_to = [(value, f"{value:.4g}") for value in ticks_up_to(highest, 40) if value >= lowest]
+    up_to = up_to[:: math.ceil(len(up_to) / 6)]
+    return frame.svg(drawn, _decades(low, longest / size * 1.7), up_to, f"Training time, {unit}")
+
+
+def _concerned(known: Mapping[Path, Entry]) -> list[Path]:
+    """The students among the runs, and those that taught them."""
+    students = [path for path, entry in known.items() if entry.run and cost_file(entry.run).is_file()]
+    taught_by = {each.path.resolve() for path in students for each in teachers(Run(path))}
+    return [path for path in known if path in students or path in taught_by]
+
+
+def _trained(entry: Entry, entries: Sequence[Entry]) -> Trained | None:
+    run, known = entry.run, entry.summary.known_acr
+    measured = epoch_time(run) if run and entry.own else None
+    if run is None or measured is None or known is None:
+        return None
+    number = next(place for place, each in enumerate(entries) if each is entry)
+    if not cost_file(run).is_file():
+        return Trained(number, entry.name, measured.total, known.value, None, None)
+    cost = readers.transfer_cost(cost_file(run))
+    whole = cost["method_seconds_per_epoch"] * _epochs_of_teacher(run, measured.epochs)
+    return Trained(number, entry.name, measured.total, known.value, str(cost["method"]), whole)
+
+
+def _epochs_of_teacher(run: Run, otherwise: int) -> int:
+    """The epochs that the method took with the first teacher; the student's own where that was trained elsewhere."""
+    *_, first = run, *teachers(run)
+    measured = epoch_time(first)
+    return measured.epochs if measured else otherwise
+
+
+def _drawn(frame: Chart, run: Trained, size: float) -> str:
+    """A point with its name, and for a student a hollow one where the teacher's method would have ended."""
+    x, y = frame.x(run.seconds / size), frame.y(run.acr)
+    parts = f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
+    parts += f'<text class="label" x="{x:.1f}" y="{y - 12:.1f}" text-anchor="middle">{text(run.name)}</text>'
+    if run.method_seconds is not None:
+        far = frame.x(run.method_seconds / size)
+        parts += f'<path class="attacked" d="M{x:.1f} {y:.1f}H{far:.1f}"/>'
+        parts += f'<circle class="hollow" cx="{far:.1f}" cy="{y:.1f}" r="6"/>'
+        words = f"{run.method} would take {duration(run.method_seconds)}"
+        parts += f'<text class="label" x="{far:.1f}" y="{y + 22:.1f}" text-anchor="middle">{text(words)}</text>'
+    return f'<g class="run run-{run.number}" style="--c: var(--c{run.number})">{parts}</g>'
+
+
+def _decades(low: float, high: float) -> list[tuple[float, str]]:
+    """1, 2 and 5 of every decade within the limits."""
+    decades = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
+    values = [digit * 10.0**decade for decade in decades for digit in (1, 2, 5)]
+    return [(value, f"{value:g}") for value in values if low <= value <= high]

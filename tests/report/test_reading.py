@@ -1,0 +1,107 @@
+"""The curves of the page and what can be read off; colours; the other figures."""
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radii.experiment.certificates import Certificates, Row
+from radii.report import colours, report
+from radii.report.chart import Chart, step_for, ticks_up_to
+from radii.report.classes import MOST_CLASSES, caption, per_class
+from radii.report.distributions import distributions
+from radii.report.entries import Entry
+from radii.report.reading import data, figure
+from radii.report.summary import UNKNOWN, Summary
+
+
+def entry(name: str, rows: list[Row], **header: Any) -> Entry:
+    made = {"procedure": "fixed", "parameters": {"failure": 0.001}, **header}
+    return Entry(name, Summary(Certificates("a", rows, made)))
+
+
+def rows(count: int, classes: int = 2) -> list[Row]:
+    return [Row(i, i % classes, i % classes, 0.01 * i, 1.0, 100 + i, {i % classes: 90, 9: 10}) for i in range(count)]
+
+
+def test_what_can_be_read_is_what_the_summary_says() -> None:
+    some = entry("a", rows(100))
+    found = json.loads(data([some, entry("b", rows(100))], 0.5))
+    assert found["start"] == 0.5
+    place = found["radii"].index(0.5)
+    assert found["texts"][place] == "0.50"
+    assert found["runs"][0]["value"][place] == "50.0"
+    assert found["runs"][0]["interval"][place] == "39.7–60.2"  # noqa: RUF001
+    assert found["runs"][1]["difference"][place] == "+0.0 (-1.9 to +1.9)"
+    assert "dimensions" not in found, "the number of pixels is not known"
+
+
+def test_untested_radii_are_dashes_and_bounds() -> None:
+    tested = {"procedure": "sequential", "parameters": {"radii": [0.5], "failure": 0.001}}
+    found = json.loads(data([entry("a", [Row(0, 1, 1, 0.5, 1.0)], **tested)], 0.5))
+    values = dict(zip(found["radii"], found["runs"][0]["value"], strict=True))
+    assert (values[0.25], values[0.5]) == ("≥ 100.0", "100.0")
+    found = json.loads(data([entry("a", [Row(0, 1, -1, 0.0, 1.0)], **tested)], 0.5))
+    assert dict(zip(found["radii"], found["runs"][0]["value"], strict=True))[0.25] == UNKNOWN
+
+
+def test_no_name_leaves_the_script(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t1.0\t1\t1.0\n")
+    name = "</script><script>alert(1)//"
+    text = report([path], tmp_path / "out", labels={str(path): name}).read_text()
+    assert text.count("<script") == 2
+    assert "//" not in text.partition('id="data">')[2].partition("</script>")[0]
+    found = re.search(r'id="data">(.*?)</script>', text)
+    assert found is not None
+    assert json.loads(found[1])["runs"][0]["name"] == name
+
+
+def test_labels_must_be_of_inputs_and_differ(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t1.0\t1\t1.0\n")
+    paths = [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(ValueError, match="two inputs would have the name 'b'"):
+        report(paths, tmp_path / "out", labels={str(paths[0]): "b"})
+    with pytest.raises(ValueError, match="has a label but is not reported"):
+        report(paths[:1], tmp_path / "out", labels={str(paths[1]): "c"})
+
+
+def test_colours_do_not_repeat() -> None:
+    for colour in (colours.light, colours.dark):
+        assert len({colour(number) for number in range(60)}) == 60
+
+
+def test_a_step_is_drawn_at_the_value_of_its_right_end() -> None:
+    frame = Chart("", (1.0, 100.0))
+    low, high = frame.y(20.0), frame.y(80.0)
+    assert frame.steps([(0.0, 80.0), (0.5, 80.0), (1.0, 20.0)]) == (
+        f"M{frame.x(0):.1f} {high:.1f}H{frame.x(0.5):.1f}V{low:.1f}H{frame.x(1.0):.1f}"
+    )
+    assert 'class="curve"' in figure([entry("a", rows(10))])
+
+
+def test_ticks_are_round() -> None:
+    assert ticks_up_to(1.03, 8) == [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
+    assert step_for(3.8, 12) == 0.5
+
+
+def test_classes_have_shares_of_their_own() -> None:
+    table = per_class([entry("a", rows(100))], 0.5)
+    assert table is not None
+    assert [[cell.text for cell in row] for row in table.rows] == [["class 0", "50", "50.0"], ["class 1", "50", "50.0"]]
+    many = entry("a", rows(200, classes=100))
+    found = per_class([many], 0.5)
+    assert found is not None
+    assert len(found.rows) == MOST_CLASSES
+    assert "of the 50 lowest of 100 classes" in caption([many], 0.5)
+
+
+def test_votes_and_samples() -> None:
+    text = distributions([entry("a", rows(100)), entry("b", [Row(0, 1, 1, 0.5, 1.0)])])
+    assert "0.900" in text
+    assert "14,950" in text
+    assert text.count(f">{UNKNOWN}</td>") == 5
+    assert distributions([entry("b", [Row(0, 1, 1, 0.5, 1.0)])]) == ""
