@@ -11,8 +11,8 @@ MOST_BLOCK = 1 << 20
 MOST_PATH, MOST_NAME = 4096, 255
 """Bytes of a path, and of a name in it."""
 
-PARTS = ("train", "validation", "test")
-"""What certificates may be about: a part of a dataset."""
+PARTS = ("train", "validation", "test", "given")
+"""What certificates may be about: a part of a dataset, or images that a program gave."""
 
 Check = Callable[[Any], bool]
 
