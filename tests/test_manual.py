@@ -154,10 +154,10 @@ def test_every_key_of_the_reference_has_a_meaning() -> None:
     assert silent == []
 
 
-@pytest.mark.parametrize("command", [found for found in cli.app if found[0] != "-"])
-def test_every_command_is_in_the_reference(command: str) -> None:
+def test_every_command_is_in_the_reference() -> None:
     made = fill("<!-- made: commands -->")
-    assert f"## `radii {command}`\n\n```console\nradii {command}" in made
+    known = [command for command in cli.app if command[0] != "-"]
+    assert [each for each in known if f"## `radii {each}`\n\n```console\nradii {each}" not in made] == []
     assert " -m " not in made
 
 
