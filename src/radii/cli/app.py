@@ -85,6 +85,9 @@ def _main() -> NoReturn:
     sys.exit(0)
 
 
+app.meta.suppress_keyboard_interrupt = False
+
+
 @app.meta.default
 def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True, json_list=False)],
