@@ -10,8 +10,8 @@ from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch import nn
 
+import radii
 from benchmarks import art, plain, sample_cost, timing
 from benchmarks.timing import machine, take_turns
 from radii import certifiers, engines, models
@@ -27,6 +27,8 @@ from radii.smoothing.noise import Gaussian
 SAMPLES = 2_560
 MULTIPLY_ADDS = {"cifar_resnet20": 40_813_184, "lenet": 2_293_000}
 """Per image, convolutions and linear layers."""
+OWN = "own module in Python"
+"""A classifier that is made of an nn.Module, as users do, with the default engine."""
 
 
 def measure(data: Path | None = None) -> dict[str, Any]:
@@ -59,12 +61,13 @@ def _forwards(name: str, shape: tuple[int, int, int], folder: Path, rounds: int)
         folded(model), shape, Gaussian(0.25), 128, folder / f"{name}-int8", lambda: torch.rand(1024, *shape)
     )
     for engine in engines.names():
-        turns[engine] = _votes(prepare(spec, engine)[1], image)
+        turns[engine] = _votes(SmoothedClassifier(prepare(spec, engine)[1], sigma=0.25, classes=10), image)
+    turns[OWN] = _votes(radii.SmoothedClassifier(models.create(name), sigma=0.25, classes=10), image)
     seconds = take_turns(turns, rounds)
     rates = {key: SAMPLES / value for key, value in seconds.items() if key != "matrix product"}
     rates["art"] = art.peer(name, weights, shape, 0.25, 10_000, 2)["samples_per_second"]
     product = 2048**3 / seconds["matrix product"]
-    ours = {key: rates[key] for key in engines.names()}
+    ours = {key: rates[key] for key in (*engines.names(), OWN)}
     return {
         "samples_per_second": rates,
         "over_art": {key: rate / rates["art"] for key, rate in ours.items()},
@@ -73,8 +76,7 @@ def _forwards(name: str, shape: tuple[int, int, int], folder: Path, rounds: int)
     }
 
 
-def _votes(form: nn.Module, image: torch.Tensor) -> Any:
-    classifier = SmoothedClassifier(form, sigma=0.25, classes=10)
+def _votes(classifier: SmoothedClassifier, image: torch.Tensor) -> Any:
     return lambda: classifier.votes(image, SAMPLES, NoiseAddress(0))
 
 

@@ -213,6 +213,8 @@ COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "sigma": VALUES["sigma"],
     "engine": lambda archive, name: str(archive.made(name).header["engine"]),
     "seconds per epoch": VALUES["seconds"],
+    "epochs": VALUES["epochs"],
+    "minutes of training": lambda archive, name: f"{sum(archive.history(name, 'seconds')) / 60:.0f}",
     "below the first teacher": _teacher,
     "an epoch of the first teacher's method": lambda archive, name: f"{archive.method_seconds(name):.0f}",
     "all epochs, in epochs of that method": _worth,

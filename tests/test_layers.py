@@ -10,6 +10,7 @@ from tools.imports import LAYERS, SOURCE, imports, layer_of, modules, package_of
 
 LIGHT = (
     "__init__",
+    "bounds",
     "disk",
     "errors",
     "lock",

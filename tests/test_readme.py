@@ -3,6 +3,7 @@
 import re
 import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -37,13 +38,23 @@ def test_every_linked_file_exists(name: str) -> None:
     assert (ROOT / name).is_file()
 
 
-def test_python_example_runs(monkeypatch: pytest.MonkeyPatch) -> None:
-    (snippet,) = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+def test_python_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    first, then = re.findall(r"```python\n(.*?)```", README, re.DOTALL)
+    assert len([line for line in first.splitlines() if line]) == 4
+    monkeypatch.chdir(tmp_path)
     torch.manual_seed(0)
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
-    smoothed = radii.SmoothedClassifier(model, sigma=0.25, classes=10)
-    monkeypatch.setattr(radii, "load", lambda _: smoothed, raising=False)
-    exec(snippet.replace("100_000", "1_000"), {"model": model, "image": torch.rand(1, 8, 8)})
+    known: dict[str, Any] = {
+        "model": model,
+        "dataset": (torch.rand(40, 1, 8, 8), torch.arange(40) % 10),
+        "image": torch.rand(1, 8, 8),
+    }
+    exec(first.replace("seed=0", "seed=0, workers=1"), known)
+    assert [row.index for row in known["results"].rows] == [0, 20]
+    assert (tmp_path / "mine.tsv").is_file()
+    monkeypatch.setattr(radii, "load", lambda _: known["smoothed"], raising=False)
+    exec(then.replace("100_000", "1_000"), known)
+    assert (tmp_path / "report" / "report.html").is_file()
 
 
 def test_every_public_name_is_importable() -> None:

@@ -15,6 +15,8 @@ BROWSERS, DRIVERS = ("chromium", "google-chrome", "chromium-browser"), ("chromed
 AXE = Path(__file__).parents[1] / ".venv" / "axe" / "package" / "axe.min.js"
 """Where scripts/browser puts axe-core, the accessibility checker."""
 WIDE, PHONE = (1200, 900), (400, 860)
+TALL = 1800
+"""The height of the screenshots, to show the table and the curves."""
 QUIET = ("no-sandbox", "disable-gpu", "disable-dev-shm-usage", "hide-scrollbars", "force-color-profile=srgb")
 
 
@@ -60,6 +62,11 @@ def hover(driver: Chrome, across: float) -> None:
     ActionChains(driver).move_to_element_with_offset(curves, round((across - 0.5) * width), 0).perform()
 
 
+def logged(driver: Any, kind: str) -> list[dict[str, Any]]:
+    """What the browser logged since the last call: its console, `browser`, or its requests, `performance`."""
+    return list(driver.get_log(kind))
+
+
 def violations(driver: Chrome) -> list[str]:
     """What axe-core finds inaccessible on the open page."""
     driver.execute_script(AXE.read_text())
@@ -70,7 +77,12 @@ def violations(driver: Chrome) -> list[str]:
 
 def shots(driver: Chrome, page: Path, folder: Path) -> list[Path]:
     """The screenshots of the manual: light, dark, phone, hover."""
-    looks: dict[str, dict[str, Any]] = {"light": {}, "dark": {"scheme": "dark"}, "phone": {"size": PHONE}}
+    tall = {"size": (WIDE[0], TALL)}
+    looks: dict[str, dict[str, Any]] = {
+        "light": tall,
+        "dark": {**tall, "scheme": "dark"},
+        "phone": {"size": (PHONE[0], TALL)},
+    }
     taken = []
     for name, choice in looks.items():
         look(driver, page, **choice)
@@ -84,12 +96,12 @@ def shots(driver: Chrome, page: Path, folder: Path) -> list[Path]:
 
 
 def compact(path: Path) -> None:
-    """Rewrite a screenshot with a palette: a page has few colours."""
+    """Rewrite a screenshot without its alpha channel, as small as it can be without changing a colour."""
     from PIL import Image
 
     with Image.open(path) as image:
-        small = image.convert("RGB").quantize(128, dither=Image.Dither.NONE)
-    small.save(path, optimize=True)
+        opaque = image.convert("RGB")
+    opaque.save(path, optimize=True)
 
 
 def main(page: Path, folder: Path) -> None:

@@ -13,7 +13,7 @@ LAYERS = (
     ("smoothing",),
     ("objectives", "certifiers", "models", "datasets", "engines", "experiment"),
     ("loops", "report"),
-    ("api",),
+    ("api", "bounds"),
     ("cli",),
 )
 """The layers, the lowest first, and the packages of each. A package imports only from lower layers."""

@@ -10,6 +10,9 @@ from dataclasses import MISSING, field
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
+MOST_NAMED = 30
+"""Known words that an error names."""
+
 
 class Setting(NamedTuple):
     """One field that a recipe may state."""
@@ -122,7 +125,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     near = difflib.get_close_matches(word, known, n=1)
     if near:
         return f"; did you mean {near[0]!r}?"
-    return f"; expected one of: {', '.join(known)}" if known else "; it has none"
+    more = f", and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
+    return f"; expected one of: {', '.join(known[:MOST_NAMED])}{more}" if known else "; it has none"
 
 
 def _kind_problem(value: Any, hint: Any) -> str:

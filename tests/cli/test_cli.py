@@ -46,7 +46,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.slow
-def test_train_certify_report_predict(home: Path) -> None:
+def test_train_certify_report(home: Path) -> None:
     certified = radii("certify", "runs/g", "--every", "90", "--set", "estimation=200", "--linf", cwd=home)
     assert certified.code == 0, certified.error
     assert "5 images" in certified.out
@@ -61,9 +61,6 @@ def test_train_certify_report_predict(home: Path) -> None:
         "curves.svg",
         "curves.png",
     }
-    predicted = radii("predict", "runs/g", "photo.png", cwd=home)
-    assert predicted.code == 0, predicted.error
-    assert predicted.out.strip() in {"abstains", *map(str, range(10))}
 
 
 @pytest.mark.slow
@@ -102,7 +99,8 @@ def test_predict_warns_about_another_engine_and_uses_the_certified_kind(home: Pa
         plain = radii("predict", "g", photo, cwd=tmp_path)
         other = radii("predict", "g", photo, "--engine", "openvino", "--with", "prediction", cwd=tmp_path)
     assert (plain.code, plain.error, other.code) == (0, "", 0)
-    assert asked == ["soft", "prediction"]
+    assert set(asked[:1]) == {"soft"}
+    assert set(asked[-1:]) == {"prediction"}
     assert other.error == "radii: the certificates of g are of the engine 'torch': they do not hold for 'openvino'\n"
 
 
@@ -160,6 +158,15 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["train", "denoising", "--from", "nowhere", "--run", "x"], "nowhere is not a run"),
     (["certify", "runs/g", "--noise", "gausian"], "there is no noise 'gausian'; did you mean 'gaussian'"),
     (["certify", "nowhere"], "is not a run"),
+    (["certify", "runs/g1"], "did you mean 'runs/g'?"),
+    (["certify", "g"], "did you mean 'runs/g'?"),
+    (["certifi", "runs/g"], 'unknown command "certifi". Did you mean "certify"?'),
+    (["certify", "runs/g", "--evry", "3"], "unknown option: --evry. Did you mean --every?"),
+    (["certify", "runs/g", "more"], "too many arguments: more is not expected"),
+    (["certify", "runs/g", "--device", "warp"], "there is no device 'warp' here, expected one of: cpu"),
+    (["show", "runs/g1"], "did you mean 'runs/g'?"),
+    (["list", "modls"], "did you mean 'models'?"),
+    (["list", "models", "lennet"], "did you mean 'lenet'?"),
     (["certify", "runs/g", "--set", "failure=2"], "failure = 2, expected a number > 0 and < 1"),
     (["certify", "runs/g", "--set", "estimation=0"], "estimation = 0, expected"),
     (["certify", "runs/g", "--set", "estimation=5"], "the smallest that can is 10"),
@@ -168,7 +175,10 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["certify", "runs/g", "--engine", "warp"], "there is no engine 'warp'"),
     (["certify", "runs/g", "--workers", "0"], "workers = 0, expected"),
     (["certify", "runs/g", "--radii", "a,b"], "expected numbers separated by commas"),
-    (["predict", "runs/g", "absent.png"], "cannot read absent.png"),
+    (["predict", "runs/g", "absent.png"], "absent.png is not there: name pictures, or folders of them"),
+    (["predict", "runs/g"], "name pictures, folders of them, or - for a list of paths from stdin"),
+    (["predict", "runs/g", "photo.png", "--jsn"], "Did you mean --json?"),
+    (["predict", "runs/g", "photo.png", "--with", "fixd"], "did you mean 'fixed'"),
     (["predict", "runs/g", "small.toml"], "cannot read small.toml as an image"),
     (["predict", "runs/g", "large.png"], "large.png is 9 x 10 pixels, the model takes 8 x 8"),
     (["verify", "nowhere"], "there is neither a run nor a certificate file nowhere"),

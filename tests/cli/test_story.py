@@ -98,4 +98,4 @@ def test_the_story(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("onnx")
     said("export runs/tuned tuned.onnx")
     again = said("import tuned.onnx --sigma 0.25 --data pictures/ --run runs/again")
-    assert "no normalisation is stated: the model gets pixels in [0, 1] as they are" in again
+    assert "no normalisation was stated: the model gets pixels in [0, 1] as they are" in again

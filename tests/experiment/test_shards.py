@@ -114,7 +114,7 @@ def another_file(run: Run) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda run: None, "has no part files: certify its shards first"),
+        (lambda _: None, "has no part files: certify its shards first"),
         (two_of_three, "shards 2 of 3 are missing beside .*1-of-3.tsv: certify them"),
         (unfinished, r"1-of-2.tsv has 3 of its 4 images: certify shard 1/2 on"),
         (two_counts, "has parts of 2 and of 3 shards: remove those of one"),

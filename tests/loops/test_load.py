@@ -63,7 +63,8 @@ def test_a_missing_training_split_leaves_drawn_images(run: Run, monkeypatch: pyt
 def test_an_engine_is_compared_on_training_images(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_folding, "_fold", FlipsDigits)
     noise = Gaussian(0.01)
-    assert isinstance(open_run(run, "torch", noise, None, 64, data_at_hand=False)[1].base, FlipsDigits)
+    _, classifier = open_run(run, "torch", noise, None, 64, data_at_hand=False)
+    assert isinstance(classifier.prepared_for(torch.empty(1, 8, 8))[1], FlipsDigits)
     with pytest.raises(ValueError, match="'torch' gives the trained model's answer on .* % of a probe, expected 100 %"):
         open_run(run, "torch", noise, None, 64)
 

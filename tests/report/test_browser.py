@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from selenium.webdriver import Chrome
 
 from radii.experiment import attacks, files, gallery
 from radii.experiment.attacks import AttackedImage
@@ -15,9 +16,8 @@ from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.report import report
 from tools import browser as browsers
-from tools.browser import PHONE, browser, hover, look, violations
+from tools.browser import PHONE, browser, hover, logged, look, violations
 
-webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
 pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(browsers.missing()), reason=browsers.missing())]
 
 IMAGES = 120
@@ -73,20 +73,20 @@ def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def driver() -> "Iterator[webdriver.Chrome]":
+def driver() -> Iterator[Chrome]:
     with browser() as opened:
         yield opened
 
 
-def texts(driver: "webdriver.Chrome", selector: str) -> list[str]:
+def texts(driver: Chrome, selector: str) -> list[str]:
     return [element.text for element in driver.find_elements(CSS, selector)]
 
 
-def value(driver: "webdriver.Chrome") -> str:
+def value(driver: Chrome) -> str:
     return str(driver.find_element(CSS, ".controls output").text)
 
 
-def test_hover_reads_all_runs_at_one_radius(driver: "webdriver.Chrome", page: Path) -> None:
+def test_hover_reads_all_runs_at_one_radius(driver: Chrome, page: Path) -> None:
     look(driver, page)
     hover(driver, 0.3)
     near, before = float(value(driver)), texts(driver, ".reading td")
@@ -103,17 +103,17 @@ def test_hover_reads_all_runs_at_one_radius(driver: "webdriver.Chrome", page: Pa
     assert difference.startswith("+")
 
 
-def test_keyboard_reads_radii(driver: "webdriver.Chrome", page: Path) -> None:
+def test_keyboard_reads_radii(driver: Chrome, page: Path) -> None:
     look(driver, page)
     slider = driver.find_element(CSS, ".controls input")
     slider.send_keys("\ue011")  # Home
     assert value(driver) == "0.00"
     slider.send_keys("\ue014" * 3)  # three times to the right
     assert value(driver) == "0.03"
-    assert slider.get_attribute("aria-valuetext").startswith("radius 0.03: plain ")
+    assert str(slider.get_attribute("aria-valuetext")).startswith("radius 0.03: plain ")
 
 
-def test_toggles_hide_a_run_in_all_figures(driver: "webdriver.Chrome", page: Path) -> None:
+def test_toggles_hide_a_run_in_all_figures(driver: Chrome, page: Path) -> None:
     look(driver, page)
     box = driver.find_elements(CSS, ".legend input")[1]
     parts = "svg g.run-1, .reading .run-1"
@@ -124,7 +124,7 @@ def test_toggles_hide_a_run_in_all_figures(driver: "webdriver.Chrome", page: Pat
         assert all(part.is_displayed() for part in driver.find_elements(CSS, "svg g.run-0"))
 
 
-def test_axis_in_l_infinity(driver: "webdriver.Chrome", page: Path) -> None:
+def test_axis_in_l_infinity(driver: Chrome, page: Path) -> None:
     look(driver, page)
     before = texts(driver, "#curves .tick")
     driver.find_element(CSS, ".controls option[value=linf]").click()
@@ -135,7 +135,7 @@ def test_axis_in_l_infinity(driver: "webdriver.Chrome", page: Path) -> None:
     assert texts(driver, "#curves .tick") == before
 
 
-def test_tables_are_sorted(driver: "webdriver.Chrome", page: Path) -> None:
+def test_tables_are_sorted(driver: Chrome, page: Path) -> None:
     look(driver, page)
     first = "table.sortable"
     acr = driver.find_element(CSS, f"{first} thead th:nth-child(3) button")
@@ -147,14 +147,14 @@ def test_tables_are_sorted(driver: "webdriver.Chrome", page: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_light_and_dark(driver: "webdriver.Chrome", page: Path, scheme: str) -> None:
+def test_light_and_dark(driver: Chrome, page: Path, scheme: str) -> None:
     look(driver, page, scheme=scheme)
     colour = driver.find_element(CSS, "body").value_of_css_property("background-color")
     bright = sum(int(part) for part in colour.split("(")[1].rstrip(")").split(",")[:3])
     assert bright > 700 if scheme == "light" else bright < 100
 
 
-def test_phone_scrolls_down_only(driver: "webdriver.Chrome", page: Path) -> None:
+def test_phone_scrolls_down_only(driver: Chrome, page: Path) -> None:
     look(driver, page, size=PHONE)
     assert driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
     size = "return parseFloat(getComputedStyle(document.querySelector('#curves .tick')).fontSize)"
@@ -162,7 +162,7 @@ def test_phone_scrolls_down_only(driver: "webdriver.Chrome", page: Path) -> None
     assert driver.execute_script(size) * driver.execute_script(wide) / 720 >= 10, "the ticks are large enough to read"
 
 
-def test_it_prints(driver: "webdriver.Chrome", page: Path) -> None:
+def test_it_prints(driver: Chrome, page: Path) -> None:
     look(driver, page, scheme="dark", media="print")
     body, controls = driver.find_element(CSS, "h1"), driver.find_element(CSS, ".controls")
     assert body.value_of_css_property("color") == "rgba(28, 36, 48, 1)", "dark on white, whatever the screen is"
@@ -172,19 +172,19 @@ def test_it_prints(driver: "webdriver.Chrome", page: Path) -> None:
     assert len(driver.find_elements(CSS, "details:not([open])")) == 0
 
 
-def test_no_console_error_and_no_request(driver: "webdriver.Chrome", page: Path) -> None:
-    driver.get_log("browser")
-    driver.get_log("performance")
+def test_no_console_error_and_no_request(driver: Chrome, page: Path) -> None:
+    logged(driver, "browser")
+    logged(driver, "performance")
     look(driver, page)
     hover(driver, 0.5)
-    assert driver.get_log("browser") == []
-    logged = [json.loads(each["message"])["message"] for each in driver.get_log("performance")]
-    sent = [each["params"]["request"]["url"] for each in logged if each["method"] == "Network.requestWillBeSent"]
+    assert logged(driver, "browser") == []
+    found = [json.loads(each["message"])["message"] for each in logged(driver, "performance")]
+    sent = [each["params"]["request"]["url"] for each in found if each["method"] == "Network.requestWillBeSent"]
     assert [address for address in sent if not address.startswith("data:")] == [page.resolve().as_uri()]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_accessible(driver: "webdriver.Chrome", page: Path, scheme: str) -> None:
+def test_it_is_accessible(driver: Chrome, page: Path, scheme: str) -> None:
     if not browsers.AXE.is_file():
         pytest.skip("axe-core is not installed: scripts/browser installs it with npm")
     look(driver, page, scheme=scheme)

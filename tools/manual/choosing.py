@@ -67,10 +67,20 @@ def accuracy_and_time() -> tuple[Figure, Any]:
     for method in methods():
         own = method.name.startswith("transfer")
         axes.scatter(method.seconds, method.acr, s=52, color=PALETTE[1] if own else PALETTE[0], zorder=3)
-        shift = {"CAT-RS": (-8, -3), "SmoothMix": (0, 9), "SmoothAdv": (0, 9), "MACER": (-8, -3)}.get(method.name, (8, -3))
+        shift = {"CAT-RS": (-8, -3), "SmoothMix": (0, 9), "SmoothAdv": (0, 9), "MACER": (-8, -3)}.get(
+            method.name, (8, -3)
+        )
         side = "left" if shift[0] > 0 else "center" if not shift[0] else "right"
-        axes.annotate(method.name, (method.seconds, method.acr), shift, textcoords="offset points", fontsize=9.5, ha=side)
-    axes.set(xscale="log", xlim=(5.5, 340), ylim=(1.335, 1.452), xlabel="seconds per epoch", ylabel="average certified radius")
+        axes.annotate(
+            method.name, (method.seconds, method.acr), shift, textcoords="offset points", fontsize=9.5, ha=side
+        )
+    axes.set(
+        xscale="log",
+        xlim=(5.5, 340),
+        ylim=(1.335, 1.452),
+        xlabel="seconds per epoch",
+        ylabel="average certified radius",
+    )
     axes.set_xticks([10, 30, 100, 300], ["10", "30", "100", "300"])
     axes.minorticks_off()
     grid(axes)
@@ -95,9 +105,20 @@ def _answer(axes: Axes, left: float, name: str, question: str, cost: str) -> Non
     axes.plot([7.1, middle], [4.05, 3.5], color=GRID, linewidth=1.6)
     axes.text(middle, 3.0, question, ha="center", va="center", fontsize=10)
     axes.annotate("", (middle, 1.82), (middle, 2.5), arrowprops={"arrowstyle": "->", "color": MUTED})
-    axes.add_patch(FancyBboxPatch((left, 0.95), *BOX, boxstyle="round,pad=0.02", facecolor="#e8f1fa", edgecolor=PALETTE[0]))
+    axes.add_patch(
+        FancyBboxPatch((left, 0.95), *BOX, boxstyle="round,pad=0.02", facecolor="#e8f1fa", edgecolor=PALETTE[0])
+    )
     first, _, rest = name.partition(", ")
-    axes.text(middle, 1.34, first + (f",\n{rest}" if rest else ""), ha="center", va="center", fontsize=10, color=INK, weight="bold")
+    axes.text(
+        middle,
+        1.34,
+        first + (f",\n{rest}" if rest else ""),
+        ha="center",
+        va="center",
+        fontsize=10,
+        color=INK,
+        weight="bold",
+    )
     axes.text(middle, 0.45, cost, ha="center", va="center", fontsize=9.5, color=MUTED)
 
 

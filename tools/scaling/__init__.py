@@ -1,1 +1,1 @@
-"""The time and price of certification on machines that are not here: measured costs, and a simulation of the workers."""
+"""The time and price of certification on machines that are not here: measured costs and simulated workers."""

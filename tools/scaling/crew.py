@@ -13,10 +13,11 @@ from numpy.typing import NDArray
 from radii.certifiers import Certifier
 from radii.certifiers.base import Voter
 from radii.experiment.certificates import Row
+from radii.loops.blocks import Attempt
 from radii.loops.pool import Call, Outcome
 from radii.loops.remote import Report
 from radii.loops.spread import Spread
-from radii.smoothing.addresses import NoiseAddress, entropy
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Gaussian
 
 ENVIRONMENT = {"versions": {"radii": metadata.version("radii")}}
@@ -31,11 +32,11 @@ class DrawnVotes:
         self.batch_size = batch_size
         self.drawn = 0
         self._probabilities = probabilities
+        self._rng = np.random.default_rng(0)
 
     def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
         self.drawn += samples
-        address = entropy("measure", noise.image, noise.stage, noise.first_block)
-        hits = np.random.default_rng(address).binomial(samples, self._probabilities[noise.image])
+        hits = self._rng.binomial(samples, self._probabilities[noise.image])
         return np.array([hits, samples - hits])
 
     def probabilities(
@@ -143,6 +144,4 @@ class WholeImages(Spread):
     """Every image is one task, in their order: what a plain map over an executor does."""
 
     def _job(self, task: Any) -> Any:
-        from radii.loops.blocks import Attempt
-
         return Attempt({}, float("inf"), 0)

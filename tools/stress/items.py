@@ -1,6 +1,19 @@
 """The numbered items of the long run."""
 
-from tools.stress import about, checked, counted, crashes, files, floats, races, ranks, reported, stops, strangers
+from tools.stress import (
+    about,
+    checked,
+    cluster,
+    counted,
+    crashes,
+    files,
+    floats,
+    races,
+    ranks,
+    reported,
+    stops,
+    strangers,
+)
 from tools.stress.outcome import Item
 
 ITEMS: dict[int, Item] = {
@@ -25,6 +38,7 @@ ITEMS: dict[int, Item] = {
     19: strangers.bars,
     20: strangers.strangers,
     21: strangers.security,
+    22: cluster.killed_workers,
     23: ranks.ranks,
 }
 """By the numbers of docs/reliability.md."""

@@ -29,6 +29,8 @@ console = Console(highlight=False, emoji=False)
 answers = Console(highlight=False, emoji=False)
 """What a command was asked for."""
 
+STDIN = "/dev/stdin"
+
 HINTS = {
     "device": "name one with --device or RADII_DEVICE",
     "data": "name it with --data or RADII_DATA",
@@ -49,7 +51,7 @@ def say(text: str) -> None:
 
 def say_json(facts: Any) -> None:
     """Print an answer as one line of JSON."""
-    answers.print(json.dumps(facts, ensure_ascii=False), soft_wrap=True, markup=False, emoji=False)
+    answers.print(json.dumps(facts), soft_wrap=True, markup=False, emoji=False)
 
 
 def hint(text: str) -> None:
@@ -71,7 +73,7 @@ def _main() -> NoReturn:
     """Run the command line; an error that the user can fix is one sentence and a non-zero exit code."""
     try:
         with _terminable():
-            app.meta(sys.argv[1:], console=answers, exit_on_error=False, print_error=False)
+            app.meta(_arguments(), console=answers, exit_on_error=False, print_error=False)
     except CycloptsError as error:
         print(f"radii: {_usage(error)}", file=sys.stderr)
         sys.exit(2)
@@ -83,6 +85,11 @@ def _main() -> NoReturn:
         print(f"radii: {in_words(error)}", file=sys.stderr)
         sys.exit(2)
     sys.exit(0)
+
+
+def _arguments() -> list[str]:
+    """What was typed; - stands for stdin, and would be taken for an option."""
+    return [STDIN if each == "-" else each for each in sys.argv[1:]]
 
 
 app.meta.suppress_keyboard_interrupt = False

@@ -10,6 +10,7 @@ from cyclopts import Parameter, Token
 from radii.experiment import recipe as recipes
 
 Data = Annotated[Path | None, Parameter(help="Folder with the dataset's files; RADII_DATA otherwise.")]
+Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON, for a machine.")]
 Settings = Annotated[
     list[str] | None,
     Parameter(
@@ -19,6 +20,7 @@ Settings = Annotated[
         help="KEY=VALUE that overrides the recipe's or gives the certifier's fields.",
     ),
 ]
+Overrides = Annotated[list[str] | None, Parameter(negative="", json_list=False)]
 Trust = Annotated[
     list[str] | None,
     Parameter(

@@ -1,6 +1,7 @@
 """The command that certifies a run."""
 
 import math
+import sys
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
@@ -8,8 +9,9 @@ from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console, hint, say
-from radii.cli.arguments import Data, Settings, Trust, Whole, command, parse_fields
+from radii.cli.advice import Advised
+from radii.cli.app import app, console, hint, say, say_json
+from radii.cli.arguments import Data, Json, Settings, Trust, Whole, command, parse_fields
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar
 from radii.cli.tensorboard import image_writer
@@ -18,6 +20,7 @@ from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
 from radii.experiment.shards import Shard
 from radii.experiment.shards import merge as merge_parts
+from radii.report.card import facts
 from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
 
@@ -43,6 +46,7 @@ def certify(
     linf: Annotated[bool, Parameter(negative="")] = False,
     without_labels: Annotated[bool, Parameter(negative="")] = False,
     tensorboard: Annotated[bool, Parameter(negative="")] = False,
+    json: Json = False,
     set: Settings = None,
     data: Data = None,
     trust: Trust = None,
@@ -92,30 +96,37 @@ def certify(
         label_known=not without_labels,
     )
     share = None if shard is None else Shard.parse(shard)
-    shown = getattr(certifier, "radii", None) or (0.0, Run(run, trust or ()).recipe.sigma)
+    sigma = Run(run, trust or ()).recipe.sigma
     with (
         warnings_in_words(),
         executor_at(cluster) as executor,
-        CertificationBar(console, shown) as bar,
-        image_writer(run, bar, wanted=tensorboard) as on_image,
+        CertificationBar(console, getattr(certifier, "radii", None) or (0.0, sigma)) as bar,
+        image_writer(run, Advised(bar, sys.argv[1:], sigma, workers), wanted=tensorboard) as on_image,
     ):
         path = certify_run(config, workers=workers, executor=executor, shard=share, on_image=on_image)
-    return print_summary(run, path, linf) if share is None else print_part(run, path, share)
+    return print_summary(run, path, linf, json) if share is None else print_part(run, path, share)
 
 
-def print_summary(run: Path, path: Path, linf: bool = False) -> None:
+def print_summary(run: Path, path: Path, linf: bool = False, json: bool = False) -> None:
     summary = Summary(certificates.read(path))
+    if json:
+        say_json({"file": str(path), **facts(summary.certificates)})
+    else:
+        _print(run, path, summary, linf)
+
+
+def _print(run: Path, path: Path, summary: Summary, linf: bool) -> None:
     say(f"{path}: {in_words(summary)}")
-    hint(f"next: {command('report', run)}")
     if words := bias(summary.certificates, Run(run).class_names()):
-        console.print(f"note: {words}", soft_wrap=True, markup=False)
+        say(f"note: {words}")
     if linf:
         print_linf(run, summary)
+    hint(f"next: {command('report', run)}")
 
 
 def print_part(run: Path, path: Path, shard: Shard) -> None:
-    line = f"{path}: shard {shard}; when all {shard.count} are there: radii certify {run} --merge"
-    say(line)
+    say(f"{path}: shard {shard}")
+    hint(f"when all {shard.count} are there: {command('certify', run, merge=True)}")
 
 
 def print_merged(run: Path) -> None:
@@ -137,4 +148,4 @@ def print_linf(run: Path, summary: Summary) -> None:
     dimensions, known = math.prod(model_spec(Run(run)).shape), summary.known_acr
     radius = "-" if known is None else down(linf_radius(known.value, dimensions), 5)
     bound = "" if known is None or known.exact else "at least "
-    console.print(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")
+    say(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from radii.cli.app import app, console
+from radii.cli.app import app, say
 from radii.cli.arguments import Trust
 from radii.experiment.run import Run
 
@@ -19,4 +19,4 @@ def export(run: Path, file: Path, /, *, trust: Trust = None) -> None:
 
     written = export_run(Run(run, trust or ()), file)
     card = written.with_suffix(".json")
-    console.print(f"{written}: checked against torch; its card is {card}", soft_wrap=True, markup=False)
+    say(f"{written}: checked against torch; its card is {card}")

@@ -11,6 +11,7 @@ from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
 from radii.report.summary import down
 
+NORMALISATIONS = ("inside", "none", "full", "centre")
 Normalisation = Annotated[str | None, Parameter(show_default=False)]
 
 
@@ -30,7 +31,7 @@ def import_(
     std: str | None = None,
     data: Data = None,
 ) -> None:
-    """Make a run of a classifier that was trained elsewhere, and count how many test images it gets right without noise.
+    """Make a run of a classifier that was trained elsewhere, and check it on test images without noise.
 
     Args:
         source: module:name of a class or function that makes any torch.nn.Module; or model.onnx, as it is; or a
@@ -47,6 +48,8 @@ def import_(
         mean: What the model wants subtracted from each channel, such as 0.5,0.5,0.5.
         std: What the model wants each channel divided by.
     """
+    if normalisation not in (None, *NORMALISATIONS):
+        raise ValueError(f"--normalisation {normalisation!r}: expected one of {', '.join(NORMALISATIONS)}")
     inputs = {
         "dataset": dataset and recipes.parse_value(dataset),
         "size": size,
@@ -64,7 +67,14 @@ def import_(
         _import_onnx(source, model, run, sigma, stated)
     else:
         _import_checkpoint(Path(source), model, run, sigma, stated)
+    if not _is_stated(stated) and _is_own(source):
+        hint("no normalisation was stated: the model gets pixels in [0, 1] as they are (--normalisation inside)")
     _print_imported(Run(run), sigma)
+
+
+def _is_own(source: str) -> bool:
+    """Whether it is a model of the user's, whose normalisation no published recipe states."""
+    return _is_factory(source) or source.endswith(".onnx")
 
 
 def _is_factory(source: str) -> bool:
@@ -78,7 +88,6 @@ def _import_model(
 
     if model is not None:
         raise ValueError(f"{source} makes its architecture: leave out --model")
-    _state_normalisation(inputs)
     import_model(recipes.parse_value(source), run, sigma=sigma, weights=weights, **inputs)
 
 
@@ -87,16 +96,14 @@ def _import_onnx(source: str, model: str | None, run: Path, sigma: float, inputs
 
     if model is not None:
         raise ValueError(f"{source} holds its architecture: leave out --model")
-    _state_normalisation(inputs)
     import_onnx(Path(source), run, sigma=sigma, **inputs)
 
 
-def _state_normalisation(inputs: dict[str, Any]) -> None:
-    """Say which normalisation is taken where none is stated: none is guessed."""
+def _is_stated(inputs: dict[str, Any]) -> bool:
+    """Whether a normalisation is stated, as an option or in the dataset's table."""
     dataset = inputs.get("dataset")
     stated = {*inputs, *(dataset if isinstance(dataset, dict) else ())}
-    if not stated & {"mean", "std", "normalisation"}:
-        hint("no normalisation is stated: the model gets pixels in [0, 1] as they are (--normalisation inside)")
+    return bool(stated & {"mean", "std", "normalisation"})
 
 
 def _import_checkpoint(file: Path, model: str | None, run: Path, sigma: float, inputs: dict[str, Any]) -> None:
@@ -130,5 +137,5 @@ def _checked(run: Run) -> str:
         return "; not checked: there are no test images to read"
     share, classes = found["right"] / found["images"], len(run.class_names())
     words = f"; {down(share, 1, 2)} % of {found['images']} test images right without noise"
-    few = share < max(0.5, 1.2 / classes)
+    few = share <= max(0.5, 1.2 / classes)
     return f"{words}: is the normalisation right, and the order of the classes?" if few else words

@@ -2,12 +2,11 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from radii import plugins
 from radii.cli.app import answers, app, hint, say, say_json
+from radii.cli.arguments import Json
 from radii.experiment import recipe as recipes
 from radii.fields import did_you_mean, settings_of
 
@@ -26,15 +25,12 @@ RECIPES = "recipes"
 
 
 @app.command(name="list")
-def list_(
-    kind: str | None = None, name: str | None = None, /, *, json: Annotated[bool, Parameter(negative="")] = False
-) -> None:
+def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = False) -> None:
     """List the objectives, certifiers, models, denoisers, datasets, engines, noises and recipes; one kind with fields.
 
     Args:
         kind: One of them, such as models: each entry with its fields and their defaults.
         name: Only entries whose name begins so, such as mnist of the recipes.
-        json: One JSON object.
     """
     if kind is not None and kind not in (*FOLDERS, RECIPES):
         raise LookupError(f"there are no {kind!r} to list{did_you_mean(kind, (*FOLDERS, RECIPES))}")

@@ -3,13 +3,11 @@
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from pathlib import Path
-from typing import Annotated, Any
-
-from cyclopts import Parameter
+from typing import Any
 
 from radii import trust
 from radii.cli.app import app, hint, say, say_json
-from radii.cli.arguments import command
+from radii.cli.arguments import Json, command
 from radii.experiment import certificates, files
 from radii.experiment import recipe as recipes
 from radii.experiment.certificates import Certificates
@@ -23,19 +21,19 @@ MOST_CLASSES = 12
 
 
 @app.command
-def show(run: Path, /, *, json: Annotated[bool, Parameter(negative="")] = False) -> None:
+def show(run: Path, /, *, json: Json = False) -> None:
     """Tell what a run is, how it was made and what is certified.
 
     Args:
         run: A run directory.
-        json: One JSON object.
     """
     found = Run(run)
     if json:
         say_json(_as_data(found))
         return
+    lines = list(_lines(found))
     say(str(run))
-    for title, text in _lines(found):
+    for title, text in lines:
         say(f"  {title:<10} {text}")
     hint(f"next: {_next(found)}")
 
@@ -49,7 +47,7 @@ def _lines(run: Run) -> Iterator[tuple[str, str]]:
         shown = ", ".join(names[:MOST_CLASSES]) + (", ..." if len(names) > MOST_CLASSES else "")
         yield "classes", f"{len(names)}: {shown}"
     yield "made", _made(run, recipe)
-    yield from ((key, f"{facts_['path']} ({facts_['hash'][:8]})") for key, facts_ in run.origin().items())
+    yield from ((key, f"{of['path']} ({of['hash'][:8]})") for key, of in run.origin().items())
     if recipe.training is not None:
         yield "training", _component({"name": recipe.training.optimizer, **asdict(recipe.training)}, ("optimizer",))
     if run.environment_file.is_file():

@@ -1,12 +1,13 @@
 """The command that verifies certificates."""
 
+from dataclasses import asdict
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console
-from radii.cli.arguments import Data, Trust, Whole
+from radii.cli.app import app, console, say, say_json
+from radii.cli.arguments import Data, Json, Trust, Whole
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar
 from radii.experiment.run import Run
@@ -22,6 +23,7 @@ def verify(
     all: Annotated[bool, Parameter(negative="")] = False,
     engine: str | None = None,
     workers: Whole = 1,
+    json: Json = False,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
@@ -53,5 +55,8 @@ def verify(
             workers=workers,
             on_row=bar,
         )
-    console.print(f"{certificates}: {result.in_words()}", soft_wrap=True, markup=False)
+    if json:
+        say_json({"equal": result.equal, "exit_code": result.exit_code, **asdict(result)})
+    else:
+        say(f"{certificates}: {result.in_words()}")
     raise SystemExit(result.exit_code)

@@ -6,6 +6,7 @@ from typing import Any
 
 from radii import plugins
 from radii.datasets._bounded import read_npy
+from radii.datasets._given import Samples, as_image, samples_of
 from radii.datasets._layouts import pictures_in
 from radii.datasets._pictures import Preparation, read_image
 from radii.datasets.base import DataError, Dataset, Images, Shape
@@ -15,12 +16,15 @@ __all__ = [
     "Dataset",
     "Images",
     "Preparation",
+    "Samples",
+    "as_image",
     "create",
     "names",
     "pictures_in",
     "preparation",
     "read_image",
     "read_npy",
+    "samples_of",
 ]
 
 

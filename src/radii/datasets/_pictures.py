@@ -30,7 +30,7 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> Tensor:
     try:
         with open_image(path) as image:
             size = image.size
-            pixels = _pixels(image, channels) if size == (width, height) else np.empty(0, np.float32)
+            pixels = pixels_of(image, channels) if size == (width, height) else np.empty(0, np.float32)
     except OSError as error:
         raise ValueError(f"cannot read {path} as an image: {error.strerror or error}") from error
     except Exception as error:
@@ -63,7 +63,8 @@ def eight_bits(image: Image.Image) -> Image.Image:
     return Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))
 
 
-def _pixels(image: Image.Image, channels: int) -> NDArray[np.float32]:
+def pixels_of(image: Image.Image, channels: int) -> NDArray[np.float32]:
+    """The pixels of an image in [0, 1], in grey or in colour: [height, width] or [height, width, channel]."""
     if image.mode in SIXTEEN_BITS:
         grey = (np.asarray(image).astype(np.float64) / 65_535).astype(np.float32)
         return np.repeat(grey[..., None], channels, axis=2)

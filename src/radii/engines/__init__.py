@@ -1,6 +1,7 @@
 """Engines, one file each: how forward passes run."""
 
 # The submodule `torch` takes that name in this package: nothing here may use torch itself.
+from radii.engines._classifier import SmoothedClassifier
 from radii.engines._folding import channels_last, folded
 from radii.engines._prepare import AUTO, agreement, create, names, prepare
 from radii.engines.base import Engine, EngineSpec, drawn
@@ -9,6 +10,7 @@ __all__ = [
     "AUTO",
     "Engine",
     "EngineSpec",
+    "SmoothedClassifier",
     "agreement",
     "channels_last",
     "create",

@@ -15,6 +15,8 @@ if TYPE_CHECKING:
 
 FEW = 3
 """Images of each kind."""
+CHANNELS = {1, 3}
+"""Of a picture that can be shown: grey, or red, green and blue."""
 MOST_BYTES = 1 << 26
 """Of a file of pictures."""
 
@@ -69,7 +71,7 @@ def read(path: Path) -> "tuple[dict[str, NDArray[np.float32]], dict[str, Any]]":
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"{path} holds no pictures ({readers.short(error)}): remove it") from error
     for name, pixels in found.items():
-        if pixels.ndim != 3 or pixels.shape[0] not in (1, 3) or pixels.dtype != np.float32 or not pixels.size:
+        if pixels.ndim != 3 or pixels.shape[0] not in CHANNELS or pixels.dtype != np.float32 or not pixels.size:
             raise ValueError(f"{path}: {readers.short(name)} is no picture, expected float32 [channel, height, width]")
         if not np.isfinite(pixels).all():
             raise ValueError(f"{path}: {readers.short(name)} has pixels that are no numbers: remove the file")

@@ -17,17 +17,15 @@ from radii.lock import is_locked, locked
 
 
 def header(
-    run: Run, *, certifier: str, parameters: Mapping[str, Any], noise: Mapping[str, Any], **facts: Any
+    *, certifier: str, parameters: Mapping[str, Any], noise: Mapping[str, Any], dataset: str, split: str, **facts: Any
 ) -> dict[str, Any]:
-    """Everything that determines the certificates of a run; `facts` are digests, seed, images, engine and the like."""
-    recipe = run.recipe
+    """Everything that determines the certificates of a file; `facts` are digests, seed, images, engine and the like."""
     stated = {
         "procedure": certifier,
         "parameters": dict(parameters),
         "noise": dict(noise),
-        "dataset": recipe.dataset["name"],
-        "split": "test",
-        "sigma": recipe.sigma,
+        "dataset": dataset,
+        "split": split,
         **facts,
     }
     plain: dict[str, Any] = json.loads(json.dumps(stated))
@@ -67,6 +65,22 @@ def open_file(
             held.enter_context(locked(path))
             files.sweep(path.parent, [path.name, header_file(path).name])
             file = CertificateFile(path, header, environment)
+        yield file
+
+
+@contextmanager
+def open_named(path: Path, wanted: Wanted, environment: Mapping[str, Any] | None = None) -> Iterator[CertificateFile]:
+    """A certificate file that the user named, new or continued; it is locked while it is open.
+
+    Another header, or rows about other images, are refused.
+    """
+    if path.suffix != ".tsv" or path.is_dir():
+        raise ValueError(f"the certificate file {path} should be a file whose name ends in .tsv")
+    files.make_folder(path.parent)
+    with locked(path):
+        files.sweep(path.parent, [path.name, header_file(path).name])
+        file = CertificateFile(path, wanted.header, environment)
+        _refuse_other_data(path, wanted.header, file.rows(), wanted)
         yield file
 
 

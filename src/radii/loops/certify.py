@@ -224,10 +224,12 @@ def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluate
     recipe, certifier, weights = run.recipe, config.certifier, files.digest(run.weights())
     names = (recipe.model["name"], about.dataset, certifier.name, noise.name, config.engine)
     return run_certificates.header(
-        run,
         certifier=certifier.name,
         parameters=asdict(certifier),
         noise=noise.describe(),
+        dataset=recipe.dataset["name"],
+        split="test",
+        sigma=recipe.sigma,
         weights=weights,
         data=about.images.digest,
         code=code_digests(names),

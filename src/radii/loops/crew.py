@@ -1,13 +1,17 @@
 """Who computes calls: processes of this machine, or any executor of `concurrent.futures`."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
+from contextlib import closing
 from functools import partial
 from itertools import count
 from queue import SimpleQueue
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
-from radii.loops.pool import Call, Outcome, WorkerError
+from radii.loops.pool import Call, Outcome, WorkerError, map_in_processes, portable
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Crew(Protocol):
@@ -64,3 +68,35 @@ class ExecutorCrew:
 
 def _put(done: "SimpleQueue[int]", ticket: int, _: Future[Any]) -> None:
     done.put(ticket)
+
+
+def map_work(
+    function: Callable[[Item], Result],
+    items: Sequence[Item],
+    workers: int,
+    executor: Executor | None = None,
+    name: str = "item",
+) -> Iterator[Result]:
+    """The results of a function in the order of the items, by an executor, or by `workers` processes of this machine.
+
+    An error of the function is raised in the order of the items.
+    """
+    if executor is None:
+        yield from map_in_processes(function, items, workers, name)
+        return
+    with closing(ExecutorCrew(executor)) as crew:
+        calls = (Call(f"{name} {item}", _outcome, (function, item)) for item in items)
+        outcomes: dict[int, Outcome] = {}
+        for ticket in [crew.submit(call) for call in calls]:
+            while ticket not in outcomes:
+                done, reported = crew.next()
+                outcomes[done] = reported.value()
+            result: Result = outcomes.pop(ticket).value()
+            yield result
+
+
+def _outcome(function: Callable[[Item], Result], item: Item) -> Outcome:
+    try:
+        return Outcome(True, function(item))
+    except Exception as error:
+        return Outcome(False, portable(error))

@@ -33,7 +33,13 @@ def artefact_path(run: Run, engine: str, weights: str) -> Path:
 
 def artefact_digest(run: Run, engine: str, weights: str) -> str | None:
     """The SHA-256 of an engine's files for these weights; None if it has none."""
-    stem = artefact_path(run, engine, weights)
+    return digest_of_artefact(artefact_path(run, engine, weights))
+
+
+def digest_of_artefact(stem: Path | None) -> str | None:
+    """The SHA-256 of an engine's files, named without their suffix; None if there are none."""
+    if stem is None:
+        return None
     found = {path.suffix: files.digest(path) for path in sorted(stem.parent.glob(f"{stem.name}.*"))}
     return hashlib.sha256(json.dumps(found).encode()).hexdigest() if found else None
 

@@ -1,6 +1,7 @@
 """The smoothed classifier of a trained run."""
 
 from collections.abc import Collection, Mapping
+from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -9,7 +10,7 @@ from torch import Tensor
 
 from radii import engines
 from radii.datasets.base import DataError
-from radii.engines import AUTO, EngineSpec
+from radii.engines import AUTO, EngineSpec, SmoothedClassifier
 from radii.experiment import files
 from radii.experiment.recipe import Recipe, Spec, fields_of, named_table
 from radii.experiment.run import Run
@@ -18,7 +19,6 @@ from radii.loops.deployment import chosen_engine, record_engine, warn_of_another
 from radii.loops.identity import artefact_path
 from radii.loops.weights import model_spec, trained_model
 from radii.smoothing import noise as noises
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Noise
 
 CALIBRATION_BLOCKS = 8
@@ -39,10 +39,20 @@ def load(
     is issued if another one is requested. The engine has to give the trained model's classes: on noisy training images
     where `data` names the dataset, and otherwise, since a deployed model does without, on noisy images that are drawn.
     `trust` names the modules whose code the run may import: without it a run directory is only data.
+
+    >>> import radii, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> run = radii.train("digits/gaussian-0.25", run=f"{folder}/g", settings=["training.epochs=1"])
+    >>> radii.load(run, engine="torch")
+    SmoothedClassifier(..., noise=Gaussian(sigma=0.25), classes=10, engine='torch')
     """
+    if not isinstance(run, Run | Path | str):
+        raise ValueError(f"run = {run!r}, expected the folder of a trained run")
     run = run if isinstance(run, Run) else Run(run, trust)
     name, classifier = open_run(run, engine, noise_of(run.recipe, noise), data, batch_size, data is not None)
     warn_of_another(run, name)
+    image = torch.empty(model_spec(run).shape)
+    classifier.adopt(name, image, classifier.prepared_for(image)[1], watched=True)
     return classifier
 
 
@@ -66,6 +76,8 @@ def open_run(
     With `data_at_hand` the engine is compared with the trained model on noisy training images; on drawn ones without,
     and where the training split cannot be read.
     """
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ValueError(f"batch_size = {batch_size!r}, expected a whole number >= 1")
     spec = model_spec(run)
     wanted = chosen_engine(run, engine)
     artefact = artefact_path(run, wanted, files.digest(run.weights()))
@@ -80,8 +92,9 @@ def open_run(
         except DataError:  # test images may be all there is
             return engines.drawn(batch_size, spec.shape)
 
+    original = trained_model(run)
     prepared = EngineSpec(
-        trained_model(run),
+        original,
         spec.shape,
         noise,
         batch_size,
@@ -92,4 +105,14 @@ def open_run(
     name, fast = engines.prepare(prepared, wanted)
     if engine == AUTO:
         record_engine(run, name)
-    return name, SmoothedClassifier(fast, noise=noise, classes=spec.classes, batch_size=batch_size)
+    classifier = SmoothedClassifier(
+        original,
+        noise=noise,
+        classes=spec.classes,
+        batch_size=batch_size,
+        engine=name,
+        names=spec.class_names or None,
+        artefact=artefact,
+    )
+    classifier.adopt(name, torch.empty(spec.shape), fast)
+    return name, classifier

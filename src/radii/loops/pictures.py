@@ -1,17 +1,34 @@
 """The pictures that a report shows, left in the run by those who have the dataset open."""
 
+from pathlib import Path
+from typing import Any
+
 import torch
 
 from radii.datasets import Images
-from radii.experiment import gallery
+from radii.experiment import files, gallery
 from radii.experiment.certificates import CertificateFile
 
 
 def keep_pictures(file: CertificateFile, images: Images) -> None:
-    """Write the images of a certificate file that are worth a look beside it, so that a report needs no dataset."""
+    """Write the images of a certificate file that are worth a look, so that a report needs no dataset.
+
+    The caller holds the lock of the certificate file.
+    """
     path, rows = gallery.pictures_file(file.path), gallery.chosen(file.rows())
     wanted = {str(row.index): row.digest for row in rows}
-    if not wanted or (path.is_file() and gallery.read(path)[1] == wanted):
+    if path.parent.is_dir():
+        files.sweep(path.parent, [path.name])
+    if not wanted or _kept(path) == wanted:
         return
     pictures = {str(row.index): images.batch(torch.tensor([row.index]))[0].numpy() for row in rows}
-    gallery.write(path, pictures, wanted)
+    if {len(pixels) for pixels in pictures.values()} <= gallery.CHANNELS:
+        gallery.write(path, pictures, wanted)
+
+
+def _kept(path: Path) -> dict[str, Any] | None:
+    """What a file says of the pictures that it holds; a damaged one is written again."""
+    try:
+        return gallery.read(path)[1] if path.is_file() else None
+    except ValueError:
+        return None

@@ -6,15 +6,17 @@ Imports no torch: a worker watches its parent before torch is loaded.
 import os
 import pickle
 import signal
+import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from contextlib import closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
+from types import ModuleType
 from typing import Any, TypeVar
 
 from radii.errors import ParameterError
@@ -74,12 +76,12 @@ class Outcome:
 class _Worker:
     """A process, the connection to it, and the ticket of its present call; `slot` is its place among the workers."""
 
-    def __init__(self, slot: int, variables: Mapping[str, str]) -> None:
+    def __init__(self, slot: int, variables: Mapping[str, str], needs_main: bool) -> None:
         self.slot = slot
         self.ticket: int | None = None
         self.connection, theirs = get_context("spawn").Pipe()
         self.process: SpawnProcess = get_context("spawn").Process(target=_work, args=(theirs, variables), daemon=True)
-        with _without_interrupts():
+        with _without_interrupts(), nullcontext() if needs_main else _without_main():
             self.process.start()
         theirs.close()
 
@@ -143,7 +145,9 @@ class ProcessCrew:
 
     def _start(self) -> _Worker:
         slot = self._free.pop(0)
-        worker = _Worker(slot, self._variables[slot % len(self._variables)] if self._variables else {})
+        first = self._calls[self._waiting[0]]
+        variables = self._variables[slot % len(self._variables)] if self._variables else {}
+        worker = _Worker(slot, variables, needs_main(pickle.dumps((first.function, first.arguments))))
         self._workers.append(worker)
         return worker
 
@@ -232,3 +236,19 @@ def _without_interrupts() -> Iterator[None]:
         yield
     finally:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
+def needs_main(pickled: bytes) -> bool:
+    """Whether a pickled object is of a class or function of the user's script itself."""
+    return b"__main__" in pickled
+
+
+@contextmanager
+def _without_main() -> Iterator[None]:
+    """Processes that are started here do not run the user's script again, whose classes they do not need."""
+    main = sys.modules["__main__"]
+    sys.modules["__main__"] = ModuleType("__main__")
+    try:
+        yield
+    finally:
+        sys.modules["__main__"] = main

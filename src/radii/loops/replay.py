@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from radii import trust
@@ -102,13 +103,15 @@ def _moved(row: Row, again: Row) -> int:
 
 def _near_ties(session: CertificationSession, row: Row) -> int:
     """How many copies of an image have their two largest logits within the rounding of the engine."""
-    base = session.classifier.base
-    counting = _NearTies(base, INT8_ROUNDING if "int8" in session.config.engine else ROUNDING)
-    session.classifier.base = counting
+    rounding = INT8_ROUNDING if "int8" in session.config.engine else ROUNDING
+    classifier, image = session.classifier, session.images.batch(torch.tensor([row.index]))[0]
+    engine, form = classifier.prepared_for(image)
+    counting = _NearTies(form, rounding)
+    classifier.adopt(engine, image, counting)
     try:
         session.certify(row.index)
     finally:
-        session.classifier.base = base
+        classifier.adopt(engine, image, form)
     return counting.found
 
 

@@ -1,11 +1,13 @@
 """Tables, curves and an HTML page of certified accuracy. Nothing here needs torch."""
 
+import sys
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
 
 from radii.experiment import files
-from radii.report import curves, formats, page
+from radii.report import corruptions, curves, formats, page
 from radii.report.entries import Entry, read
 from radii.report.facts import epoch_time
 from radii.report.page import TITLE, Options
@@ -17,7 +19,7 @@ __all__ = ["report"]
 
 
 def report(
-    inputs: Sequence[Path | str],
+    inputs: Sequence[Path | str] | Path | str,
     out: Path | str,
     trust: Collection[str] = (),
     *,
@@ -30,20 +32,33 @@ def report(
 
     `radii` are those of the tables, by default ones that fit the data; `labels` are names to show, by path; `command`
     is what the page says that it was made by.
+
+    >>> import os, radii, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> cells = [["idx", "label", "predict", "radius", "correct", "time"], ["0", "7", "7", "0.4", "1", "1.0"]]
+    >>> _ = Path(f"{folder}/a.tsv").write_text(os.linesep.join(chr(9).join(line) for line in cells) + os.linesep)
+    >>> radii.report([f"{folder}/a.tsv"], f"{folder}/report").name
+    'report.html'
     """
+    inputs = [inputs] if isinstance(inputs, str | Path) else inputs
     if any(not 0 <= radius <= 1000 for radius in radii):
         raise ValueError(f"radii = {tuple(radii)}, expected numbers >= 0, such as 0, 0.25, 0.5")
-    entries = read([Path(path) for path in inputs], trust, labels)
-    options = Options(title, tuple(sorted(set(radii))), command)
+    everything = read([Path(path) for path in inputs], trust, labels)
+    # Certificates of another dataset are not mixed with those of the run's own.
+    entries = [entry for entry in everything if "evaluated_on" not in entry.certificates.header] or everything
+    corrupted = corruptions.groups(everything)
+    further = tuple((f"Corruptions: {name}", corruptions.table(kinds)) for name, kinds in corrupted.items())
+    options = Options(title, tuple(sorted(set(radii))), command, further)
     figures = {"curves": curves.curves(entries), **_times(entries)}
     svgs = {name: curves.image(figure, "svg") for name, figure in figures.items()}
     written: dict[str, str | bytes] = {
         "report.md": page.markdown(entries, [f"{name}.svg" for name in svgs], options),
-        "report.csv": formats.csv_text(entries, options.radii),
+        "report.csv": formats.csv_text(everything, options.radii),
         "report.tex": formats.latex(entries, options.radii),
         "curves.png": curves.image(figures["curves"], "png"),
         **{f"{name}.pdf": curves.image(figure, "pdf") for name, figure in figures.items()},
         **{f"{name}.svg": svg for name, svg in svgs.items()},
+        **({"corruptions.csv": corruptions.csv_text(corrupted)} if corrupted else {}),
         "report.html": page.html(entries, options),
     }
     folder = Path(out)
@@ -58,3 +73,13 @@ def _times(entries: Sequence[Entry]) -> "dict[str, Figure]":
     times = {entry.source: measured for entry in entries if entry.run and (measured := epoch_time(entry.run))}
     seconds = [each.seconds for each in times.values()]
     return {"times": curves.bars(list(times), seconds, "Training, seconds per epoch")} if len(times) > 1 else {}
+
+
+class _Callable(ModuleType):
+    """This package, which `radii.report(...)` calls as the function of the same name."""
+
+    def __call__(self, *arguments: Any, **options: Any) -> Path:
+        return report(*arguments, **options)
+
+
+sys.modules[__name__].__class__ = _Callable

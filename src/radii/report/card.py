@@ -13,11 +13,13 @@ DIGITS = 4
 def certified(run: Run) -> list[dict[str, Any]]:
     """Every certificate file of the run's present weights: how it was made, and the certified accuracy at radii."""
     weights = files.digest(run.weights())
-    found = [certificates.read(file) for file in sorted(run.certificates.glob("*.tsv"))]
-    return [_facts(each) for each in found if each.header.get("weights") == weights]
+    begun = [file for file in sorted(run.certificates.glob("*.tsv")) if len(certificates.first_lines(file)) > 1]
+    found = [certificates.read(file) for file in begun]
+    return [facts(each) for each in found if each.header.get("weights") == weights]
 
 
-def _facts(found: Certificates) -> dict[str, Any]:
+def facts(found: Certificates) -> dict[str, Any]:
+    """One certificate file: how it was made, and the certified accuracy at radii, rounded down."""
     summary, header = Summary(found), found.header
     # A certifier that tests given radii proves nothing exact between them.
     radii = found.parameters.get("radii") or radii_of([summary])

@@ -131,12 +131,7 @@ def _made(group: Group) -> list[str]:
         _schedule(first.recipe),
         choice(certified) if certified else "none: only its training is used",
         certifier(certified) if certified else UNKNOWN,
-        ", ".join(
-            sorted(
-                {str(each.certificates.header.get("engine", UNKNOWN)) for each in group.results if each.certificates}
-            )
-        )
-        or UNKNOWN,
+        _engines(group.results),
         _seeds(group.results),
         "; ".join(filter(None, [first.remark, _limit(certified)])),
     ]
@@ -173,6 +168,11 @@ def _schedule(trained: Recipe | None) -> str:
     if trained is None or (training := trained.training) is None:
         return UNKNOWN
     return f"{training.schedule}, rate {training.learning_rate:g}, {training.images_per_step} images a step"
+
+
+def _engines(results: Sequence[Result]) -> str:
+    found = {str(each.certificates.header.get("engine", UNKNOWN)) for each in results if each.certificates}
+    return ", ".join(sorted(found)) or UNKNOWN
 
 
 def _seeds(results: Sequence[Result]) -> str:

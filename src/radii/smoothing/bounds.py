@@ -1,8 +1,9 @@
 """Bounds on probabilities and means from samples: exact binomial ones (Clopper & Pearson 1934) and others."""
 
 import math
+from typing import Any
 
-from scipy.special import bdtr, betaincinv
+from scipy.special import bdtr, betaincinv, ndtr, ndtri
 
 
 def binomial_lower(hits: int, samples: int, failure: float) -> float:
@@ -13,6 +14,21 @@ def binomial_lower(hits: int, samples: int, failure: float) -> float:
 def binomial_upper(hits: int, samples: int, failure: float) -> float:
     """An upper bound on a probability that is wrong with probability at most `failure`."""
     return 1.0 if hits == samples else float(betaincinv(hits + 1, samples - hits, 1.0 - failure))
+
+
+def gaussian_radius(sigma: float, probability: Any, runner_up: Any = None) -> Any:
+    """The l2 radius of a top class of at least this probability under Gaussian noise (Cohen et al. 2019, Theorem 1).
+
+    `runner_up` bounds the probability of every other class from above; by default it is 1 - probability.
+    """
+    if runner_up is None:
+        return sigma * ndtri(probability)
+    return sigma / 2 * (ndtri(probability) - ndtri(runner_up))
+
+
+def gaussian_probability(sigma: float, radius: float) -> float:
+    """The probability that the top class needs for an l2 radius under Gaussian noise."""
+    return float(ndtr(radius / sigma))
 
 
 def linf_radius(l2: float, dimensions: int) -> float:

@@ -20,3 +20,5 @@ class Certificate:
     """Votes per class that the radius was computed from."""
     certifier: Any = field(default=None, compare=False)
     """The certifier with all its parameters, its failure probability among them."""
+    name: str | None = field(default=None, compare=False, repr=False)
+    """The name of the predicted class, where the classifier has names."""

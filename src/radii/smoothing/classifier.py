@@ -1,7 +1,8 @@
 """The smoothed classifier: the most likely class of a base classifier under noise."""
 
-from collections.abc import Iterator
-from numbers import Integral
+from collections.abc import Iterator, Sequence
+from functools import partial
+from numbers import Integral, Real
 from typing import cast
 
 import numpy as np
@@ -25,7 +26,8 @@ class SmoothedClassifier:
     floating-point results depend on it.
 
     A base whose output for an image depends on anything but that image is refused (`BlockProbe`): the first image of
-    every size costs 4.5 more forward passes of a block. Threads may share a classifier.
+    every size costs 4.5 more forward passes of a block. Threads may share a classifier. `names` are the names of the
+    classes, in the order of the logits.
     """
 
     def __init__(
@@ -36,6 +38,7 @@ class SmoothedClassifier:
         classes: int,
         noise: Noise | None = None,
         batch_size: int = 128,
+        names: Sequence[str] | None = None,
     ) -> None:
         if (sigma is None) == (noise is None):
             raise ValueError("a smoothed classifier needs either sigma or noise, and not both")
@@ -47,10 +50,14 @@ class SmoothedClassifier:
             if not isinstance(value, Integral) or value < least:
                 raise ValueError(f"{name} = {value!r}, expected at least {least}, a whole number")
         self.base = base
-        self.noise = Gaussian(cast(float, sigma)) if noise is None else noise
-        self.classes = classes
-        self.batch_size = batch_size
+        self.noise = noise or Gaussian(float(sigma) if isinstance(sigma, Real) else cast(float, sigma))
+        self.classes = int(classes)
+        self.batch_size = int(batch_size)
+        self.names = None if names is None else _names(names, self.classes)
         self._probe = BlockProbe()
+
+    def __repr__(self) -> str:
+        return f"SmoothedClassifier({type(self.base).__name__}, noise={self.noise!r}, classes={self.classes})"
 
     @property
     def sigma(self) -> float:
@@ -61,7 +68,7 @@ class SmoothedClassifier:
 
     def votes(self, image: Tensor, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
         """How often each class wins over `samples` noisy copies: [class]."""
-        counts = torch.zeros(self.classes, dtype=torch.int64, device=self._device())
+        counts = torch.zeros(self.classes, dtype=torch.int64, device=self.device)
         for logits in self._noisy_logits(image, samples, noise):
             counts += torch.bincount(logits.argmax(1), minlength=self.classes)
         return np.asarray(counts.cpu().numpy(), dtype=np.int64)
@@ -88,26 +95,37 @@ class SmoothedClassifier:
             raise ValueError(f"samples = {samples}, expected at least 1")
         check_image(image)
         channels, height, width = image.shape
-        device = self._device()
+        device = self.device
         # Channels last: the fastest memory format for convolutions on a CPU.
         block = torch.empty(min(samples, self.batch_size), height, width, channels, device=device)
         pixels = image.detach().to(device, torch.float32).permute(1, 2, 0)
-        with evaluating(self.base):
-            self._check_base(pixels, samples)
+        form = self._form(pixels)
+        with evaluating(form):
+            self._check_base(form, pixels, samples)
             for number, start in enumerate(range(0, samples, self.batch_size)):
                 noisy = block[: min(self.batch_size, samples - start)]
                 self.noise.perturb(pixels, noisy, noise.generator(number, device))
-                yield self._logits(noisy)
+                yield self._logits(form, noisy)
 
-    def _device(self) -> torch.device:
+    def _form(self, pixels: Tensor) -> nn.Module:
+        """The module that computes the base's logits of images [height, width, channel] like this one."""
+        return self.base
+
+    @property
+    def device(self) -> torch.device:
+        """Where the base classifier is."""
         return next((tensor.device for tensor in self.base.parameters()), torch.device("cpu"))
+
+    def _logits(self, form: nn.Module, block: Tensor) -> Tensor:
+        """Logits of a block [batch, height, width, channel]."""
+        return check_logits(self._output(form, block), len(block), self.classes)
 
     # Around each forward pass, not the loop: the caller that iterates over blocks keeps its own mode.
     @torch.inference_mode()
-    def _logits(self, block: Tensor) -> Tensor:
-        """Logits of a block [batch, height, width, channel]."""
+    def _output(self, form: nn.Module, block: Tensor) -> object:
+        """What a module returns for a block [batch, height, width, channel]."""
         try:
-            output = self.base(block.permute(0, 3, 1, 2))
+            return form(block.permute(0, 3, 1, 2))
         except Exception as error:
             rows, height, width, channels = block.shape
             reason = (str(error).splitlines() or [""])[0]
@@ -116,12 +134,20 @@ class SmoothedClassifier:
                 f"(channels x height x width): {type(error).__name__}: {reason}",
                 "base",
             ) from error
-        return check_logits(output, len(block), self.classes)
 
-    def _check_base(self, pixels: Tensor, samples: int) -> None:
+    def _check_base(self, form: nn.Module, pixels: Tensor, samples: int) -> None:
         """Check the base once per image size and block length; otherwise the votes are not those of one function."""
         lengths = {min(samples, self.batch_size), samples % self.batch_size or self.batch_size}
-        self._probe.check(self.base, self._logits, pixels, self.noise, self.batch_size, lengths)
+        self._probe.check(form, partial(self._logits, form), pixels, self.noise, self.batch_size, lengths)
+
+
+def _names(names: Sequence[str], classes: int) -> tuple[str, ...]:
+    """The names of the classes, checked."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"names = {names!r}, expected the name of every class, such as ('cat', 'dog')")
+    if len(names) != classes:
+        raise ValueError(f"names has {len(names)} names, expected one for each of {classes} classes")
+    return tuple(names)
 
 
 def check_image(image: Tensor) -> None:

@@ -27,7 +27,11 @@ def check_logits(output: object, rows: int, classes: int | None = None) -> Tenso
 
 
 def check_rows(output: object, rows: int, classes: int | None = None) -> Tensor:
-    """The output of a classifier, checked: a ParameterError unless it is one tensor with a row for each image."""
+    """The output of a classifier, checked: a ParameterError unless it is one tensor with a row for each image.
+
+    An output that names its logits, as Hugging Face's do, is unwrapped.
+    """
+    output = unwrapped(output)
     if not isinstance(output, Tensor):
         raise ParameterError(
             f"the base classifier returned a {type(output).__name__}, expected one tensor of logits [batch, class]: "
@@ -39,6 +43,11 @@ def check_rows(output: object, rows: int, classes: int | None = None) -> Tensor:
     if output.dtype in NOT_REAL:
         raise ParameterError(f"the base classifier returned numbers of {output.dtype}, expected real logits", "base")
     return output
+
+
+def unwrapped(output: object) -> object:
+    """The logits of an output that has them as an attribute beside others; any other output as it is."""
+    return output if isinstance(output, Tensor) else getattr(output, "logits", output)
 
 
 def _of_another_shape(shape: list[int], rows: int, classes: int | None) -> str:

@@ -4,10 +4,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from radii.fields import option
+from radii.smoothing.bounds import gaussian_probability, gaussian_radius
 from radii.smoothing.noise.base import Noise
 
 
@@ -24,12 +24,10 @@ class Gaussian(Noise):
         return torch.add(pixels, out, alpha=self.sigma, out=out)
 
     def radius(self, probability: Any, runner_up: Any = None) -> Any:
-        if runner_up is None:
-            return self.sigma * ndtri(probability)
-        return self.sigma / 2 * (ndtri(probability) - ndtri(runner_up))
+        return gaussian_radius(self.sigma, probability, runner_up)
 
     def probability_for(self, radius: float) -> float:
-        return float(ndtr(radius / self.sigma))
+        return gaussian_probability(self.sigma, radius)
 
 
 def noise_like(images: Tensor, copies: int, sigma: float, rng: torch.Generator) -> Tensor:

@@ -1,0 +1,93 @@
+"""What there is and what a run is: list and show, for people and machines."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from radii.cli.listing import FOLDERS, RECIPES, fields_of, registries
+from radii.experiment import recipe as recipes
+from radii.experiment.recipe import Recipe, Training
+from radii.loops.train import train
+from tests.cli.running import radii
+
+SMALL = Recipe(
+    dataset="digits",
+    model="digits_cnn",
+    sigma=0.25,
+    training=Training(epochs=1, images_per_step=256, learning_rate=0.05),
+)
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("inspected")
+    train(SMALL, folder / "runs" / "my own")
+    return folder
+
+
+@pytest.mark.parametrize("kind", FOLDERS)
+def test_every_entry_shows_its_fields_with_defaults(kind: str, tmp_path: Path) -> None:
+    listed = radii("list", kind, cwd=tmp_path)
+    assert listed.code == 0, listed.error
+    found = json.loads(radii("list", kind, "--json", cwd=tmp_path).out)[kind]
+    assert set(found) == set(registries()[kind])
+    for name, entry in found.items():
+        assert f"{name:<18} {entry['text']}" in listed.out
+        for field, default in entry["fields"].items():
+            assert f"    {field} = {default}\n" in listed.out
+
+
+def test_defaults_are_what_a_recipe_states() -> None:
+    assert fields_of("models", "cifar_resnet20") == {"width": "16"}
+    assert fields_of("models", "denoised") == {"classifier": "stated by you", "denoiser": '"dncnn"'}
+    assert fields_of("certifiers", "sequential")["radii"] == "[0.0]"
+    assert fields_of("datasets", "folder")["enlarge"] == "false"
+
+
+def test_recipes_of_a_shelf(tmp_path: Path) -> None:
+    lines = radii("list", "recipes", "mnist", cwd=tmp_path).out.splitlines()
+    assert [line.split()[0] for line in lines] == [name for name in recipes.shipped() if name.startswith("mnist")]
+    assert all(line.split(maxsplit=1)[1] for line in lines)
+    assert set(json.loads(radii("list", "--json", cwd=tmp_path).out)) == {*FOLDERS, RECIPES}
+
+
+def test_show_tells_what_a_run_is_in_a_screenful(home: Path) -> None:
+    shown = radii("show", "runs/my own", cwd=home)
+    assert shown.code == 0, shown.error
+    for word in ("digits_cnn", "digits", "sigma 0.25", "10: 0, 1, 2", "trained: 1 of 1 epochs", "gaussian", "torch "):
+        assert word in shown.out
+    assert shown.out.endswith("next: radii certify 'runs/my own'\n")
+    assert shown.out.count("\n") < 24
+    options = ["--every", "90", "--set", "estimation=200", "--engine", "torch", "--workers", "1"]
+    certified = radii("certify", "runs/my own", *options, "--json", "-q", cwd=home)
+    facts = json.loads(certified.out)
+    assert (facts["images"], facts["certifier"], facts["engine"]) == (5, "fixed", "torch")
+    again = radii("show", "runs/my own", cwd=home).out
+    assert "certified  5 images, " in again
+    assert "; every 90th of " in again
+    assert again.endswith("next: radii report 'runs/my own'\n")
+    data = json.loads(radii("show", "runs/my own", "--json", cwd=home).out)
+    assert data["recipe"]["model"] == {"name": "digits_cnn"}
+    assert (data["epochs"], data["finished"], len(data["certified"])) == (1, True, 1)
+    verified = radii("verify", "runs/my own", "--json", "--rows", "1", cwd=home)
+    assert (verified.code, json.loads(verified.out)["equal"]) == (0, True)
+
+
+def test_show_runs_no_code_of_a_run_and_says_so(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "runs" / "my own", tmp_path / "theirs", ignore=shutil.ignore_patterns("certificates"))
+    file = tmp_path / "theirs" / "recipe.toml"
+    file.write_text(file.read_text().replace('model = "digits_cnn"', 'model = "evil_nets:load"'))
+    (tmp_path / "evil_nets.py").write_text("raise SystemExit('run')")
+    shown = radii("show", "theirs", cwd=tmp_path)
+    assert shown.code == 0, shown.error
+    assert "evil_nets:load: not run by this user before; commands that use it ask for --trust" in shown.out
+
+
+def test_show_of_a_run_in_training(home: Path, tmp_path: Path) -> None:
+    shutil.copytree(home / "runs" / "my own", tmp_path / "half", ignore=shutil.ignore_patterns("certificates"))
+    (tmp_path / "half" / "model.safetensors").unlink()
+    shown = radii("show", "half", cwd=tmp_path).out
+    assert "in training: 1 of 1 epochs" in shown
+    assert "next: radii train RECIPE --run half as before, to continue" in shown

@@ -1,0 +1,130 @@
+"""Pictures from the command line: one line each, and what cannot be read does not stop the rest."""
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from radii import datasets
+from radii.datasets import Preparation
+from radii.loops.import_model import import_model
+from tests.cli.running import Outcome, radii
+
+NETS = """
+import torch
+from torch import nn
+
+
+class Shade(nn.Module):
+    def forward(self, images):
+        shade = images.mean((1, 2, 3))
+        return 40 * torch.stack([0.5 - shade, shade - 0.5], 1)
+
+
+def load():
+    return Shade()
+"""
+
+
+@pytest.fixture(scope="module")
+def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of a model that tells dark pictures from light ones."""
+    folder = tmp_path_factory.mktemp("shades")
+    (folder / "shades.py").write_text(NETS)
+    for name, shade in (("dark", 30), ("light", 220)):
+        (folder / "pictures" / name).mkdir(parents=True)
+        for number in range(3):
+            pixels = np.full((12, 10, 3), shade + number, np.uint8)
+            Image.fromarray(pixels).save(folder / "pictures" / name / f"{number}.png")
+    Image.new("L", (20, 20), 128).save(folder / "middle.png")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        import_model("shades:load", folder / "run", sigma=0.25, data=folder / "pictures", size=8)
+    return folder
+
+
+def predict(home: Path, *arguments: str) -> Outcome:
+    return radii("predict", "run", *arguments, "--engine", "torch", cwd=home)
+
+
+def test_a_line_for_each_picture_with_its_radius(home: Path) -> None:
+    found = predict(home, "pictures/dark/0.png", "pictures/light")
+    assert found.code == 0, found.error
+    lines = found.out.splitlines()
+    assert lines[0] == "pictures/dark/0.png: dark, radius 0.6158, 1,000 of 1,000 votes, failure 0.001, engine torch"
+    assert [line.partition(",")[0] for line in lines[1:]] == [
+        f"pictures/light/{number}.png: light" for number in range(3)
+    ]
+    assert found.error == (
+        "radii: pictures are prepared as the test pictures: shorter side made 8 pixels, the middle 8 x 8 cut out\n"
+    )
+
+
+def test_unreadable_pictures_are_sentences_and_the_rest_goes_on(home: Path, tmp_path: Path) -> None:
+    (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n")
+    Image.new("RGB", (7, 9)).save(tmp_path / "small.png")
+    (tmp_path / "empty").mkdir()
+    places = [str(tmp_path / name) for name in ("broken.png", "small.png", "empty", "absent.png")]
+    found = predict(home, *places, "pictures/dark/1.png", "--quiet")
+    assert found.code == 1
+    assert found.out.startswith("pictures/dark/1.png: dark, ")
+    for word in (
+        "not a readable photograph",
+        "7 x 9 pixels and would be enlarged",
+        "holds no pictures",
+        "is not there",
+    ):
+        assert word in found.error
+    assert found.error.count("\n") == 4
+    answers = [json.loads(line) for line in predict(home, *places, "--json").out.splitlines()]
+    assert [answer["file"] for answer in answers] == places
+    assert all(answer["error"] for answer in answers)
+
+
+def test_an_abstention_is_an_answer_of_its_own(home: Path) -> None:
+    found = predict(home, "middle.png", "--set", "estimation=20", "--set", "failure=0.001")
+    assert (found.code, found.out.split(",")[0]) == (1, "middle.png: abstains")
+    assert " votes for " in found.out
+    answer = json.loads(predict(home, "middle.png", "--json", "--set", "estimation=20").out)
+    assert (answer["class"], answer["label"], answer["radius"]) == (None, None, None)
+
+
+def test_json_says_how_it_was_found(home: Path) -> None:
+    (line,) = predict(
+        home, "pictures/light/2.png", "--json", "--with", "sequential", "--radii", "0.25,0.5"
+    ).out.splitlines()
+    answer = json.loads(line)
+    assert (answer["class"], answer["label"], answer["radius"]) == ("light", 1, 0.5)
+    assert answer["votes"] == {"light": answer["samples"] - answer["parameters"]["pilot"]}
+    assert (answer["certifier"], answer["engine"], answer["parameters"]["failure"]) == ("sequential", "torch", 0.001)
+    assert answer["noise"] == {"name": "gaussian", "sigma": 0.25}
+
+
+def test_the_class_alone_has_no_radius(home: Path) -> None:
+    found = predict(home, "pictures/light/2.png", "--with", "prediction")
+    assert found.out == "pictures/light/2.png: light, 1,000 of 1,000 votes, failure 0.001, engine torch\n"
+    assert json.loads(predict(home, "pictures/light/2.png", "--with", "prediction", "--json").out)["radius"] is None
+
+
+def test_a_list_from_stdin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("pictures/dark/0.png\n\npictures/light\n"))
+    found = predict(home, "-", "-q")
+    assert (found.code, found.error, found.out.count("\n")) == (0, "", 4)
+
+
+def test_pictures_are_prepared_as_the_test_pictures(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.Tensor] = []
+
+    def watched(*arguments: object) -> Preparation:
+        words, read = prepare(*arguments)  # type: ignore[arg-type]
+        return Preparation(words, lambda path: seen.append(read(path)) or seen[-1])  # type: ignore[func-returns-value]
+
+    prepare = datasets.preparation
+    monkeypatch.setattr(datasets, "preparation", watched)
+    assert predict(home, "pictures/light/2.png").code == 0
+    images = datasets.create("folder", home / "pictures", size=8).split("test")
+    assert torch.equal(seen[0], images.batch(torch.tensor([5]))[0])

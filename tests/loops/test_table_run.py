@@ -1,0 +1,169 @@
+"""Rows of a table are made from an empty folder, with all that they learn from, and continued by the same call."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from radii import cli
+from radii.cli import table_making
+from radii.experiment import budgets, recipe, table
+from radii.experiment.table import System, TableError
+from radii.experiment.table_runs import results_of, runs_in
+from radii.loops.table_cost import row_cost
+from radii.loops.table_run import Maker, name_of
+from radii.loops.table_timing import CACHE, Seconds, Timings
+
+TINY = """
+[tiny]
+about = "one epoch, four images, two hundred samples"
+epochs = 1
+every = 120
+estimation = 200
+soft_label_samples = 2
+"""
+ROW = """
+[[rows]]
+label = "{label}"
+sigma = 0.25
+{system}
+reported = {{ acr = 0.500, "r0.00" = 90.0 }}
+"""
+SYSTEMS = {
+    "CRT": 'recipe = "digits/transfer-0.25"\nteacher = { recipe = "digits/gaussian-0.25" }',
+    "CAT-RS": 'recipe = "digits/catrs-0.25"\nsoft_labels = { recipe = "digits/gaussian-0.25" }',
+    "Gaussian": 'recipe = "digits/gaussian-0.25"',
+    "Other": 'status = "missing"\nwhy = "nobody knows how"',
+}
+HEAD = """
+title = "Digits"
+source = "Nobody, Table 1"
+kind = "certified"
+dataset = "digits"
+unit = "per cent"
+sigma = [0.25]
+radii = [0.00]
+"""
+
+
+@pytest.fixture
+def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to work in, with a table file, and a budget that takes seconds."""
+    (tmp_path / "budgets.toml").write_text(TINY)
+    rows = "".join(ROW.format(label=label, system=system) for label, system in SYSTEMS.items())
+    (tmp_path / "mine.toml").write_text(HEAD + rows)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(budgets, "folder", lambda: tmp_path)
+    budgets.budgets.cache_clear()
+    yield tmp_path
+    budgets.budgets.cache_clear()
+
+
+def radii(*words: str) -> None:
+    cli.app([*words], exit_on_error=False, print_error=False, result_action="return_value")
+
+
+@pytest.mark.slow
+def test_rows_are_made_cheapest_first_and_not_twice(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    radii("table", "mine.toml", "--run", "--budget", "tiny", "--workers", "1", "--out", "out")
+    told = capsys.readouterr().out
+    assert "Other: missing: nobody knows how" in told
+    assert told.index("Gaussian, seed 0: runs") < told.index("CAT-RS, seed 0: runs")
+    assert (away / "out" / "mine.html").is_file()
+    found = table.read(Path("mine.toml"))
+    results = results_of(found, runs_in([away / "runs"]))
+    assert {label: [each.budget for each in some] for label, some in results.items()} == {
+        "CRT": ["tiny"],
+        "CAT-RS": ["tiny"],
+        "Gaussian": ["tiny"],
+        "Other": [],
+    }
+    assert results["CAT-RS"][0].remark == "soft labels of 2 votes"
+    runs = {path.parent for path in (away / "runs").rglob("model.safetensors")}
+    assert len(runs) == 3, "the teacher, the voter and the Gaussian row are one run"
+    radii("table", "mine.toml", "--run", "--budget", "tiny", "--only", "gauss")
+    assert "Gaussian, seed 0: done before" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("away")
+def test_row_that_fails_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make(_: Maker, __: object, row: table.Row, *___: int) -> object:
+        if row.label != "Gaussian":
+            raise ValueError("there is no such data")
+        return type("Made", (), {"path": "runs/x"})()
+
+    monkeypatch.setattr(Maker, "make", make)
+    monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
+    with pytest.raises(ValueError, match="2 of 3 trainings of mine could not be made"):
+        radii("table", "mine.toml", "--run", "--budget", "tiny")
+    told = capsys.readouterr().out
+    assert told.count("not made: there is no such data") == 2
+    assert "Gaussian, seed 0: runs/x" in told
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["crt2", "--budget", "tiny"], "did you mean 'crt-2'"),
+        (["--run", "--budget", "tiny"], "belongs to one table"),
+        (["mine.toml", "--budget", "tinny"], "did you mean 'tiny'"),
+        (["mine.toml", "--run", "--budget", "tiny", "--only", "nothing"], "no row of mine has 'nothing'"),
+        (["mine.toml", "--run", "--budget", "tiny", "--seeds", "0"], "expected a whole number >= 1"),
+        (["mine.toml", "--budget", "tiny", "--from", "x.tsv"], "go in pairs"),
+        (["mine.toml", "--budget", "tiny", "--in", "nowhere"], "there is no folder nowhere"),
+    ],
+)
+def test_mistake_is_a_sentence(words: list[str], message: str) -> None:
+    with pytest.raises((ValueError, LookupError), match=message):
+        radii("table", *words)
+
+
+def test_row_without_a_system_cannot_be_made(away: Path) -> None:
+    found = table.read(away / "mine.toml")
+    with pytest.raises(TableError, match="cannot be made: nobody knows how"):
+        Maker(away, budgets.find_budget("tiny")).make(found, found.row("Other"))
+
+
+def test_folder_of_a_run_depends_on_what_it_learns_from() -> None:
+    small, student = budgets.find_budget("small"), "mnist/transfer-0.50"
+    taught = [
+        System(recipe=student, teacher=System(recipe=each)) for each in ("mnist/macer-0.50", "mnist/smoothmix-0.50")
+    ]
+    names = {name_of(system, small, (), seed) for system in taught for seed in (0, 1)}
+    assert len(names) == 4
+    assert all(name.startswith("small/mnist-transfer-0.50-lenet-seed") for name in names)
+
+
+def test_timings_are_kept_and_a_damaged_file_is_as_none(tmp_path: Path) -> None:
+    wanted = recipe.read(recipe.find("digits/catrs-0.25"))
+    assert Timings(tmp_path, measure=False).of(wanted) is None
+    timed = Timings(tmp_path, measure=True).of(wanted)
+    assert timed is not None
+    assert timed.training > timed.sample > 0
+    assert Timings(tmp_path, measure=False).of(wanted) == timed
+    (tmp_path / CACHE).write_text('{"x": ')
+    assert Timings(tmp_path, measure=False).of(wanted) is None
+
+
+def test_cost_has_the_teacher_and_the_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
+    timings, small = Timings(tmp_path, measure=False), budgets.find_budget("small")
+    found = table.read(table.find("crt-2"))
+    direct = row_cost(found, found.row("SmoothMix, DLA"), small, timings)
+    taught = row_cost(found, found.row("CRT, DLA"), small, timings)
+    assert direct == pytest.approx(1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
+    assert taught == pytest.approx(2 * 1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
+    catrs = table.read(table.find("catrs-3"))
+    voted = row_cost(catrs, catrs.row("CAT-RS, sigma 0.50"), small, timings)
+    assert voted == pytest.approx(2 * 1e-3 * 60_000 * 6 + 1e-6 * 60_000 * 100 + 1e-6 * 500 * 10_000)
+
+
+def test_every_table_is_in_the_overview(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_making, "has_timings", lambda: False)
+    radii("table")
+    told = capsys.readouterr().out
+    assert all(f"\n{name} " in told for name in table.names())
+    assert "radii table --time" in told

@@ -1,0 +1,153 @@
+"""A paper's table beside ours: every format has the reported number, ours, the difference and how it was made."""
+
+import csv
+import io
+import shutil
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from radii.experiment import table
+from radii.experiment.table_files import results_from
+from radii.experiment.table_runs import Result, results_of, runs_in
+from radii.report.table_lines import lines, made
+from radii.report.table_page import csv_text, html, latex, markdown, write
+from radii.report.table_values import Measured, difference, groups, value
+
+SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
+CATRS_3 = table.read(table.find("catrs-3"))
+LABEL = "Gaussian, sigma 0.50"
+
+
+@pytest.fixture
+def results() -> dict[str, list[Result]]:
+    return results_of(CATRS_3, runs_in([SIX / "gaussian"]))
+
+
+def texts(found: dict[str, list[Result]]) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in lines(CATRS_3, found).rows]
+
+
+def test_reported_here_and_difference_are_lines_of_a_row(results: dict[str, list[Result]]) -> None:
+    rows = texts(results)
+    start = next(number for number, row in enumerate(rows) if row[0] == LABEL)
+    reported, here, gap, low, high = rows[start : start + 5]
+    assert reported[1:5] == ["reported", "1.557", "99.2", "98.3"]
+    assert here[1:5] == ["here [1]", "1.3451", "98.60", "96.20"]
+    assert gap[1:4] == ["difference", "-0.2119", "-0.61"]
+    assert float(low[2]) < float(gap[2]) < float(high[2])
+
+
+def test_budget_stands_with_every_result(results: dict[str, list[Result]]) -> None:
+    (row,) = [[cell.text for cell in row] for row in made(CATRS_3, results).rows]
+    assert row[1] == LABEL
+    assert row[3:5] == ["small", "6 of the recipe’s 90"]  # noqa: RUF001
+    assert "every 20th of 10,000 test images (500)" in row
+    assert "estimation 10,000" in row[7]
+    assert "torch" in row
+    assert "training 0" in row[9]
+
+
+def test_row_that_is_not_made_says_so() -> None:
+    rows = texts({})
+    assert [row[1] for row in rows] == ["reported", "not made yet"] * len(CATRS_3.rows)
+
+
+def test_formats_agree(results: dict[str, list[Result]], tmp_path: Path) -> None:
+    page = write(CATRS_3, results, tmp_path / "out")
+    assert page.name == "catrs-3.html"
+    for text in (markdown(CATRS_3, results, []), latex(CATRS_3, results), html(CATRS_3, results, {}), page.read_text()):
+        assert "1.3451" in text
+        assert "small" in text
+        assert "six-epochs/gaussian" in text.replace("\\", "")
+    (line,) = [
+        each
+        for each in csv.DictReader(io.StringIO(csv_text(CATRS_3, results)))
+        if (each["row"], each["column"]) == (LABEL, "acr")
+    ]
+    assert (line["reported"], line["budget"], line["seeds"]) == ("1.557", "small", "0")
+    assert float(line["difference_lower"]) < float(line["difference"]) < float(line["difference_upper"])
+    assert float(line["here"]) - 1.557 == pytest.approx(float(line["difference"]))
+
+
+def test_published_log_equals_the_reported_row(logs: Path) -> None:
+    """The log of the reported model: every accuracy within the rounding of the print."""
+    found = table.read(table.find("consistency-7"))
+    row = found.row("Gaussian + Consistency, lambda=10, sigma 0.50")
+    results = results_from(found, row, logs / "cifar10-sigma0.50-consistency.tsv")
+    for column, printed in row.reported.items():
+        measured = value(found, column, results)
+        assert measured is not None
+        gap = difference(measured, printed, 2 if column.startswith("r") else 0)
+        assert gap is not None
+        assert abs(gap.value) <= 0.00051
+        assert gap.interval is not None
+        assert gap.interval[0] < 0 < gap.interval[1]
+
+
+def test_seeds_are_one_result_with_a_deviation(tmp_path: Path) -> None:
+    for seed in range(3):
+        run = tmp_path / f"seed{seed}"
+        shutil.copytree(SIX / "gaussian", run)
+        text = (run / "recipe.toml").read_text()
+        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
+        (file,) = (run / "certificates").glob("*.tsv")
+        kept = file.read_text().splitlines(keepends=True)
+        file.write_text("".join(kept[: len(kept) - 7 * seed]))
+    results = results_of(CATRS_3, runs_in([tmp_path]))[LABEL]
+    (group,) = groups(CATRS_3, results)
+    found = value(CATRS_3, "acr", group)
+    singles = [value(CATRS_3, "acr", [each]) for each in group]
+    assert found is not None
+    assert found.deviation is not None
+    assert found.interval is not None
+    assert found.value == pytest.approx(sum(each.value for each in singles if each) / 3)
+    assert found.deviation > 0
+    wide = [each.interval for each in singles if each and each.interval]
+    assert found.interval[1] - found.interval[0] > min(high - low for low, high in wide)
+    spread = value(table.read(table.find("catrs-12")), "acr_std", group)
+    assert spread is not None
+    assert spread.value == pytest.approx(found.deviation)
+
+
+def test_same_training_in_two_folders_counts_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(SIX / "gaussian", tmp_path / name)
+    (group,) = groups(CATRS_3, results_of(CATRS_3, runs_in([tmp_path]))[LABEL])
+    assert len(group) == 1
+
+
+def test_difference_has_the_rounding_of_the_print() -> None:
+    gap = difference(Measured(0.5, interval=(0.4, 0.6)), Decimal("0.50"))
+    assert gap is not None
+    assert gap.interval == pytest.approx((-0.105, 0.105))
+    percent = difference(Measured(0.5, interval=(0.4, 0.6)), Decimal("50.0"), 2)
+    assert percent is not None
+    assert percent.interval == pytest.approx((-0.1005, 0.1005))
+
+
+def test_bound_has_no_difference() -> None:
+    assert difference(Measured(0.5, exact=False), Decimal("0.50")) is None
+    assert difference(Measured(0.5), "PGD") is None
+
+
+def test_settings_show_the_recipes_beside_the_papers() -> None:
+    found = table.read(table.find("macer-4"))
+    rows = [[cell.text for cell in row] for row in lines(found, {}).rows]
+    start = next(number for number, row in enumerate(rows) if row[0] == "MACER, sigma 0.25")
+    assert rows[start + 1][1] == "recipe"
+    columns = found.columns()
+    pairs = {column: (rows[start][2 + n], rows[start + 1][2 + n]) for n, column in enumerate(columns)}
+    assert pairs["k"] == ("16", "16")
+    assert pairs["lambda"] == ("12.0", "12")
+
+
+def test_every_table_renders_in_every_format() -> None:
+    runs = runs_in([SIX])
+    for name in table.names():
+        found = table.read(table.find(name))
+        results = results_of(found, runs)
+        assert markdown(found, results, [])
+        assert latex(found, results)
+        assert csv_text(found, results).count("\n") > len(found.rows) / 2

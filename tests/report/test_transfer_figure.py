@@ -1,0 +1,53 @@
+"""The story of a transfer in one figure."""
+
+from pathlib import Path
+
+from radii.experiment import files
+from radii.experiment.certificates import CertificateFile, Row
+from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run
+from radii.report.entries import read
+from radii.report.training_curves import training_curves
+from radii.report.transfer_figure import transfer_figure
+
+
+def made(path: Path, seconds: float, teacher: Path | None = None) -> Run:
+    run = Run(path)
+    path.mkdir()
+    training = Training(epochs=2, images_per_step=8, learning_rate=0.1)
+    recipe = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training)
+    files.write(run.recipe_file, recipe.to_toml())
+    run.write_history([{"epoch": n, "seconds": seconds, "loss": 1.0, "noisy_test_accuracy": 0.5} for n in range(2)])
+    header = {"procedure": "fixed", "parameters": {"failure": 0.001}, "sigma": 0.25, "weights": "w"}
+    CertificateFile(run.certificates / "fixed.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
+    if teacher is not None:
+        files.write_json(run.origin_file, {"teacher": {"path": f"../{teacher.name}", "hash": "w"}})
+        cost = {"method": "smoothmix", "method_seconds_per_epoch": 100.0, "steps_timed": 5}
+        files.write_json(run.path / "transfer.json", cost)
+    return run
+
+
+def test_teacher_student_and_what_the_method_would_have_cost(tmp_path: Path) -> None:
+    teacher = made(tmp_path / "teacher", 90.0)
+    student = made(tmp_path / "student", 10.0, teacher.path)
+    other = made(tmp_path / "other", 5.0)
+    drawn = transfer_figure(read([teacher.path, student.path, other.path]))
+    assert ">teacher</text>" in drawn
+    assert ">student</text>" in drawn
+    assert ">other</text>" not in drawn, "it has no part in the transfer"
+    assert "smoothmix would take 3 min" in drawn, "two epochs of the teacher's, of a hundred seconds each"
+    assert "Training time, minutes" in drawn
+    assert drawn.count('class="hollow"') == 1
+
+
+def test_without_a_student_there_is_no_story(tmp_path: Path) -> None:
+    assert transfer_figure(read([made(tmp_path / "a", 1.0).path])) == ""
+
+
+def test_training_curves_are_of_runs_not_of_certificate_files(tmp_path: Path) -> None:
+    run = made(tmp_path / "a", 1.0)
+    header = {"procedure": "planned", "parameters": {"failure": 0.001}, "sigma": 0.25, "weights": "w"}
+    CertificateFile(run.certificates / "planned.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
+    accuracy, loss = training_curves(read([run.path]))
+    assert accuracy.count('class="curve"') == 1
+    assert loss.count('class="curve"') == 1

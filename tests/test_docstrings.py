@@ -1,0 +1,26 @@
+"""The examples in the docstrings of public names run, and every public function has one."""
+
+import doctest
+import importlib
+import inspect
+
+import pytest
+
+import radii
+
+MODULES = ["api.images", "api.dataset", "api.runs", "bounds", "engines._classifier", "loops.load", "report"]
+FUNCTIONS = [getattr(radii, name) for name in radii.__all__ if inspect.isfunction(getattr(radii, name))]
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_examples_run(name: str) -> None:
+    module = importlib.import_module(f"radii.{name}")
+    failed, tried = doctest.testmod(module, optionflags=doctest.ELLIPSIS)
+    assert tried > 0
+    assert failed == 0
+
+
+@pytest.mark.parametrize("function", [*FUNCTIONS, radii.SmoothedClassifier], ids=lambda each: each.__name__)
+def test_every_public_function_has_an_example(function: object) -> None:
+    assert ">>>" in (inspect.getdoc(function) or "")
+    assert f"radii.{function.__module__}".removeprefix("radii.radii.") in MODULES
