@@ -98,7 +98,7 @@ def test_a_long_certification_is_told_of_a_shorter_one(
     said: list[str] = []
     clock: dict[str, Any] = {"now": 0.0}
     monkeypatch.setattr(advice, "hint", said.append)
-    monkeypatch.setattr(advice.time, "monotonic", lambda: clock["now"])
+    monkeypatch.setattr("time.monotonic", lambda: clock["now"])
     progress = Advised(lambda *_: None, typed, 0.25, 1)
     progress(total, None)
     progress(total, row(0))
