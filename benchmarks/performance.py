@@ -149,8 +149,8 @@ def _cluster(numbers: dict[str, Any]) -> str:
     rates = numbers["images_per_second"]
     rows = [[name, f"{rate:.1f}"] for name, rate in rates.items()]
     return (
-        f"200 MNIST images, LeNet, 1,600 samples each, engine torch, workers of one thread; the first 20 images, while processes "
-        f"start, are left out.\n\n{_table(['workers', 'images per second'], rows)}\n\n"
+        "200 MNIST images, LeNet, 1,600 samples each, engine torch, workers of one thread; the first 20 images, while "
+        f"processes start, are left out.\n\n{_table(['workers', 'images per second'], rows)}\n\n"
         f"Two Dask workers over one: {numbers['speed_up']:.2f} (at least 1.7 is asked for). Two Dask workers over two "
         f"processes of the local pool: {numbers['over_the_pool']:.2f} (at least 0.9). The client, the scheduler and "
         "the workers share the cores."

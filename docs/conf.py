@@ -14,6 +14,7 @@ author = copyright = "the authors of radii"
 release = version = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"]
 
 extensions = ["myst_parser"]
+smartquotes = False
 exclude_patterns = ["*.template.md"]
 myst_enable_extensions = ["colon_fence"]
 myst_heading_anchors = 3

@@ -6,24 +6,30 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
-from radii import cli
+import radii as radii_package
+from radii import cli, plugins
 from radii.cli import demo
 from radii.experiment import recipe as recipes
+from tools.manual import drawing
+from tools.manual.__main__ import FIGURES, MEASURED, OF_LOGS, measured
 from tools.manual.blocks import Block, blocks, commands, every_command
-from tools.manual.components import meanings
+from tools.manual.components import SHELVES, meanings
 from tools.manual.reference import MADE, MARK, fill
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if not path.name.endswith(".template.md"))
-RUN = [page for page in PAGES if any(block.reason is None for block in blocks(page))]
+ELSEWHERE = {"results.md", "off_the_shelf.md"}
+"""Pages whose commands and code have tests of their own: test_results.py, test_off_the_shelf.py."""
+WITH_COMMANDS = [page for page in PAGES if page.name not in ELSEWHERE]
+RUN = [page for page in WITH_COMMANDS if any(block.reason is None for block in blocks(page))]
 TINY = {
     "train": ["--set", "training.epochs=1"],
     "transfer": ["--set", "training.epochs=1"],
@@ -32,7 +38,7 @@ TINY = {
     "soft-labels": ["--samples", "10", "--engine", "torch"],
 }
 """What a test adds to a command of a page, to make it quick."""
-FEW_SAMPLES = 200
+FEW_SAMPLES = 1_000
 ONE_EPOCH = ["training.epochs=1"]
 
 
@@ -42,14 +48,20 @@ def name(page: Path) -> str:
 
 def tiny(words: list[str]) -> list[str]:
     """A command with fewer epochs, images and samples."""
+    fewer = [re.sub(r"^(estimation|most_samples)=\d+$", rf"\1={FEW_SAMPLES}", word) for word in words]
+    if words[0] == "certify" and not any(word.startswith(("estimation=", "most_samples=")) for word in words):
+        fewer += [
+            "--set",
+            f"{'most_samples' if {'sequential', 'planned'} & set(words) else 'estimation'}={FEW_SAMPLES}",
+        ]
     added = TINY.get(words[0], [])
-    pairs = [(flag, value) for flag, value in zip(added[::2], added[1::2], strict=True)]
-    fewer = [re.sub(r"^estimation=\d+$", f"estimation={FEW_SAMPLES}", word) for word in words]
-    return [*fewer, *(each for flag, value in pairs if flag == "--set" or flag not in words for each in (flag, value))]
+    for flag, value in zip(added[::2], added[1::2], strict=True):
+        fewer += [flag, value] if flag == "--set" or flag not in words else []
+    return fewer
 
 
 def radii(words: list[str]) -> str:
-    """What the command line prints, run in this process: importing torch for every command would take most of the time."""
+    """What the command line prints, run in this process: importing torch every time would take most of the time."""
     out = io.StringIO()
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", ["radii", *tiny(words)])
@@ -85,13 +97,14 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(path.stem, None)
 
 
-def certify_one(run: Any, console: Any) -> None:
-    radii(["certify", str(run.path), "--set", f"estimation={FEW_SAMPLES}"])
+def certify_one(run: Any, _: Any) -> None:
+    radii(["certify", str(run.path)])
 
 
 @pytest.mark.slow
+@pytest.mark.usefixtures("empty")
 @pytest.mark.parametrize("page", RUN, ids=name)
-def test_blocks_run_in_order_from_an_empty_directory(page: Path, empty: Path) -> None:
+def test_blocks_run_in_order_from_an_empty_directory(page: Path) -> None:
     names: dict[str, Any] = {}
     torch.manual_seed(0)
     for block in blocks(page):
@@ -99,14 +112,14 @@ def test_blocks_run_in_order_from_an_empty_directory(page: Path, empty: Path) ->
             run(block, names)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
 def test_every_command_parses(page: Path) -> None:
     for words in every_command(page):
         function, _, _ = cli.app.parse_args(words[1:], exit_on_error=False, print_error=False)
         assert callable(function)
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize("page", WITH_COMMANDS, ids=name)
 def test_every_recipe_that_a_command_names_exists(page: Path) -> None:
     for words in every_command(page):
         for word in words[2:]:
@@ -127,3 +140,71 @@ def test_blocks_that_are_not_run_say_why() -> None:
 
 def test_every_reference_is_on_a_page() -> None:
     assert {found for page in PAGES for found in MARK.findall(page.read_text())} == set(MADE)
+
+
+def test_every_key_of_the_reference_has_a_meaning() -> None:
+    """A field is explained by the text below it in the source, or by its name in tools/manual/meanings.py."""
+    kinds: dict[str, Callable[..., Any]] = {
+        f"{folder}/{each}": plugins.find(folder, each, base)
+        for folder, base in SHELVES
+        for each in plugins.names(folder)
+    }
+    kinds |= {"recipe": recipes.Recipe, "training": recipes.Training}
+    silent = [f"{kind}: {key}" for kind, found in kinds.items() for key, said in meanings(found).items() if not said]
+    assert silent == []
+
+
+def test_every_command_is_in_the_reference() -> None:
+    made = fill("<!-- made: commands -->")
+    known = [command for command in cli.app if command[0] != "-"]
+    assert [each for each in known if f"## `radii {each}`\n\n```console\nradii {each}" not in made] == []
+    assert " -m " not in made
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    made = fill("<!-- made: python -->")
+    assert [name for name in radii_package.__all__ if f"## `{name}`" not in made] == []
+    assert "<function" not in made
+    assert " object at 0x" not in made
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_measured_tables_are_up_to_date(page: Path) -> None:
+    text = page.read_text()
+    assert measured(text, set(MEASURED) - OF_LOGS) == text, "run scripts/figures"
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("logs")
+def test_tables_of_the_published_logs_are_up_to_date() -> None:
+    text = (DOCS / "choosing.md").read_text()
+    assert measured(text, OF_LOGS) == text, "run scripts/figures"
+
+
+def test_a_changed_table_is_noticed() -> None:
+    text = (DOCS / "choosing.md").read_text()
+    for name in ("rule", "sigma", "methods", "engines"):
+        start = text.index(f"<!-- measured: {name} -->\n")
+        digit = re.compile(r"\d").search(text, start)
+        assert digit
+        edited = text[: digit.start()] + str((int(digit[0]) + 1) % 10) + text[digit.end() :]
+        assert measured(edited, set(MEASURED) - OF_LOGS) == text
+
+
+@pytest.mark.parametrize("figure", FIGURES)
+def test_figures_are_up_to_date_and_shown(figure: str) -> None:
+    """By the digest of their data: the drawing itself may differ with the version of matplotlib."""
+    _, data = FIGURES[figure]()
+    assert f"data {drawing.digest(data)}" in (drawing.FOLDER / f"{figure}.svg").read_text(), "run scripts/figures"
+    assert any(f"figures/{figure}.svg" in page.read_text() for page in PAGES)
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run([ROOT / "scripts" / "docs", tmp_path / "site"], check=False, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    made = {
+        path.relative_to(tmp_path / "site").with_suffix("").as_posix() for path in (tmp_path / "site").rglob("*.html")
+    }
+    assert {name(page) for page in PAGES} <= made
+    assert "made: " not in (tmp_path / "site" / "reference" / "recipes.html").read_text()

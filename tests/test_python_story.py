@@ -24,7 +24,7 @@ class Tiny(nn.Module):
         return self.head(self.body(images))
 """
 STORY = """
-import sys, torch, radii
+import numpy, sys, torch, radii
 from pathlib import Path
 from PIL import Image
 from torch.nn import functional as F
@@ -44,7 +44,7 @@ class Pictures(torch.utils.data.Dataset):
 
 torch.manual_seed(0)
 pictures, model = Pictures(), Tiny()
-batch = torch.stack([radii.datasets.as_image(picture) for picture, _ in pictures])
+batch = torch.stack([torch.from_numpy(numpy.array(picture)).permute(2, 0, 1) / 255 for picture, _ in pictures])
 labels = torch.tensor([label for _, label in pictures])
 optimizer = torch.optim.Adam(model.parameters(), 0.01)
 for _ in range(30):

@@ -22,7 +22,7 @@ from radii.datasets.svhn import read_mat
 from radii.experiment import certificates, lineage, readers, recipe
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
-from radii.loops.import_checkpoint import _matching, _tensors
+from radii.loops.tensor_files import matching, tensors_in
 from radii.loops.train import train
 from radii.loops.weights import trained_model
 from radii.report import entries, page
@@ -154,7 +154,7 @@ def _model() -> torch.nn.Module:
 
 
 def _import(path: Path) -> object:
-    return _matching(_tensors(path), _model().state_dict(), path, "digits_mlp")
+    return matching(tensors_in(path), _model().state_dict(), path, "digits_mlp")
 
 
 READERS: dict[str, Reader] = {

@@ -24,11 +24,11 @@ Kind = TypeVar("Kind")
 class Component:
     """An entry of a registry: a frozen dataclass whose fields are its parameters, checked when it is made."""
 
-    kind: ClassVar[str]
+    registry: ClassVar[str]
     """What it is, in an error sentence."""
 
     def __post_init__(self) -> None:
-        check(self, f"{self.kind} {self.name!r}")
+        check(self, f"{self.registry} {self.name!r}")
 
     @property
     def name(self) -> str:

@@ -40,7 +40,7 @@ def test_every_entry_shows_its_fields_with_defaults(kind: str, tmp_path: Path) -
 
 
 def test_defaults_are_what_a_recipe_states() -> None:
-    assert fields_of("models", "lenet")["width"] == "1"
+    assert fields_of("models", "cifar_resnet20") == {"width": "16"}
     assert fields_of("models", "denoised") == {"classifier": "stated by you", "denoiser": '"dncnn"'}
     assert fields_of("certifiers", "sequential")["radii"] == "[0.0]"
     assert fields_of("datasets", "folder")["enlarge"] == "false"
@@ -66,7 +66,7 @@ def test_show_tells_what_a_run_is_in_a_screenful(home: Path) -> None:
     assert (facts["images"], facts["certifier"], facts["engine"]) == (5, "fixed", "torch")
     again = radii("show", "runs/my own", cwd=home).out
     assert "certified  5 images, " in again
-    assert "every 90th of 449 test images" in again
+    assert "; every 90th of " in again
     assert again.endswith("next: radii report 'runs/my own'\n")
     data = json.loads(radii("show", "runs/my own", "--json", cwd=home).out)
     assert data["recipe"]["model"] == {"name": "digits_cnn"}

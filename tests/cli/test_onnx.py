@@ -49,8 +49,8 @@ def test_onnx_file_can_be_imported_certified_and_reported(
     (tmp_path / "model.onnx").unlink()
     assert radii("certify", "runs/mine", "--set", "estimation=200", "--workers", "2") == 0
     assert "6 images" in capsys.readouterr().out
-    assert radii("predict", "runs/mine", "pictures/val/dark/0.png") == 0
-    assert capsys.readouterr().out.strip() in ("dark", "light", "abstains")
+    assert radii("predict", "runs/mine", "pictures/val/dark/0.png") in (0, 1)
+    assert capsys.readouterr().out.split(": ")[1].split(",")[0] in ("dark", "light", "abstains")
     assert radii("report", "runs/mine") == 0
     assert radii("export", "runs/mine", "out/mine.onnx") == 0
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mine.json", "mine.onnx"]

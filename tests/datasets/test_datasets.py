@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import json
 import tarfile
 from collections.abc import Callable
 from pathlib import Path
@@ -73,14 +74,39 @@ def write_arrays(folder: Path) -> None:
     np.savez(folder / "arrays.npz", allow_pickle=False, **content, **labels)
 
 
+def write_cifar10_c(folder: Path) -> None:
+    (folder / "CIFAR-10-C").mkdir()
+    np.save(folder / "CIFAR-10-C" / "gaussian_noise.npy", pixels(50, 32, 32, 3))
+    np.save(folder / "CIFAR-10-C" / "labels.npy", np.tile(np.arange(10), 5))
+
+
+def write_mnist_c(folder: Path) -> None:
+    (folder / "mnist_c" / "identity").mkdir(parents=True)
+    for split, count in COUNTS.items():
+        np.save(folder / "mnist_c" / "identity" / f"{split}_images.npy", pixels(count, 28, 28, 1))
+        np.save(folder / "mnist_c" / "identity" / f"{split}_labels.npy", np.arange(count) % 10)
+
+
+def write_corrupted(folder: Path) -> None:
+    np.save(folder / "gaussian_noise.npy", pixels(50, 8, 9, 3))
+    np.save(folder / "labels.npy", np.tile(np.arange(10) % 3, 5))
+    record = {"shape": [3, 8, 9], "class_names": ["a", "b", "c"]}
+    (folder / "radii-corrupted.json").write_text(json.dumps(record))
+
+
+TEST_ONLY = ("cifar10_c", "corrupted")
+"""Datasets without a training split."""
 WRITERS: dict[str, Callable[[Path], None]] = {
     "arrays": write_arrays,
     "cifar10": write_cifar10,
     "cifar100": write_cifar100,
+    "cifar10_c": write_cifar10_c,
+    "corrupted": write_corrupted,
     "digits": lambda _: None,
     "fashion_mnist": write_idx,
     "folder": write_folder,
     "mnist": write_idx,
+    "mnist_c": write_mnist_c,
     "svhn": write_svhn,
 }
 
@@ -104,6 +130,10 @@ def dataset(request: pytest.FixtureRequest, tmp_path: Path) -> Dataset:
 
 @pytest.mark.parametrize("split", get_args(Split))
 def test_batches_are_pixels_of_the_stated_shape(dataset: Dataset, split: Split) -> None:
+    if split == "train" and dataset.name in TEST_ONLY:
+        with pytest.raises(DataError, match="has test images alone, no train split"):
+            dataset.split(split)
+        return
     images = dataset.split(split)
     indices = torch.tensor([3, 0, 3])
     batch = images.batch(indices)
@@ -121,7 +151,7 @@ def test_batches_are_pixels_of_the_stated_shape(dataset: Dataset, split: Split) 
 
 
 def test_augmentation_depends_on_the_generator_alone(dataset: Dataset) -> None:
-    images = dataset.split("train")
+    images = dataset.split("test" if dataset.name in TEST_ONLY else "train")
     indices = torch.arange(8)
 
     def batch(seed: int) -> torch.Tensor:
@@ -223,6 +253,16 @@ def regzipped(change: Callable[[bytes], bytes]) -> Callable[[bytes], bytes]:
         ("svhn", "test_32x32.mat", half, "not a whole .mat file"),
         ("svhn", "test_32x32.mat", lambda _: b"no matrices here", "not a whole .mat file"),
         ("arrays", "arrays.npz", half, "not a whole .npz file"),
+        ("cifar10_c", "CIFAR-10-C/gaussian_noise.npy", half, "not a whole .npy file"),
+        ("cifar10_c", "CIFAR-10-C/labels.npy", half, "not a whole .npy file"),
+        ("corrupted", "radii-corrupted.json", half, "does not state shape and class_names"),
+        (
+            "corrupted",
+            "radii-corrupted.json",
+            lambda _: b'{"shape": [3, 9, 8], "class_names": "abc"}',
+            "expected uint8",
+        ),
+        ("mnist_c", "mnist_c/identity/test_images.npy", half, "not a whole .npy file"),
         ("folder", "val/dog/4.png", half, "4.png is not a readable photograph"),
     ],
 )

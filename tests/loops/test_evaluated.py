@@ -15,8 +15,10 @@ from radii.experiment import certificates
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run, RunError
 from radii.loops.certify import CertificationConfig, certify_run
+from radii.loops.corrupt import corrupt_dataset
 from radii.loops.train import train
 from radii.loops.verify import verify_run
+from radii.report import report
 from radii.report.entries import read
 
 FIXED = certifiers.create("fixed", selection=10, estimation=50)
@@ -101,3 +103,18 @@ def test_other_shapes_classes_and_splits_are_refused(run: Run, tmp_path: Path) -
         certify_run(config(run, dataset="arrays", data=tmp_path, split="validation"))
     with pytest.raises(ValueError, match="split = 'val'"):
         config(run, split="val")
+
+
+def test_corruptions_are_reported_apart_from_the_run_s_own(run: Run, tmp_path: Path) -> None:
+    corrupt_dataset(datasets.create("digits"), tmp_path / "c", every=150)
+    certify_run(config(run), workers=1)
+    for fields in ({"kind": "fog"}, {"kind": "snow", "severity": 1}, {"kind": "snow", "severity": 5}):
+        other = {"name": "corrupted", **fields}
+        certify_run(config(run, every=1, dataset=other, data=tmp_path / "c"), workers=1)
+    report([run.path], tmp_path / "out")
+    page = (tmp_path / "out" / "report.md").read_text()
+    assert "## Corruptions: digits (corrupted, fixed)" in page
+    own, _, corrupted = page.partition("## Corruptions")
+    assert "fog" not in own
+    assert "| fog | 15 |" in corrupted
+    assert "| snow | 6 |" in corrupted

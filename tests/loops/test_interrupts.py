@@ -65,7 +65,10 @@ def test_signals_are_not_held_in_another_thread() -> None:
 
 
 def test_signal_of_another_process_is_delivered_here() -> None:
+    before = signal.getsignal(signal.SIGINT)
     with Interrupts() as interrupts:
         with pytest.raises(KeyboardInterrupt):
             interrupts.deliver(signal.SIGINT)
         assert interrupts.pending is None
+        signal.raise_signal(signal.SIGINT)  # its own, which comes late
+    signal.signal(signal.SIGINT, before)

@@ -1,3 +1,4 @@
+import multiprocessing
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -87,3 +88,49 @@ def test_a_seed_that_cannot_be_used_leaves_no_claim(tmp_path: Path, seed: int) -
     with pytest.raises(ValueError, match="expected a whole number >= 0, of 128 bits at most"):
         soft_labels(Run(tmp_path), samples=2, seed=seed)
     assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.slow
+def test_workers_give_the_same_file_and_a_killed_one_is_replaced(run: Run) -> None:
+    alone = soft_labels(run, samples=8, engine="torch").read_bytes()
+    for path in run.path.glob("soft-labels*"):
+        path.unlink()
+    killed: list[int] = []
+
+    def kill(done: int, _: int) -> None:
+        if done == 5 and not killed:
+            worker = next(iter(multiprocessing.active_children()))
+            killed.append(worker.pid or 0)
+            worker.kill()
+
+    assert soft_labels(run, samples=8, engine="torch", workers=2, on_image=kill).read_bytes() == alone
+    assert killed
+
+
+@pytest.mark.slow
+def test_settled_images_get_no_more_votes_and_the_others_the_same(run: Run) -> None:
+    whole = np.load(soft_labels(run, samples=300, engine="torch"))
+    counts = run.path / "soft-labels.counts"
+    every = np.fromfile(counts, "<i4").reshape(-1, 10)
+    for path in run.path.glob("soft-labels*"):
+        path.unlink()
+    some = np.load(soft_labels(run, samples=300, settle=128, engine="torch"))
+    votes = np.fromfile(counts, "<i4").reshape(-1, 10)
+    settled = votes.sum(1) == 128
+    assert 0 < settled.sum() < len(votes)
+    assert (some[settled].max(1) == 1).all()
+    np.testing.assert_array_equal(some[~settled], whole[~settled])
+    np.testing.assert_array_equal(votes[~settled], every[~settled])
+    with pytest.raises(ValueError, match="settle = 100, expected a multiple of the 128 votes"):
+        soft_labels(run, samples=300, settle=100)
+    with pytest.raises(RunError, match="has soft labels of"):
+        soft_labels(run, samples=300, engine="torch")
+
+
+def test_a_file_that_a_kill_cut_between_time_and_votes_continues(run: Run) -> None:
+    whole = soft_labels(run, samples=2, engine="torch").read_bytes()
+    counts, times = run.path / "soft-labels.counts", run.soft_labels_times
+    counts.write_bytes(counts.read_bytes()[: 1300 * 40 + 3])
+    times.write_bytes(times.read_bytes()[: 1301 * 8])
+    assert soft_labels(run, samples=2, engine="torch").read_bytes() == whole
+    assert times.stat().st_size == 1347 * 8

@@ -107,8 +107,8 @@ def test_row_that_fails_does_not_stop_the_others(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["crt2"], "did you mean 'crt-2'"),
-        (["--run"], "belongs to one table"),
+        (["crt2", "--budget", "tiny"], "did you mean 'crt-2'"),
+        (["--run", "--budget", "tiny"], "belongs to one table"),
         (["mine.toml", "--budget", "tinny"], "did you mean 'tiny'"),
         (["mine.toml", "--run", "--budget", "tiny", "--only", "nothing"], "no row of mine has 'nothing'"),
         (["mine.toml", "--run", "--budget", "tiny", "--seeds", "0"], "expected a whole number >= 1"),

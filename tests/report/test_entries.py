@@ -29,7 +29,7 @@ def test_one_file_is_not_named_twice(tmp_path: Path) -> None:
 def test_invalid_inputs_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="nothing to report"):
         read([])
-    log(tmp_path / "folder" / "log.tsv")
+    (tmp_path / "folder").mkdir()
     with pytest.raises(ValueError, match=r"folder is not a run, it has no recipe\.toml"):
         read([tmp_path / "folder"])
     with pytest.raises(ValueError, match="cannot read"):

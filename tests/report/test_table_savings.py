@@ -21,6 +21,7 @@ def test_teacher_lowers_the_saving() -> None:
     found = saving(table.read(table.find("crt-4")), reported)
     assert found is not None
     assert found.teacher == pytest.approx(18.98)
+    assert found.share_with_teacher is not None
     assert found.share_with_teacher == pytest.approx(1 - (18.98 + 11.70) / (18.98 + 96.20))
     assert found.share_with_teacher < found.share
 

@@ -101,8 +101,9 @@ def rule() -> str:
     lost = losses()
     kept = sum(value == 0 for value in lost)
     return (
-        f"Over {len(lost)} combinations of four datasets, three methods and the radii above, it takes the best of the three "
-        f"sigmas in {kept}, and loses {up(fmean(lost), 1)} points of certified accuracy on average, {up(max(lost), 1)} at worst."
+        f"Over {len(lost)} combinations of four datasets, three methods and the radii above, it takes the best of the\n"
+        f"three sigmas in {kept}, and loses {up(fmean(lost), 1)} points of certified accuracy on average, "
+        f"{up(max(lost), 1)} at worst."
     )
 
 
@@ -156,7 +157,7 @@ def _planned(tolerance: float, rng: np.random.Generator) -> tuple[float, float]:
 def _planned_image(certifier: Planned, share: float, rng: np.random.Generator) -> tuple[float, float]:
     hits = int(rng.binomial(certifier.pilot, share))
     interval = tuple(bound(hits, certifier.pilot, PILOT_ERROR) for bound in (binomial_lower, binomial_upper))
-    samples = plan(NOISE, interval, certifier.tolerance, certifier.most_samples, certifier.failure)  # type: ignore[arg-type]
+    samples = plan(NOISE, interval, certifier.tolerance, certifier.most_samples, certifier.failure)
     return certifier.pilot + samples, _radius(rng.binomial(samples, share), samples) if samples else 0.0
 
 

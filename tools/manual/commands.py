@@ -10,8 +10,7 @@ def reference() -> str:
     text = app.generate_docs(output_format="markdown")
     # The page has its own title, and the site lists the sections beside it.
     commands = "## radii " + text.partition("\n## radii ")[2]
-    return re.sub(r" \*\[default: False\]\*", "", _without_anchors(commands))
-
-
-def _without_anchors(text: str) -> str:
-    return re.sub(r"^## (radii [\w-]+)$", r"## `\1`", text, flags=re.MULTILINE)
+    # The usage would name the module that Python was started with.
+    commands = re.sub(r"^(radii [\w-]+) -m \w+", r"\1", commands, flags=re.MULTILINE)
+    commands = re.sub(r" \*\[default: False\]\*", "", commands)
+    return re.sub(r"^## (radii [\w-]+)$", r"## `\1`", commands, flags=re.MULTILINE)

@@ -5,6 +5,7 @@ import inspect
 import textwrap
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import MISSING, is_dataclass
+from itertools import pairwise
 from types import NoneType
 from typing import Any, get_args, get_origin
 
@@ -23,6 +24,13 @@ from tools.manual.meanings import MEANINGS
 SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 GIVEN = ("shape", "classes", "normalisation")
 """What a recipe's dataset hands to the factory of a model."""
+SHELVES: list[tuple[str, type]] = [
+    ("objectives", Objective),
+    ("certifiers", Certifier),
+    ("datasets", Dataset),
+    ("smoothing/noise", Noise),
+    ("engines", Engine),
+]
 KINDS = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 
@@ -78,7 +86,7 @@ def _shelf(folder: str, base: type, without: tuple[str, ...] = ()) -> str:
     """Every entry of a folder of classes: its name, its sentence, its fields."""
     entries = []
     for name, sentence in plugins.describe(folder).items():
-        kind = plugins.find(folder, name, base)
+        kind: Callable[..., Any] = plugins.find(folder, name, base)
         entries.append("\n\n".join(filter(None, [f"### `{name}`", sentence, field_table(kind, without)])))
     return "\n\n".join(entries)
 
@@ -124,7 +132,7 @@ def _texts(owner: type) -> dict[str, str]:
     body = tree.body if isinstance(tree, ast.ClassDef) else []
     return {
         field.target.id: " ".join(inspect.cleandoc(text.value.value).split())
-        for field, text in zip(body, body[1:], strict=False)
+        for field, text in pairwise(body)
         if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name)
         if isinstance(text, ast.Expr) and isinstance(text.value, ast.Constant) and isinstance(text.value.value, str)
     }
@@ -134,7 +142,11 @@ def values(setting: Setting) -> str:
     """The kind and range of a field, such as: whole number ≥ 1."""
     if choices := setting.limits.get("choices"):
         return ", ".join(f"`{choice}`" for choice in choices)
-    limits = [f"{sign} {limit:g}" for key, sign in SIGNS.items() if (limit := setting.limits.get(key)) is not None]
+    limits = [
+        f"{sign}\N{NO-BREAK SPACE}{limit:g}"
+        for key, sign in SIGNS.items()
+        if (limit := setting.limits.get(key)) is not None
+    ]
     return f"{_kind(setting.hint)} {', '.join(limits)}".strip()
 
 

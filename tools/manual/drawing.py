@@ -12,7 +12,7 @@ from matplotlib.figure import Figure
 FOLDER = Path(__file__).parents[2] / "docs" / "figures"
 INK, MUTED, GRID, PAPER = "#1c2430", "#5d6878", "#dfe3e8", "#ffffff"
 PALETTE = ("#0b69b7", "#d4560b", "#0f8f6b", "#b8479b", "#c38a00", "#4d9fd6", "#6b7280")
-STYLE = {
+STYLE: dict[Any, Any] = {
     "font.size": 10,
     "text.color": INK,
     "axes.edgecolor": MUTED,

@@ -16,10 +16,11 @@ from torch import Tensor
 
 import radii
 from radii import datasets
+from radii.experiment.files import digest
 from radii.experiment.run import Run
+from radii.report.summary import down
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import binomial_lower
-from radii.report.summary import down
 from tools.manual.drawing import GRID, INK, MUTED, PALETTE, figure, grid, picture
 
 RUN = Path(__file__).parents[2] / "results" / "digits" / "thirty-epochs" / "gaussian"
@@ -68,26 +69,32 @@ def radius(counts: list[int]) -> float:
     return float(SIGMA * ndtri(binomial_lower(max(counts), SAMPLES, FAILURE)))
 
 
+def made_from() -> list[Any]:
+    """What the votes are decided by, up to rounding: another machine may count a few votes otherwise."""
+    return [digest(RUN / "model.safetensors"), CLEAR, CLOSE, CHANGE, SIGMA, SAMPLES]
+
+
 def smoothing() -> tuple[Figure, Any]:
     """Two pictures: noisy copies with their answers, the votes, and the radius or an abstention."""
     found = votes(CLEAR), votes(CLOSE)
     drawn = figure(9.2, 4.4)
-    pictures, bars = drawn.subfigures(1, 2, width_ratios=[5.2, 2.8])
+    halves: Any = drawn.subfigures(1, 2, width_ratios=[5.2, 2.8])
+    pictures, bars = halves
     pictures.suptitle(
         "a picture, four of its noisy copies, and what the network says to each", fontsize=10, color=MUTED
     )
     bars.suptitle("10,000 copies vote", fontsize=10, color=MUTED)
     for row, space, each in zip(pictures.subplots(2, 5), bars.subplots(2, 1), found, strict=True):
         _vote_row(row, space, each)
-    return drawn, [[each.counts, each.answers] for each in found]
+    return drawn, made_from()
 
 
 def _vote_row(row: Any, bars: Any, found: Votes) -> None:
     best = int(np.argmax(found.counts))
-    picture(row[0], found.image[0], below=" ")
+    picture(row[0], found.image[0].numpy(), below=" ")
     for axes, copy, answer in zip(row[1:], found.copies, found.answers, strict=False):
         colour = PALETTE[0] if answer == best else PALETTE[1]
-        picture(axes, copy[0].clamp(0, 1), below=f"“{CLASSES[answer]}”", colour=colour)
+        picture(axes, copy[0].clamp(0, 1).numpy(), below=f"“{CLASSES[answer]}”", colour=colour)
     _bars(bars, found.counts, best)
 
 
@@ -187,19 +194,20 @@ def radii_of_votes() -> tuple[Figure, Any]:
 
 def change() -> tuple[Figure, Any]:
     """How large noise and a change at the radius look, on a small digit."""
-    image, smoothed = images()[CLEAR], classifier()
+    image = images()[CLEAR]
     noisy = votes(CLEAR).copies[0]
     changed, counts = worst(image, CHANGE)
     drawn = figure(6.8, 2.2)
     spaces = drawn.subplots(1, 4, width_ratios=[1, 1, 1, 1])
-    picture(spaces[0], image[0], "the picture")
-    picture(spaces[1], noisy[0].clamp(0, 1), "a noisy copy,\nsigma 0.25")
-    picture(spaces[2], changed[0].clamp(0, 1), f"the worst change found\nof length {CHANGE}")
+    picture(spaces[0], image[0].numpy(), "the picture")
+    picture(spaces[1], noisy[0].clamp(0, 1).numpy(), "a noisy copy,\nsigma 0.25")
+    picture(spaces[2], changed[0].numpy(), f"the worst change found\nof length {CHANGE}")
     spaces[3].axis("off")
     proven = radius(votes(CLEAR).counts)
-    words = f"certified radius {down(proven, 3)}\n\nafter the change\n{max(counts):,} of {SAMPLES:,} votes\nstill say {CLASSES[int(np.argmax(counts))]}"
+    after = f"{max(counts):,} of {SAMPLES:,} votes\nstill say {CLASSES[int(np.argmax(counts))]}"
+    words = f"certified radius {down(proven, 3)}\n\nafter the change\n{after}"
     spaces[3].text(0, 0.5, words, va="center", fontsize=9.5)
-    return drawn, [counts, smoothed.classes]
+    return drawn, made_from()
 
 
 def worst(image: Tensor, length: float, steps: int = 20) -> tuple[Tensor, list[int]]:

@@ -18,13 +18,26 @@ def reference() -> str:
 
 
 def _entry(name: str, found: Any) -> str:
+    if inspect.ismodule(found) and not callable(found):
+        return "\n\n".join([f"## `{name}`", _text(found), *(_function(name, key, found) for key in _public(found))])
     if not callable(found):
         return f"## `{name}`\n\n`{found!r}`"
+    if inspect.ismodule(found):
+        found = getattr(found, name)
     parts = [f"## `{name}`", _signature(f"radii.{name}", found), _text(found)]
     if inspect.isclass(found):
         parts += [field_table(found)] if dataclasses.is_dataclass(found) else []
         parts += [_member(name, key, member) for key, member in _members(found)]
     return "\n\n".join(filter(None, parts))
+
+
+def _public(module: Any) -> list[str]:
+    return list(getattr(module, "__all__", ()))
+
+
+def _function(owner: str, key: str, module: Any) -> str:
+    found = getattr(module, key)
+    return f"{_signature(f'radii.{owner}.{key}', found)}\n\n{_text(found)}" if callable(found) else ""
 
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
@@ -76,4 +89,6 @@ def _short(annotation: str) -> str:
 
 
 def _text(found: Any) -> str:
-    return inspect.getdoc(found) or ""
+    """A docstring as Markdown: its examples as code."""
+    text = inspect.getdoc(found) or ""
+    return re.sub(r"^>>> .*(?:\n.+)*", lambda example: f"```python\n{example[0]}\n```", text, flags=re.MULTILINE)

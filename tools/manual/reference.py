@@ -1,7 +1,7 @@
 """The references of the manual, made from the code when the site is built.
 
-A line `<!-- made: NAME -->` of a page is replaced by what MADE[NAME] writes; a line `?NAME` of a table of contents is kept
-where there is such a page.
+A line `<!-- made: NAME -->` of a page is replaced by what MADE[NAME] writes; a line `?NAME` of a table of contents is
+kept where there is such a page.
 """
 
 import re

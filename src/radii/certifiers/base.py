@@ -40,7 +40,7 @@ class Voter(Protocol):
 class Certifier(Component, ABC):
     """A method of certification: its certificates are wrong with probability at most `failure`."""
 
-    kind: ClassVar[str] = "certifier"
+    registry: ClassVar[str] = "certifier"
 
     failure: float = option(0.001, gt=0, lt=1)
 

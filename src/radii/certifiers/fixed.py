@@ -28,6 +28,7 @@ class Fixed(Certifier):
     estimation: int = option(100_000, ge=1)
     bound: str = option("top", choices=("top", "top_two"))
     radius: float | None = option(None, ge=0)
+    """The radius to decide, with as few samples as suffice; by default the largest that is proven."""
 
     def fewest_samples(self) -> tuple[str, int]:
         return "estimation", fewest_to_certify(self._share)

@@ -4,6 +4,7 @@
 from radii.cli import (
     attack,
     certification,
+    corrupting,
     export,
     importing,
     listing,
@@ -21,6 +22,7 @@ __all__ = [
     "app",
     "attack",
     "certification",
+    "corrupting",
     "export",
     "importing",
     "listing",

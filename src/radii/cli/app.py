@@ -92,6 +92,9 @@ def _arguments() -> list[str]:
     return [STDIN if each == "-" else each for each in sys.argv[1:]]
 
 
+app.meta.suppress_keyboard_interrupt = False
+
+
 @app.meta.default
 def launch(
     *tokens: Annotated[str, Parameter(show=False, allow_leading_hyphen=True, json_list=False)],

@@ -20,6 +20,7 @@ Settings = Annotated[
         help="KEY=VALUE that overrides the recipe's or gives the certifier's fields.",
     ),
 ]
+Overrides = Annotated[list[str] | None, Parameter(negative="", json_list=False)]
 Trust = Annotated[
     list[str] | None,
     Parameter(

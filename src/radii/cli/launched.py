@@ -1,6 +1,7 @@
 """Commands in processes that torchrun started: one of them speaks, and all end without torch's shutdown."""
 
 import os
+import signal
 import sys
 import traceback
 from collections.abc import Iterator
@@ -27,6 +28,8 @@ def ending_as_launched() -> Iterator[None]:
     if not _is_launched():
         yield
         return
+    # torchrun signals each process; one that another has told to stop already gets its own signal late.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
     try:
         with Path(os.devnull).open("w") as nowhere, redirect_stdout(sys.stdout if is_first() else nowhere):
             yield

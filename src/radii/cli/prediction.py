@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import asdict
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -17,7 +18,10 @@ from radii.experiment.run import Run
 from radii.report.summary import down
 
 if TYPE_CHECKING:
+    from torch import Tensor
+
     from radii.smoothing.certificate import Certificate
+    from radii.smoothing.classifier import SmoothedClassifier
 
 ESTIMATION = 1_000
 """Samples of a picture by default. A hundred times as many, as certificates of test sets have, give radii that are
@@ -68,31 +72,41 @@ def predict(
 
 
 class _Asking:
-    """A loaded run that is asked about one picture after the other."""
+    """A run that is asked about one picture after the other; it is loaded for the first that can be read."""
 
     def __init__(
         self, run: Run, shape: tuple[int, int, int], with_: str | None, fields: dict[str, Any], engine: str
     ) -> None:
         from radii import certifiers, datasets
-        from radii.loops.deployment import certified_prediction, warn_of_another
-        from radii.loops.load import noise_of, open_run
+        from radii.loops.deployment import certified_prediction
 
         dataset = run.recipe.dataset
+        self.run, self.asked = run, engine
         self.preparation = datasets.preparation(dataset["name"], fields_of(dataset), shape)
         self.procedure, usual = _usual(*certified_prediction(run, with_), with_)
         self.fields = {**usual, **fields}
         certifiers.create(self.procedure, **self.fields)  # wrong fields are an error before the model is loaded
-        noise = noise_of(run.recipe)
-        self.engine, self.classifier = open_run(run, engine, noise, None, BLOCK, data_at_hand=False)
-        warn_of_another(run, self.engine)
         self.described = False
 
-    def about(self, file: Path) -> "Certificate":
+    @cached_property
+    def loaded(self) -> tuple[str, "SmoothedClassifier"]:
+        """The engine and the classifier."""
+        from radii.loops.deployment import warn_of_another
+        from radii.loops.load import noise_of, open_run
+
+        found = open_run(self.run, self.asked, noise_of(self.run.recipe), None, BLOCK, data_at_hand=False)
+        warn_of_another(self.run, found[0])
+        return found
+
+    @property
+    def engine(self) -> str:
+        return self.loaded[0]
+
+    def about(self, picture: "Tensor") -> "Certificate":
         from radii.api import certify
 
-        picture = self.preparation.read(file)
         self._describe()
-        return certify(self.classifier, picture, self.procedure, **self.fields)
+        return certify(self.loaded[1], picture, self.procedure, **self.fields)
 
     def _describe(self) -> None:
         """Say once what is done to the pictures."""
@@ -132,13 +146,14 @@ def _existing(file: Path) -> Path:
 def _answer(asking: _Asking, file: Path, names: Sequence[str], as_json: bool) -> bool:
     """Print the answer about a picture; whether it is one."""
     try:
-        found = asking.about(_existing(file))
+        picture = asking.preparation.read(_existing(file))
     except (ValueError, OSError) as error:
         words = in_words(error)
         print(f"radii: {words}", file=sys.stderr)
         if as_json:
             say_json({"file": str(file), "error": words})
         return False
+    found = asking.about(picture)
     if as_json:
         say_json(_as_data(asking, file, names, found))
     else:
@@ -170,7 +185,7 @@ def _as_data(asking: _Asking, file: Path, names: Sequence[str], found: "Certific
         "samples": found.samples,
         "certifier": asking.procedure,
         "parameters": asdict(found.certifier) if found.certifier else {},
-        "noise": asking.classifier.noise.describe(),
+        "noise": asking.loaded[1].noise.describe(),
         "engine": asking.engine,
         "prepared": asking.preparation.words,
     }

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Trust, parse_numbers
 from radii.cli.notices import warnings_in_words
+from radii.experiment.run import Run
 
 
 @app.command
@@ -26,7 +27,8 @@ def report(
     """Write tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PDF, PNG and one HTML page.
 
     Args:
-        inputs: Run directories or certificate files in Cohen's format, from any tool.
+        inputs: Run directories, certificate files in Cohen's format, from any tool, or folders of such files, one for
+            each kind of corruption.
         out: The folder to write to; by default RUN/report for one run, ./report otherwise.
         radii: The radii of the tables, such as 0,0.25,0.5; by default ones that fit the data.
         title: The title of the page.
@@ -39,7 +41,8 @@ def report(
     if not inputs:
         raise ValueError("nothing to report: name runs or certificate files")
     if out is None:
-        out = inputs[0] / "report" if len(inputs) == 1 and inputs[0].is_dir() else Path("report")
+        own = len(inputs) == 1 and Run(inputs[0]).recipe_file.is_file()
+        out = inputs[0] / "report" if own else Path("report")
     with warnings_in_words():
         page = write_report(
             inputs,

@@ -7,7 +7,7 @@ from typing import Annotated, cast
 from cyclopts import Parameter
 
 from radii.cli.app import app, console, hint, say
-from radii.cli.arguments import Data, Settings, Trust, Whole, command
+from radii.cli.arguments import Data, Overrides, Settings, Trust, Whole, command
 from radii.cli.launched import is_first
 from radii.cli.progress import CountingBar, TrainingBar
 from radii.cli.tensorboard import step_writer
@@ -61,6 +61,9 @@ def transfer(
     teacher: Path | None = None,
     bootstrap: Path | None = None,
     teacher_model: str | None = None,
+    teacher_set: Overrides = None,
+    voter_set: Overrides = None,
+    votes: Whole = 10_000,
     recipe: Path | None = None,
     run: Path | None = None,
     set: Settings = None,
@@ -74,6 +77,10 @@ def transfer(
         teacher: The run of the first teacher.
         bootstrap: Instead of --teacher, the recipe to train a teacher with.
         teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's.
+        teacher_set: KEY=VALUE that overrides the recipe of the teacher that --bootstrap trains.
+        voter_set: KEY=VALUE that overrides the recipe of the run whose votes are the soft labels of a `catrs` teacher:
+            the shipped Gaussian one at sigma 0.25, with the teacher's model, data and seed.
+        votes: Noisy copies of each image for these soft labels.
         recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset, at its sigma.
         run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
     """
@@ -81,7 +88,13 @@ def transfer(
 
     if (teacher is None) == (bootstrap is None):
         raise ValueError("name either --teacher RUN, or --bootstrap RECIPE to train a teacher first")
-    first = Run(cast(Path, teacher), trust or ()) if bootstrap is None else _trained(bootstrap, teacher_model, data)
+    if bootstrap is None:
+        if teacher_model or teacher_set or voter_set:
+            raise ValueError("--teacher-model, --teacher-set and --voter-set are of --bootstrap: leave them out")
+        first = Run(cast(Path, teacher), trust or ())
+    else:
+        settings = [*([f"model={teacher_model}"] if teacher_model else []), *(teacher_set or [])]
+        first = _bootstrapped(bootstrap, settings, voter_set or [], votes, data)
     schedule = recipes.read(recipes.find(recipe), set or ()) if recipe else transfer_recipe(first, set or ())
     students = [recipes.parse_value(each) for each in model]
     with TrainingBar(console) as bar:
@@ -89,15 +102,18 @@ def transfer(
             print_trained(student)
 
 
-def _trained(recipe: Path, model: str | None, data: Path | None) -> Run:
-    """Train a teacher with a recipe, in runs/DATASET-RECIPE-MODEL."""
-    from radii.loops.train import train as train_run
+def _bootstrapped(recipe: Path, settings: list[str], voting: list[str], votes: int, data: Path | None) -> Run:
+    """Train a teacher with a recipe, in runs/DATASET-RECIPE-MODEL, and before it the run that votes, if any."""
+    from radii.loops.bootstrap import bootstrap, default_voter, needs_soft_labels
 
     path = recipes.find(recipe)
-    wanted = recipes.read(path, [f"model={model}"] if model else [])
+    wanted = recipes.read(path, settings)
+    if voting and not needs_soft_labels(wanted):
+        raise ValueError(f"--voter-set: objective {wanted.objective['name']!r} learns from no soft labels")
+    voter = recipes.parse(default_voter(wanted).to_toml(), "the run that votes", voting) if voting else None
     name = f"{wanted.dataset['name']}-{path.stem}-{wanted.model['name']}"
     with TrainingBar(console) as bar:
-        done = train_run(wanted, Path("runs") / name, data=data, on_step=bar)
+        done = bootstrap(wanted, Path("runs") / name, voter=voter, votes=votes, data=data, on_step=bar)
     print_trained(done)
     return done
 
@@ -108,24 +124,40 @@ def soft_labels(
     /,
     *,
     samples: Whole = 10_000,
+    settle: Whole | None = None,
     seed: Whole = 0,
     engine: str = "auto",
+    workers: Whole | None = None,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
     """Write the shares of a run's votes on noisy copies of every training image: the soft labels of `catrs`.
 
+    The same command continues where it stopped; the values do not depend on the number of workers.
+
     Args:
         run: A trained run directory, usually plain Gaussian at sigma 0.25.
         samples: Noisy copies of each image.
+        settle: An image whose first SETTLE votes are all for one class gets no more: its shares are 1 and 0, which more
+            votes could change a little. By default every image gets all.
         seed: The seed of the noise.
         engine: What runs the forward passes; auto takes the fastest that is installed.
+        workers: Processes of one thread each; by default one for each core.
     """
     from radii.loops.soft_labels import soft_labels as write_soft_labels
 
     voting = Run(run, trust or ())
     with CountingBar(console) as bar:
-        path = write_soft_labels(voting, samples=samples, seed=seed, engine=engine, data=data, on_image=bar)
+        path = write_soft_labels(
+            voting,
+            samples=samples,
+            settle=settle,
+            seed=seed,
+            engine=engine,
+            data=data,
+            workers=workers,
+            on_image=bar,
+        )
     say(str(path))
     hint(f"next: radii train RECIPE --soft-labels {shlex.quote(str(path))} --run RUN")
 

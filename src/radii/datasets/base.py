@@ -115,7 +115,7 @@ def _digest(*tensors: Tensor) -> str:
 class Dataset(Component, ABC):
     """Where images come from. Fields determine the images; opening one reads as little as possible."""
 
-    kind: ClassVar[str] = "dataset"
+    registry: ClassVar[str] = "dataset"
 
     path: str | None = option(None)
     """The folder or file that holds its files; RADII_DATA otherwise. Its location is not part of its identity."""

@@ -90,7 +90,7 @@ class Engine(Component, ABC):
     A certificate holds for the function that ran, so the engine is part of its record and the one to deploy.
     """
 
-    kind: ClassVar[str] = "engine"
+    registry: ClassVar[str] = "engine"
     automatic: ClassVar[bool] = False
     """Whether `auto` may choose it: it is quick to prepare and keeps the function up to rounding."""
     least_agreement: ClassVar[float] = 1.0

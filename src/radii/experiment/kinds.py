@@ -11,8 +11,8 @@ MOST_BLOCK = 1 << 20
 MOST_PATH, MOST_NAME = 4096, 255
 """Bytes of a path, and of a name in it."""
 
-PARTS = ("train", "validation", "test")
-"""What certificates may be about: a part of a dataset."""
+PARTS = ("train", "validation", "test", "given")
+"""What certificates may be about: a part of a dataset, or images that a program gave."""
 
 Check = Callable[[Any], bool]
 
@@ -95,6 +95,13 @@ TRANSFER: dict[str, tuple[Check, str]] = {
     "method_seconds_per_epoch": (is_time, "seconds"),
     "steps_timed": (is_count, "a whole number >= 1"),
 }
+TRANSFER_TIMES: dict[str, tuple[Check, str]] = {
+    "seconds_before": (
+        lambda value: is_object(value) and all(each is None or is_time(each) for each in value.values()),
+        "an object of seconds",
+    ),
+}
+"""What a student's record states since 0.2."""
 HISTORY: dict[str, tuple[Check, str]] = {
     "seconds": (is_time, "a time above 0"),
     "noisy_test_accuracy": (lambda value: 0 <= value <= 1, "a share"),

@@ -7,6 +7,7 @@ import csv
 import io
 import json
 import math
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from radii.experiment.kinds import (
     MOST_SECONDS,
     MOST_WHOLE,
     TRANSFER,
+    TRANSFER_TIMES,
     Check,
     is_count,
     is_integer,
@@ -98,7 +100,7 @@ def transfer_cost(path: Path) -> dict[str, Any]:
     found = json_object(path)
     if missing := [name for name in TRANSFER if name not in found]:
         raise ValueError(f"{path} has no {missing[0]!r}: restore it, or remove it")
-    _expect(path, found, TRANSFER)
+    _expect(path, found, TRANSFER | TRANSFER_TIMES)
     return found
 
 
@@ -110,6 +112,12 @@ def check(path: Path) -> dict[str, int]:
     if not (is_integer(right) and is_count(images) and 0 <= right <= images):
         raise ValueError(f"{path} holds {_shown(found)}, expected the images and how many are right: remove it")
     return {"right": right, "images": images}
+
+
+def doubles(path: Path) -> list[float]:
+    """The numbers of a file of little-endian doubles; an incomplete last one is ignored."""
+    found = content(path, MOST_CERTIFICATES)
+    return list(struct.unpack(f"<{len(found) // 8}d", found[: len(found) // 8 * 8]))
 
 
 def history(path: Path) -> list[dict[str, str]]:

@@ -57,6 +57,7 @@ class Run:
         self.weights_file = self.path / "model.safetensors"
         self.origin_file = self.path / "origin.json"
         self.soft_labels_file = self.path / "soft-labels.npy"
+        self.soft_labels_times = self.path / "soft-labels.seconds"
         self.check_file = self.path / "check.json"
         self.certificates = self.path / "certificates"
 

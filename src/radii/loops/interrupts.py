@@ -36,10 +36,16 @@ class Interrupts:
 
     def deliver(self, number: int | None = None) -> None:
         """Raise the signal that was held back, if any, or another one that a process of the same training held."""
-        number, self.pending = number or self.pending, None
-        if number is not None:
+        here, self.pending = self.pending, None
+        if here is not None:
             self._restore()
-            signal.raise_signal(number)
+            signal.raise_signal(here)
+        elif number is not None:
+            handler = self._handlers.get(number)
+            self._restore()
+            signal.signal(number, signal.SIG_IGN)  # this process's own may still come
+            if callable(handler):
+                handler(number, None)
 
     def _note(self, number: int, _: FrameType | None) -> None:
         second, self.pending = self.pending is not None, number

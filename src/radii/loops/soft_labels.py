@@ -1,7 +1,12 @@
 """Soft labels: how a trained run's base classifier votes on noisy copies of every training image (CAT-RS)."""
 
 import io
-from collections.abc import Callable
+import os
+import time
+from collections.abc import Callable, Generator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
@@ -13,59 +18,172 @@ from radii.experiment import files, readers
 from radii.experiment.run import Run, RunError
 from radii.lock import locked
 from radii.loops.components import dataset_of
+from radii.loops.device import default_device
 from radii.loops.load import noise_of, open_run
+from radii.loops.pool import map_in_processes
+from radii.loops.session import one_thread
 from radii.smoothing.addresses import NoiseAddress
+
+BLOCK = 128
+"""Noisy copies of a forward block, on which the draws depend."""
+Votes = tuple[NDArray[np.int64], float]
+"""The votes for every class on one image, and the seconds that they took."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class VotingConfig:
+    """Everything that determines the soft labels of a run."""
+
+    run: Path
+    samples: int = 10_000
+    settle: int | None = None
+    """Votes after which an image that has only votes for one class gets no more; by default every image gets all."""
+    seed: int = 0
+    engine: str = AUTO
+    data: Path | None = None
+    trust: frozenset[str] = frozenset()
+    identity: tuple[str, str] | None = None
+    """The expected digests of weights and images; any are accepted if it is None."""
+
+    def __post_init__(self) -> None:
+        if self.samples < 1:
+            raise ValueError(f"samples = {self.samples}, expected a whole number >= 1")
+        if not 0 <= self.seed < 1 << 128:
+            raise ValueError(f"seed = {str(self.seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
+        if self.settle is not None and (self.settle < 1 or self.settle % BLOCK):
+            raise ValueError(f"settle = {self.settle}, expected a multiple of the {BLOCK} votes of a block")
 
 
 def soft_labels(
     run: Run,
     *,
     samples: int = 10_000,
+    settle: int | None = None,
     seed: int = 0,
     engine: str = AUTO,
     data: Path | None = None,
+    workers: int | None = 1,
     on_image: Callable[[int, int], None] = lambda *_: None,
 ) -> Path:
-    """Write the share of votes of every class for every unaugmented training image; continues where it stopped."""
-    if samples < 1:
-        raise ValueError(f"samples = {samples}, expected a whole number >= 1")
-    if not 0 <= seed < 1 << 128:
-        raise ValueError(f"seed = {str(seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
-    images = dataset_of(run, data).part("train")
-    name, classifier = open_run(run, engine, noise_of(run.recipe), data, min(samples, 128))
-    header = {"samples": samples, "seed": seed, "engine": name, "weights": files.digest(run.weights())}
-    header |= {"data": images.digest}
-    counts = run.path / "soft-labels.counts"
+    """Write the share of votes of every class for every unaugmented training image; continues where it stopped.
+
+    The images are shared by `workers` processes of one thread each, one per core if it is None; the values do not
+    depend on how many. With `settle`, the shares of an image whose first votes are all for one class are of these
+    alone; those of the others are as without.
+    """
+    config = VotingConfig(
+        run=run.path, samples=samples, settle=settle, seed=seed, engine=engine, data=data, trust=run.trusted
+    )
+    if workers is None:
+        workers = os.cpu_count() or 1 if default_device().type == "cpu" else 1
+    session = VotingSession(config)
     with locked(run.soft_labels_file):
-        for index in range(_continue(run, counts, header, classifier.classes), len(images)):
-            image = images.batch(torch.tensor([index]))[0]
-            votes = classifier.votes(image, samples, NoiseAddress(seed, index, purpose="soft_labels"))
-            files.append(counts, votes.astype("<i4").tobytes())
-            on_image(index + 1, len(images))
-        _publish(run, np.fromfile(counts, "<i4").reshape(len(images), classifier.classes) / samples)
+        counts = _Counts(run, session.header, session.classifier.classes)
+        missing = range(len(counts), len(session.images))
+        with closing(_votes(session, missing, workers)) as votes:
+            for index, found in zip(missing, votes, strict=True):
+                counts.append(found)
+                on_image(index + 1, len(session.images))
+        counts.publish(len(session.images))
     return run.soft_labels_file
 
 
-def _publish(run: Run, shares: NDArray[np.float64]) -> None:
-    content = io.BytesIO()
-    np.save(content, shares.astype(np.float32))
-    files.write(run.soft_labels_file, content.getvalue())
+def vote(config: VotingConfig, index: int) -> Votes:
+    """The votes on one training image: the same in any process. `config` is that of an open session."""
+    return _open_once(config).vote(index)
 
 
-def _continue(run: Run, counts: Path, header: dict[str, object], classes: int) -> int:
-    """How many images are done; a last row that was cut off is dropped."""
-    header_file = counts.with_suffix(".json")
-    files.sweep(run.path, [header_file.name, counts.name, run.soft_labels_file.name])
-    if not header_file.is_file():
-        files.remove(counts)  # before the header that describes them
-        files.write_json(header_file, header)
-    if (theirs := readers.json_object(header_file)) != header:
-        raise RunError(
-            f"{run.path} has soft labels of {theirs}, not of {header}: remove {counts} and {header_file.name}"
-        )
-    if not counts.is_file():
-        files.write(counts, b"")
-    row = 4 * classes
-    done = counts.stat().st_size // row
-    files.truncate(counts, done * row)
-    return done
+def _votes(session: "VotingSession", indices: range, workers: int) -> Generator[Votes, None, None]:
+    """The votes in the order of the images."""
+    if workers == 1 or len(indices) < 2:
+        yield from map(session.vote, indices)
+    else:
+        yield from map_in_processes(partial(vote, session.config), indices, workers)
+
+
+class VotingSession:
+    """A loaded classifier and its training images: what one process needs to vote."""
+
+    def __init__(self, config: VotingConfig) -> None:
+        run = Run(config.run, config.trust)
+        self.images = dataset_of(run, config.data).part("train")
+        with one_thread():
+            first, block = config.identity is None, min(config.samples, BLOCK)
+            engine, self.classifier = open_run(run, config.engine, noise_of(run.recipe), config.data, block, first)
+        identity = files.digest(run.weights()), self.images.digest
+        if config.identity not in (None, identity):
+            raise RunError(f"the weights or images of {run.path} changed since the votes began: start them again")
+        self.config = replace(config, engine=engine, identity=identity)
+
+    @property
+    def header(self) -> dict[str, object]:
+        """What determines the votes, as it is stored beside them."""
+        config, (weights, data) = self.config, self.config.identity or ("", "")
+        settled = {} if config.settle is None else {"settle": config.settle}
+        stated = {"samples": config.samples, "seed": config.seed, "engine": config.engine, **settled}
+        return {**stated, "weights": weights, "data": data}
+
+    def vote(self, index: int) -> Votes:
+        """The votes on one training image."""
+        began = time.perf_counter()
+        image = self.images.batch(torch.tensor([index]))[0]
+        address = NoiseAddress(self.config.seed, index, purpose="soft_labels")
+        samples = self.config.samples
+        first = min(self.config.settle or samples, samples)
+        with one_thread():
+            votes = self.classifier.votes(image, first, address)
+            if first < samples and votes.max() < first:
+                votes = votes + self.classifier.votes(image, samples - first, address.from_block(first // BLOCK))
+        return votes, time.perf_counter() - began
+
+
+_open_once = lru_cache(maxsize=1)(VotingSession)
+"""A process that votes on many images loads them and the weights once."""
+
+
+class _Counts:
+    """The votes so far in the order of the images, and their times: two files that grow by whole rows."""
+
+    def __init__(self, run: Run, header: dict[str, object], classes: int) -> None:
+        self.run, self.classes = run, classes
+        self.file, self.times = run.path / "soft-labels.counts", run.soft_labels_times
+        beside = self.file.with_suffix(".json")
+        files.sweep(run.path, [beside.name, self.file.name, self.times.name, run.soft_labels_file.name])
+        if not beside.is_file():
+            files.remove(self.file)  # before the header that describes them
+            files.remove(self.times)
+            files.write_json(beside, header)
+        if (theirs := readers.json_object(beside)) != header:
+            raise RunError(
+                f"{run.path} has soft labels of {theirs}, not of {header}: remove {self.file} and {beside.name}"
+            )
+        self._cut(self.file, 4 * classes, self._rows(self.file, 4 * classes))
+        self._cut(self.times, 8, len(self))
+
+    def __len__(self) -> int:
+        return self._rows(self.file, 4 * self.classes)
+
+    def append(self, found: Votes) -> None:
+        """Add the votes on the next image, the time first: a kill in between leaves one time too many, which is cut."""
+        votes, seconds = found
+        files.append(self.times, np.array([seconds], "<f8").tobytes())
+        files.append(self.file, votes.astype("<i4").tobytes())
+
+    def publish(self, images: int) -> None:
+        """Write the shares of the votes."""
+        votes = np.fromfile(self.file, "<i4").reshape(images, self.classes)
+        content = io.BytesIO()
+        np.save(content, (votes / votes.sum(1, keepdims=True)).astype(np.float32))
+        files.write(self.run.soft_labels_file, content.getvalue())
+
+    @staticmethod
+    def _rows(file: Path, size: int) -> int:
+        return file.stat().st_size // size if file.is_file() else 0
+
+    def _cut(self, file: Path, size: int, rows: int) -> None:
+        """Cut a file to whole rows; times that were never noted, of an older file, are unknown."""
+        if not file.is_file():
+            files.write(file, b"" if file == self.file else np.full(rows, np.nan, "<f8").tobytes())
+        elif self._rows(file, size) < rows:
+            files.write(file, np.full(rows, np.nan, "<f8").tobytes())
+        files.truncate(file, rows * size)

@@ -10,7 +10,7 @@ import torch
 from radii import models as architectures
 from radii.errors import ParameterError
 from radii.experiment import files
-from radii.experiment.lineage import teachers
+from radii.experiment.lineage import seconds_before, teachers
 from radii.experiment.recipe import Recipe, Spec, named_table
 from radii.experiment.run import Run
 from radii.loops.components import Components, assemble, open_dataset
@@ -81,6 +81,7 @@ def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
         "method": first.recipe.objective["name"],
         "method_seconds_per_epoch": _seconds_per_epoch(components),
         "steps_timed": TIMED_STEPS,
+        "seconds_before": seconds_before(student),
     }
     files.write_json(cost_file, cost)
 

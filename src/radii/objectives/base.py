@@ -42,7 +42,7 @@ class Objective(Component, ABC):
     Fields are its hyper-parameters; the loss is the mean over images of the summed terms.
     """
 
-    kind: ClassVar[str] = "objective"
+    registry: ClassVar[str] = "objective"
 
     sigma: float = option(gt=0)
 

@@ -7,7 +7,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from radii.experiment import files
-from radii.report import curves, formats, page
+from radii.report import corruptions, curves, formats, page
 from radii.report.entries import Entry, read
 from radii.report.facts import epoch_time
 from radii.report.page import TITLE, Options
@@ -43,17 +43,22 @@ def report(
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
     if any(not 0 <= radius <= 1000 for radius in radii):
         raise ValueError(f"radii = {tuple(radii)}, expected numbers >= 0, such as 0, 0.25, 0.5")
-    entries = read([Path(path) for path in inputs], trust, labels)
-    options = Options(title, tuple(sorted(set(radii))), command)
+    everything = read([Path(path) for path in inputs], trust, labels)
+    # Certificates of another dataset are not mixed with those of the run's own.
+    entries = [entry for entry in everything if "evaluated_on" not in entry.certificates.header] or everything
+    corrupted = corruptions.groups(everything)
+    further = tuple((f"Corruptions: {name}", corruptions.table(kinds)) for name, kinds in corrupted.items())
+    options = Options(title, tuple(sorted(set(radii))), command, further)
     figures = {"curves": curves.curves(entries), **_times(entries)}
     svgs = {name: curves.image(figure, "svg") for name, figure in figures.items()}
     written: dict[str, str | bytes] = {
         "report.md": page.markdown(entries, [f"{name}.svg" for name in svgs], options),
-        "report.csv": formats.csv_text(entries, options.radii),
+        "report.csv": formats.csv_text(everything, options.radii),
         "report.tex": formats.latex(entries, options.radii),
         "curves.png": curves.image(figures["curves"], "png"),
         **{f"{name}.pdf": curves.image(figure, "pdf") for name, figure in figures.items()},
         **{f"{name}.svg": svg for name, svg in svgs.items()},
+        **({"corruptions.csv": corruptions.csv_text(corrupted)} if corrupted else {}),
         "report.html": page.html(entries, options),
     }
     folder = Path(out)

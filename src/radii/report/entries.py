@@ -26,6 +26,8 @@ class Entry:
     """Which of the certificate files of its run it is, where there are several."""
     weights: str = ""
     """Which weights the certificates are of, as in radii.report.weights; empty for a single file."""
+    folder: str = ""
+    """The folder of logs that the file is one of; empty for other files and for runs."""
 
     @property
     def name(self) -> str:
@@ -51,6 +53,18 @@ class Entry:
     def evaluated(self) -> str:
         """What the certificates are about, where it is not the test split of the run's own dataset."""
         return protocol.evaluated(self.certificates)
+
+    @property
+    def corruption(self) -> str:
+        """The kind of corruption of the images: stated in the header, or the name of a log in a folder of logs."""
+        other = self.certificates.header.get("evaluated_on", {})
+        return str(other.get("kind", "")) or (self.certificates.name if self.folder else "")
+
+    @property
+    def group(self) -> str:
+        """What the means over kinds of corruption are taken over: a folder of logs, or a run's sets of one kind."""
+        other = self.certificates.header.get("evaluated_on", {})
+        return self.folder or f"{self.source} ({other.get('name')}, {_certifier(self.certificates)})"
 
 
 def read(paths: Sequence[Path], trusted: Collection[str] = (), labels: Mapping[str, str] | None = None) -> list[Entry]:
@@ -102,7 +116,7 @@ def _entries(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
         return [Entry(name, Summary(certificates.read(path)))]
     run = Run(path, trusted)
     if not run.recipe_file.is_file():
-        raise ValueError(f"{path} is not a run, it has no recipe.toml: name a run, or certificate files such as *.tsv")
+        return _logs(path, name)
     run.recipe  # noqa: B018  untrusted code is refused here
     found = [certificates.read(file) for file in _begun(run)]
     if not found:
@@ -110,6 +124,15 @@ def _entries(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
     present = weights.digest_of(run)
     marked = zip(found, _marks(found), strict=True)
     return [Entry(name, Summary(each), run, mark, weights.weights_of(each, run, present)) for each, mark in marked]
+
+
+def _logs(path: Path, name: str) -> list[Entry]:
+    """The certificate files of a folder that is not a run, such as one log for each kind of corruption."""
+    found = sorted(path.glob("*.tsv"))
+    if not found:
+        raise ValueError(f"{path} is not a run, it has no recipe.toml: name a run, or certificate files such as *.tsv")
+    made = [certificates.read(file) for file in found]
+    return [Entry(f"{name}/{each.name}", Summary(each), folder=name) for each in made]
 
 
 def _begun(run: Run) -> list[Path]:

@@ -15,6 +15,7 @@ from radii.report.headline import headline_radius, sentence
 from radii.report.html import card, section, table
 from radii.report.notes import notes
 from radii.report.summary import Summary, Value, radii_of, radius_text, shown
+from radii.report.tables import Table
 from radii.report.text import markdown_text
 from radii.report.training_curves import training_curves
 from radii.report.transfer import transfers
@@ -33,6 +34,8 @@ class Options:
     """The radii of the tables; chosen for the data if there are none."""
     command: str = ""
     """What the report was made by."""
+    tables: tuple[tuple[str, Table], ...] = ()
+    """Further tables with their titles."""
 
 
 DEFAULT = Options()
@@ -57,7 +60,7 @@ def html(entries: Sequence[Entry], options: Options) -> str:
         notes=f'<ul class="quiet">{remarks}</ul>' if remarks else "",
         curves=reading.figure(entries),
         legend=_legend(entries),
-        sections="\n".join(_sections(entries, radius)),
+        sections="\n".join([*_sections(entries, radius), *_further(options)]),
         facts=card(
             table(tables.facts_table(entries), sortable=len(entries) > tables.MOST_ABREAST),
             "How these numbers were computed",
@@ -88,6 +91,10 @@ def _sections(entries: Sequence[Entry], radius: float) -> list[str]:
         listed = card(table(students), "Transfer", "facts")
         found.append(section("Transfer", figure + listed, STORY if drawn else ""))
     return found
+
+
+def _further(options: Options) -> list[str]:
+    return [section(text(title), card(table(each), text(title), "facts")) for title, each in options.tables]
 
 
 GALLERY = (
@@ -140,6 +147,7 @@ def markdown(entries: Sequence[Entry], figures: Iterable[str], options: Options 
         "\n".join(f"- {markdown_text(note)}" for note in notes(entries)),
         "\n".join(f"![{FIGURES[Path(file).stem]}]({file})" for file in figures),
         f"## Transfer\n\n{formats.markdown(students).strip()}" if students else "",
+        *(f"## {markdown_text(title)}\n\n{formats.markdown(table).strip()}" for title, table in options.tables),
         "## 95 % intervals over the choice of test images",
         formats.markdown(tables.intervals(accuracies)).strip(),
         "## How these numbers were computed",

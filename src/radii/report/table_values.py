@@ -7,7 +7,7 @@ from dataclasses import asdict
 from decimal import Decimal
 from pathlib import Path
 from statistics import fmean, stdev
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
@@ -59,7 +59,7 @@ def _made(result: Result) -> str:
     made, recipe = result.certificates, result.recipe
     header = dict(made.header) if made else {}
     kept = ("procedure", "parameters", "noise", "every", "most", "images", "split", "label_known")
-    stated: dict[str, Any] = {key: header.get(key) for key in kept} if recipe else {"file": result.source}
+    stated: dict[str, object] = {key: header.get(key) for key in kept} if recipe else {"file": result.source}
     # Engines give the same function but for rounding, and `auto` takes the fastest; int8 is another function.
     stated["int8"] = str(header.get("engine")).endswith("int8")
     training = {**asdict(recipe), "seed": 0, "dataset": recipe.dataset["name"]} if recipe else {}

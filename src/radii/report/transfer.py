@@ -1,10 +1,11 @@
 """Teacher and student side by side: the robustness that a transfer kept, and its cost."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from radii.experiment import readers
-from radii.experiment.lineage import teachers
+from radii.experiment.lineage import seconds_before
 from radii.experiment.run import Run
 from radii.report.entries import Entry
 from radii.report.facts import duration, epoch_time, per_epoch
@@ -38,7 +39,7 @@ def cost_file(run: Run) -> Path:
 
 def _row(entry: Entry, run: Run, known: dict[Path, Entry]) -> list[Cell]:
     cost = readers.transfer_cost(cost_file(run))
-    mine, whole = epoch_time(run), _with_teachers(run)
+    mine = epoch_time(run)
     method = cost["method_seconds_per_epoch"]
     time = duration(mine.total) if mine else UNKNOWN
     texts = [
@@ -46,7 +47,7 @@ def _row(entry: Entry, run: Run, known: dict[Path, Entry]) -> list[Cell]:
         _teacher(run, known),
         _acr(entry),
         per_epoch(mine) if mine else UNKNOWN,
-        time if whole is None else f"{time}, with the teachers’ {duration(whole)}",  # noqa: RUF001
+        f"{time}{_in_all(mine.total, _before(run, cost))}" if mine else UNKNOWN,
         f"{cost['method']}, {duration(method)} per epoch ({cost['steps_timed']} steps timed)",
         f"{down(method / mine.seconds, 1)} ×" if mine else UNKNOWN,  # noqa: RUF001
     ]
@@ -69,8 +70,17 @@ def _teacher(run: Run, known: dict[Path, Entry]) -> str:
     return f"{path.name}, ACR {_acr(teacher) if taught == certified else UNKNOWN}"
 
 
-def _with_teachers(run: Run) -> float | None:
-    """Training time of a student and of all the teachers before it; none where one was trained elsewhere."""
-    measured = [epoch_time(each) for each in (run, *teachers(run))]
-    totals = [each.total for each in measured if each is not None]
-    return sum(totals) if len(totals) == len(measured) else None
+def _before(run: Run, cost: Mapping[str, Any]) -> Mapping[str, float | None]:
+    """The time spent before the student: of the runs that are there, or as it was when the student was trained."""
+    found = seconds_before(run)
+    recorded = cost.get("seconds_before", {})
+    return {what: recorded.get(what) if seconds is None else seconds for what, seconds in found.items()}
+
+
+def _in_all(own: float, before: Mapping[str, float | None]) -> str:
+    """The time with all that came before; nothing where a part of it is unknown, as of a model from elsewhere."""
+    known = [seconds for seconds in before.values() if seconds is not None]
+    if len(known) < len(before):
+        return ""
+    words = "teachers’ and soft labels’" if "soft_labels" in before else "teachers’"  # noqa: RUF001
+    return f", with the {words} {duration(own + sum(known))}"

@@ -21,7 +21,7 @@ class Noise(Component, ABC):
     Fields are its parameters. Nothing else in the package turns a probability into a radius.
     """
 
-    kind: ClassVar[str] = "noise"
+    registry: ClassVar[str] = "noise"
     norm: ClassVar[str]
     """The norm of the radius, such as "l2"."""
 

@@ -1,0 +1,54 @@
+import csv
+import os
+from pathlib import Path
+
+import pytest
+
+from radii.experiment.certificate_format import COHEN
+from radii.report import corruptions, report
+from radii.report.entries import read
+
+LOGS = Path(os.environ.get("RADII_LOGS", "")) / "cifar10c-sigma0.25-cat-rs"
+
+
+def write_log(path: Path, radii: dict[int, float]) -> None:
+    rows = [f"{index}\t1\t1\t{radius}\t1\t0.1" for index, radius in radii.items()]
+    path.write_text("\n".join(["\t".join(COHEN), *rows]) + "\n")
+
+
+@pytest.mark.skipif(not LOGS.is_dir(), reason="RADII_LOGS names no folder of published logs")
+def test_published_logs_give_the_row_of_the_paper() -> None:
+    (kinds,) = corruptions.groups(read([LOGS])).values()
+    assert len(kinds) == 15
+    acr, accuracy = (corruptions.values(kinds, measure) for measure in ("ACR", "accuracy"))
+    assert [round(value.value, 3) for value in acr if value] == [0.475, 0.521, 0.493, 0.476, 0.458, 0.430]
+    # The paper prints accuracies of rounded accuracies: they differ by at most one in the last digit.
+    wanted = [70.1, 75.3, 71.6, 69.8, 69.4, 64.4]
+    assert [100 * value.value for value in accuracy if value] == pytest.approx(wanted, abs=0.06)
+
+
+def test_means_are_over_kinds_and_severities_are_blocks_of_the_published_files(tmp_path: Path) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    write_log(folder / "fog.tsv", {0: 0.1, 10_000: 0.2, 20_000: 0.3, 30_000: 0.4, 49_900: 0.5})
+    write_log(folder / "snow.tsv", {0: 0.3, 10_000: 0.4, 20_000: 0.5, 30_000: 0.6, 40_000: 0.7})
+    page = report([folder], tmp_path / "out")
+    with (tmp_path / "out" / "corruptions.csv").open() as file:
+        found = {(row["kind"], row["severity"]): row["acr"] for row in csv.DictReader(file)}
+    assert found[("mean", "0")] == "0.400000"
+    assert found[("mean", "1")] == "0.200000"
+    assert found[("fog", "5")] == "0.500000"
+    assert "Corruptions: logs" in page.read_text()
+    assert "mean of 2 kinds" in (tmp_path / "out" / "report.md").read_text()
+
+
+def test_severity_is_unknown_in_short_logs(tmp_path: Path) -> None:
+    write_log(tmp_path / "fog.tsv", {0: 0.1, 100: 0.2})
+    ((fog,),) = corruptions.groups(read([tmp_path])).values()
+    assert fog.severities == {}
+    assert [value and value.value for value in corruptions.values([fog], "ACR")] == pytest.approx([0.15, *[None] * 5])
+
+
+def test_a_folder_without_logs_is_no_input(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="is not a run, it has no recipe.toml"):
+        read([tmp_path])
