@@ -154,6 +154,8 @@ def content(path: Path) -> Any:
             return [{name: cell for name, cell in row.items() if name != "seconds"} for row in csv.DictReader(file)]
     if path.suffix == ".tsv":
         return [(row.index, row.prediction, row.radius, row.counts) for row in certificates.read(path).rows]
+    if path.name == "soft-labels.seconds":
+        return path.stat().st_size
     if path.name == "trusted":
         return sorted(path.read_text().split())
     return path.read_bytes()

@@ -52,7 +52,7 @@ def without_times(path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "shared"),
+    ("name", "fields", "divided"),
     [
         ("fixed", {"selection": 10, "estimation": 1000}, True),
         ("fixed", {"selection": 10, "estimation": 1000, "radius": 0.25}, False),  # decides after every block
@@ -62,7 +62,7 @@ def without_times(path: Path) -> list[Any]:
     ],
 )
 def test_blocks_spread_over_workers_give_the_same_certificates(
-    run: Run, name: str, fields: dict[str, Any], shared: bool, monkeypatch: pytest.MonkeyPatch
+    run: Run, name: str, fields: dict[str, Any], divided: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = certify_run(config(run, name, **fields), workers=1)
     alone = without_times(path)
@@ -72,7 +72,7 @@ def test_blocks_spread_over_workers_give_the_same_certificates(
     pool = Counting()
     assert without_times(certify_run(config(run, name, **fields), workers=64, executor=pool)) == alone
     path.unlink()
-    assert any(isinstance(job, Share) for job in pool.jobs) == shared
+    assert any(isinstance(job, Share) for job in pool.jobs) == divided
 
 
 def test_shares_are_the_blocks_of_their_request() -> None:

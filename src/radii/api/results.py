@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from radii.experiment import files
 from radii.experiment.certificates import CertificateFile, Certificates, Row
 from radii.lock import locked
 from radii.report import report as write_report
@@ -59,7 +60,7 @@ class Results:
         return summary
 
     def _write(self, path: Path) -> Path:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        files.make_folder(path.parent)
         with locked(path):
             file = CertificateFile(path, self.certificates.header)
             done = {row.index for row in file.rows()}

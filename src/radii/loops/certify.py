@@ -159,7 +159,7 @@ class CertificationSession:
         _expect_same(self.run, (*config.identity, *_pinned({"weights": weights})), found)
         # Absolute: a worker may have another working directory.
         data = config.data and config.data.absolute()
-        self.config = replace(config, identity=found, run=config.run.absolute(), data=data)
+        self.config = replace(config, identity=found, run=Path(config.run).absolute(), data=data)
 
     def image_digest(self, index: int) -> str:
         """The digest of a test image; empty where there is none of that number."""
@@ -227,8 +227,6 @@ def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluate
         certifier=certifier.name,
         parameters=asdict(certifier),
         noise=noise.describe(),
-        dataset=recipe.dataset["name"],
-        split="test",
         sigma=recipe.sigma,
         weights=weights,
         data=about.images.digest,
@@ -241,6 +239,6 @@ def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluate
         batch_size=config.batch_size,
         engine=config.engine,
         device=default_device().type,
-        **about.facts,
+        **{"dataset": recipe.dataset["name"], "split": "test", **about.facts},
         **({} if config.label_known else {"label_known": False}),
     )
