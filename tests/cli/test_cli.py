@@ -98,10 +98,15 @@ def test_predict_warns_about_another_engine_and_uses_the_certified_kind(home: Pa
         patch.setattr("radii.certifiers.create", create)
         plain = radii("predict", "g", photo, cwd=tmp_path)
         other = radii("predict", "g", photo, "--engine", "openvino", "--with", "prediction", cwd=tmp_path)
-    assert (plain.code, plain.error, other.code) == (0, "", 0)
+    prepared = "radii: pictures are prepared as the test pictures: as they are, 8 x 8 pixels\n"
+    # A photograph of noise may get no answer, which is exit code 1.
+    assert plain.code in (0, 1)
+    assert other.code in (0, 1)
+    assert plain.error == prepared
     assert set(asked[:1]) == {"soft"}
     assert set(asked[-1:]) == {"prediction"}
-    assert other.error == "radii: the certificates of g are of the engine 'torch': they do not hold for 'openvino'\n"
+    warning = "radii: the certificates of g are of the engine 'torch': they do not hold for 'openvino'\n"
+    assert sorted(other.error.splitlines(keepends=True)) == sorted([prepared, warning])
 
 
 def test_list_shows_every_registry(home: Path) -> None:

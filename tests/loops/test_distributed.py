@@ -54,7 +54,17 @@ class Spare(nn.Module):
         return logits
 
 
-MODELS: dict[str, Callable[[], nn.Module]] = {"denoising": denoised, "unused weights": Spare}
+def rectified() -> nn.Module:
+    """A classifier of layers that crown_ibp can bound."""
+    torch.manual_seed(3)
+    return nn.Sequential(nn.Flatten(), nn.Linear(16, 12), nn.ReLU(), nn.Linear(12, 3)).double()
+
+
+MODELS: dict[str, Callable[[], nn.Module]] = {
+    "crown_ibp": rectified,
+    "denoising": denoised,
+    "unused weights": Spare,
+}
 RESOURCES: dict[str, Callable[[], Any]] = {
     "teacher": lambda: classifier(5),
     "soft_labels": lambda: torch.rand((40, 3), generator=torch.Generator().manual_seed(6)).softmax(1),
