@@ -223,6 +223,9 @@ def _expect_same(run: Run, meant: Identity, found: Identity) -> None:
 def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluated) -> dict[str, Any]:
     recipe, certifier, weights = run.recipe, config.certifier, files.digest(run.weights())
     names = (recipe.model["name"], about.dataset, certifier.name, noise.name, config.engine)
+    facts: dict[str, Any] = {"dataset": recipe.dataset["name"], "split": "test", **about.facts}
+    if not config.label_known:
+        facts["label_known"] = False
     return run_certificates.header(
         certifier=certifier.name,
         parameters=asdict(certifier),
@@ -239,6 +242,5 @@ def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluate
         batch_size=config.batch_size,
         engine=config.engine,
         device=default_device().type,
-        **{"dataset": recipe.dataset["name"], "split": "test", **about.facts},
-        **({} if config.label_known else {"label_known": False}),
+        **facts,
     )
