@@ -9,7 +9,11 @@ from tools.stress import page
 from tools.stress.items import ITEMS
 from tools.stress.outcome import Effort, Outcome, refused
 
-IN_TESTS_OF_THEIR_OWN = {16: "tests/cli/test_signals.py", 17: "tests/loops/test_crash_points.py"}
+IN_TESTS_OF_THEIR_OWN = {
+    16: "tests/cli/test_signals.py",
+    17: "tests/loops/test_crash_points.py",
+    22: "tests/loops/test_cluster.py",
+}
 """Minutes even in the short form."""
 
 

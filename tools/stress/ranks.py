@@ -32,7 +32,7 @@ def ranks(effort: Effort) -> Outcome:
     rng = random.Random(effort.seed)
     bad: dict[str, list[str]] = {"other results": [], "failed trainings": [], "orphans after 5 s": []}
     whole, _ = _train("whole", effort.folder, None, bad)
-    kills = effort.times(20, 2)
+    kills = effort.times(20, 1)
     restored = 0
     for number in range(kills):
         run, again = _train(f"run-{number}", effort.folder, rng, bad)
