@@ -16,10 +16,9 @@ from benchmarks.timing import machine
 BASE = "4cdb838"
 """The last commit of 0.1."""
 ROOT = Path(__file__).parents[1]
-ROUNDS, IMAGES = 40, 4
+ROUNDS, IMAGES = 25, 4
 SETTINGS = {
     "lenet": (["mnist/gaussian-0.50", "--set", "training.epochs=1"], 10_000),
-    "digits_cnn": (["digits/gaussian-0.25", "--set", "training.epochs=1"], 10_000),
 }
 """A recipe to train with, and the samples of an image."""
 
