@@ -67,7 +67,8 @@ def _pictures_file(entry: Entry) -> Path | None:
 
 def _fits(name: str, facts: Any, row: Row | None) -> bool:
     """Whether a change is of this image, and inside or outside of this radius as it was of the one attacked."""
-    if row is None or not isinstance(facts, dict) or not is_number(length := facts.get("distance")):
+    length: Any = facts.get("distance") if isinstance(facts, dict) else None
+    if row is None or not is_number(length):
         return False
     return bool(facts.get("digest") == row.digest and (length <= row.radius) == name.endswith("-inside"))
 
