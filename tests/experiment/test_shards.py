@@ -159,3 +159,11 @@ def test_shards_share_out_the_images() -> None:
     shares: list[Sequence[int]] = [Shard.parse(f"{number}/4").of(range(0, 50, 3)) for number in range(1, 5)]
     assert sorted(index for share in shares for index in share) == list(range(0, 50, 3))
     assert json.dumps(str(Shard(3, 16))) == '"3/16"'
+
+
+def test_a_part_whose_header_lacks_a_field_is_told(tmp_path: Path) -> None:
+    run = Run(tmp_path)
+    path = write(run, Shard(1, 1), most=0)
+    certificates.header_file(path).write_text('{"shard": "1/1"}')
+    with pytest.raises(RunError, match=r"1-of-1\.json has no 'images'"):
+        merge(run)

@@ -8,6 +8,7 @@ import pytest
 
 from radii.errors import RunWarning
 from radii.experiment import recipe, table
+from radii.experiment.certificates import CertificateFile, Row
 from radii.experiment.table import System, TableError
 from radii.experiment.table_files import results_from
 from radii.experiment.table_runs import Found, identity, matches, results_of, runs_in
@@ -115,6 +116,30 @@ def test_certificates_of_other_images_are_not_the_rows(tmp_path: Path) -> None:
     (header,) = (tmp_path / "run" / "certificates").glob("*.json")
     header.write_text(json.dumps({**json.loads(header.read_text()), "split": "train"}))
     assert not results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+
+
+@pytest.mark.parametrize(("sigma", "weights", "count"), [(0.5, b"", 1), (0.25, b"", 0), (0.5, b"trained again", 0)])
+def test_certificates_of_gone_weights_or_another_sigma_are_not_the_rows(
+    sigma: float, weights: bytes, count: int, tmp_path: Path
+) -> None:
+    shutil.copytree(SIX / "gaussian", tmp_path / "run")
+    (ours,) = (tmp_path / "run" / "certificates").glob("*.json")
+    stated = {**json.loads(ours.read_text()), "noise": {"name": "gaussian", "sigma": sigma}}
+    shutil.rmtree(ours.parent)
+    CertificateFile(ours.parent / "a.tsv", stated).append(Row(0, 1, 1, 0.5, 0.1, 1000, {1: 990}, "digest"))
+    if weights:
+        (tmp_path / "run" / "model.safetensors").write_bytes(weights)
+    assert len(results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]) == count
+
+
+@pytest.mark.parametrize("other", [{"split": "validation"}, {"evaluated_on": {"name": "mnist", "severity": 3}}])
+def test_file_of_other_images_is_refused_as_a_row(other: dict[str, object], tmp_path: Path) -> None:
+    (ours,) = (SIX / "gaussian" / "certificates").glob("*.json")
+    stated = {**json.loads(ours.read_text()), **other}
+    file = CertificateFile(tmp_path / "a.tsv", stated)
+    file.append(Row(0, 1, 1, 0.5, 0.1, 1000, {1: 990}, "digest"))
+    with pytest.raises(TableError, match="is not of the test images"):
+        results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), file.path)
 
 
 def test_published_file_becomes_a_row(logs: Path) -> None:

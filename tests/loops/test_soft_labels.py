@@ -56,6 +56,13 @@ def test_soft_labels_of_another_setting_are_not_mixed(run: Run) -> None:
 
 
 @pytest.mark.slow
+def test_a_wrong_number_of_workers_leaves_no_claim(run: Run) -> None:
+    with pytest.raises(ValueError, match="workers = 0"):
+        soft_labels(run, samples=9, workers=0)
+    assert soft_labels(run, samples=2).is_file()
+
+
+@pytest.mark.slow
 def test_two_cannot_write_one_file(run: Run) -> None:
     messages: list[str] = []
 

@@ -56,7 +56,7 @@ def made(folder: Path, strength: float) -> Path:
         "weights": weights,
         "data": "d",
         "engine": "torch",
-        "noise": {"name": "gaussian"},
+        "noise": {"name": "gaussian", "sigma": 0.25},
         "steps": 5,
         "copies": 2,
     }

@@ -105,7 +105,8 @@ def _certified(run: Run, made: Certificates) -> str:
     old = run.finished and made.header.get("weights") not in (None, files.digest(run.weights_file))
     other = " (of other weights than the present ones)" if old else ""
     engine = made.header.get("engine", "?")
-    return f"{in_words(Summary(made))}; {facts.choice(made)}; {facts.certifier(made)}; engine {engine}{other}"
+    noise = "" if made.sigma in (None, run.stated_recipe().sigma) else f"; sigma {made.sigma:g}"
+    return f"{in_words(Summary(made))}; {facts.choice(made)}; {facts.certifier(made)}{noise}; engine {engine}{other}"
 
 
 def _next(run: Run) -> str:

@@ -34,7 +34,9 @@ class Certificates:
 
     @property
     def sigma(self) -> float | None:
-        return self.header.get("sigma")
+        """The noise's, which may be another than that of the run's recipe."""
+        found: float | None = self.header.get("noise", {}).get("sigma", self.header.get("sigma"))
+        return found
 
     @property
     def certifier(self) -> str | None:

@@ -82,7 +82,7 @@ def header(path: Path) -> dict[str, Any]:
     found = json_object(path)
     _expect(path, found, HEADER)
     _expect(path, found.get("parameters", {}), {"failure": (is_share, "a number between 0 and 1")}, "parameters.")
-    _expect(path, found.get("noise", {}), {"name": (is_text, "a name")}, "noise.")
+    _expect(path, found.get("noise", {}), {"name": (is_text, "a name"), "sigma": HEADER["sigma"]}, "noise.")
     return found
 
 

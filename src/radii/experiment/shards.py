@@ -96,6 +96,8 @@ def _parts(run: Run) -> Iterator[_Part]:
         if is_locked(path):
             raise RunError(f"{path} is being written: merge when every shard has ended")
         header = read_header(header_file(path))
+        if missing := [name for name in (SHARD, "images", "every", "most") if name not in header]:
+            raise RunError(f"{header_file(path)} has no {missing[0]!r}, as a part has: restore it, or move both away")
         yield _Part(path, header, rows_of(path, header))
 
 

@@ -5,11 +5,11 @@ from pathlib import Path
 from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
 from radii.experiment.table import PaperTable, Row, TableError
-from radii.experiment.table_runs import Result
+from radii.experiment.table_runs import Result, of_own_images
 
 
 def results_from(table: PaperTable, row: Row, path: Path) -> list[Result]:
-    """The results of a row from a certificate file, or from those in a folder; another sigma or dataset is refused."""
+    """The results of a row from a certificate file, or from those in a folder; other sigmas and images are refused."""
     if table.kind in ("time", "settings"):
         raise TableError(f"{table.name} is a table of {table.kind}: no certificate file has its numbers")
     files = [path] if not path.is_dir() else _in_folder(path)
@@ -32,3 +32,5 @@ def _expect_same(table: PaperTable, row: Row, file: Path, made: Certificates) ->
     dataset = row.system.read().dataset["name"] if row.system else None
     if made.header.get("dataset", dataset) != dataset and table.kind != "corruptions":
         raise TableError(f"{file} is of {made.header['dataset']}, the row {row.label!r} of {table.name} of {dataset}")
+    if not of_own_images(made) and table.kind != "corruptions":
+        raise TableError(f"{file} is not of the test images of its run's dataset, as the rows of {table.name} are")

@@ -10,7 +10,7 @@ from typing import Any
 
 from radii import plugins
 from radii.errors import RunWarning
-from radii.experiment import certificates, readers, recipe
+from radii.experiment import certificates, files, readers, recipe
 from radii.experiment.budgets import IN_EPOCHS, Budget, budgets
 from radii.experiment.certificates import Certificates
 from radii.experiment.recipe import Recipe, Training
@@ -75,7 +75,7 @@ def _of_run(table: PaperTable, row: Row, found: Found) -> list[Result]:
         return []
     if table.kind == "settings":
         return []
-    made = [each for each in _certificates(found.run) if _of_own_images(each)]
+    made = [each for each in _certificates(found.run) if of_own_images(each) and _of_present_model(found, each)]
     if table.kind == "time":
         return [_result(table, row, found, made[0] if made else None)] if found.run.history() else []
     return [_result(table, row, found, each) for each in made]
@@ -173,9 +173,16 @@ def _certificates(run: Run) -> list[Certificates]:
     return found
 
 
-def _of_own_images(made: Certificates) -> bool:
+def of_own_images(made: Certificates) -> bool:
     """Whether certificates are of the test images of the run's own dataset."""
     return made.header.get("split", "test") == "test" and "evaluated_on" not in made.header
+
+
+def _of_present_model(found: Found, made: Certificates) -> bool:
+    """Whether certificates can be of the weights that the run has now, under noise of its own sigma."""
+    recorded = made.header.get("weights")
+    gone = recorded is not None and found.run.finished and recorded != files.digest(found.run.weights_file)
+    return not gone and made.sigma in (None, found.recipe.sigma)
 
 
 def budget_of(table: PaperTable, row: Row, found: Found, made: Certificates | None) -> str:

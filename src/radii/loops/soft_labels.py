@@ -149,7 +149,7 @@ class _Counts:
         self.file, self.times = run.path / "soft-labels.counts", run.soft_labels_times
         beside = self.file.with_suffix(".json")
         files.sweep(run.path, [beside.name, self.file.name, self.times.name, run.soft_labels_file.name])
-        if not beside.is_file():
+        if not beside.is_file() or not len(self):
             files.remove(self.file)  # before the header that describes them
             files.remove(self.times)
             files.write_json(beside, header)

@@ -1,26 +1,32 @@
 """Attacked accuracy: the share of images for which an attack found no wrong answer within a radius."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from pathlib import Path
 from typing import Any
 
-from radii.experiment import attacks
+from radii.experiment import attacks, gallery
 from radii.experiment.attacks import Attack
+from radii.experiment.kinds import is_integer, is_number
 from radii.report.entries import Entry
 from radii.report.summary import Share, radius_text, up
+from radii.smoothing.certificate import ABSTAIN
 
 
 def attack_on(entry: Entry) -> Attack | None:
-    """The attack with the most images on what was certified: the same weights, under the same noise."""
+    """The attack with the most images on what was certified: the same weights and images, under the same noise."""
+    return max((each for _, each in _attacks_on(entry)), key=_size, default=None)
+
+
+def _attacks_on(entry: Entry) -> list[tuple[Path, Attack]]:
     header = entry.certificates.header
     if entry.run is None or "weights" not in header:
-        return None
-    noise = header.get("noise", {}).get("name", "gaussian")
-    found = [each for _, each in attacks.of_weights(entry.run, header["weights"]) if _same_images(each, header)]
-    return max((each for each in found if each.header["noise"].get("name") == noise), key=_size, default=None)
+        return []
+    about = header.get("data"), header.get("noise", {}).get("name", "gaussian"), entry.certificates.sigma
+    return [each for each in attacks.of_weights(entry.run, header["weights"]) if _about(each[1].header) == about]
 
 
-def _same_images(attack: Attack, header: Mapping[str, Any]) -> bool:
-    return bool(attack.header["data"] == header.get("data"))
+def _about(header: Mapping[str, Any]) -> tuple[Any, ...]:
+    return header["data"], header["noise"].get("name"), header["noise"].get("sigma")
 
 
 def _size(attack: Attack) -> tuple[int, int]:
@@ -28,15 +34,29 @@ def _size(attack: Attack) -> tuple[int, int]:
 
 
 def broken_certificates(entry: Entry) -> int:
-    """How many certified images the attack changed inside their certified radius; each is a wrong certificate."""
-    attack = attack_on(entry)
-    if attack is None:
-        return 0
-    certified = {row.digest: row for row in entry.certificates.rows if row.correct and row.digest}
-    return sum(
-        row.distance is not None and row.digest in certified and row.distance < certified[row.digest].radius
-        for row in attack.rows
+    """How many certified images any attack changed inside their certified radius; each is a wrong certificate."""
+    certified = {row.digest: row for row in entry.certificates.rows if row.digest and row.prediction != ABSTAIN}
+    return len(
+        {
+            digest
+            for digest, answer, distance in _changes(entry)
+            if digest in certified
+            and distance < certified[digest].radius
+            and answer not in (certified[digest].prediction, ABSTAIN)
+        }
     )
+
+
+def _changes(entry: Entry) -> Iterator[tuple[str, int | None, float]]:
+    """The digest, the answer and the length of every change that was kept, from the rows and from the pictures."""
+    for path, attack in _attacks_on(entry):
+        for row in attack.rows:
+            if row.distance is not None:
+                yield row.digest, row.wrong, row.distance
+        if attacks.pictures_file(path).is_file():
+            for facts in gallery.read(attacks.pictures_file(path))[1].values():
+                if isinstance(facts, dict) and is_number(facts.get("distance")) and is_integer(facts.get("answer")):
+                    yield str(facts.get("digest")), facts["answer"], facts["distance"]
 
 
 def attacked_accuracy(attack: Attack, radius: float) -> Share | None:

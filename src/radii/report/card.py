@@ -30,6 +30,8 @@ def facts(found: Certificates) -> dict[str, Any]:
         "noise": header.get("noise"),
         "engine": header.get("engine"),
         "dataset": header.get("dataset"),
+        "split": header.get("split", "test"),
+        "evaluated_on": header.get("evaluated_on"),
         "images": summary.images,
         "certified_accuracy": {f"{radius:g}": _down(summary.at(radius).value) for radius in radii},
         "average_certified_radius": _down(summary.acr),

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from radii.experiment import attacks, gallery
+from radii.experiment.certificates import Row
 from radii.experiment.kinds import is_integer, is_number
 from radii.report.attacked import attack_on
 from radii.report.chart import text
@@ -48,11 +49,13 @@ def pictures_of(entry: Entry) -> Pictures | None:
     path = _pictures_file(entry)
     if path is None or not path.is_file():
         return None
-    digests = {str(row.index): row.digest for row in entry.certificates.rows}
+    rows = {str(row.index): row for row in entry.certificates.rows}
     found, facts = gallery.read(path)
-    clean = {int(name): pixels for name, pixels in found.items() if facts.get(name) == digests.get(name)}
+    clean = {
+        int(name): pixels for name, pixels in found.items() if name in rows and facts.get(name) == rows[name].digest
+    }
     changed, about = _attacked(entry)
-    mine = {name: each for name, each in about.items() if _digest(each) == digests.get(name.partition("-")[0])}
+    mine = {name: each for name, each in about.items() if _fits(name, each, rows.get(name.partition("-")[0]))}
     return Pictures(clean, changed, mine) if clean else None
 
 
@@ -62,8 +65,12 @@ def _pictures_file(entry: Entry) -> Path | None:
     return gallery.pictures_file(entry.run.certificates / f"{entry.certificates.name}.tsv")
 
 
-def _digest(facts: Any) -> Any:
-    return facts.get("digest") if isinstance(facts, dict) else None
+def _fits(name: str, facts: Any, row: Row | None) -> bool:
+    """Whether a change is of this image, and inside or outside of this radius as it was of the one attacked."""
+    length: Any = facts.get("distance") if isinstance(facts, dict) else None
+    if row is None or not is_number(length):
+        return False
+    return bool(facts.get("digest") == row.digest and (length <= row.radius) == name.endswith("-inside"))
 
 
 def _attacked(entry: Entry) -> "tuple[dict[str, Pixels], dict[str, Any]]":

@@ -169,7 +169,7 @@ def _teacher(result: Result) -> Certificates | None:
     if path is None or made is None:
         return None
     found = [certificates.read(file) for file in sorted(Run(path).certificates.glob("*.tsv"))]
-    return next((each for each in found if not protocol.differences([each, made])), None)
+    return next((each for each in found if each.sigma == made.sigma and not protocol.differences([each, made])), None)
 
 
 def _around(middle: float, margin: float | None) -> tuple[float, float] | None:
