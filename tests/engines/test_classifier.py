@@ -87,6 +87,26 @@ def test_prepared_form_follows_the_base(change: object) -> None:
     assert votes(found) == of_base(model) != before
 
 
+def exchange_signs(weight: torch.Tensor) -> None:
+    weight.data.neg_()
+
+
+def exchange_rows(weight: torch.Tensor) -> None:
+    weight.data.copy_(weight.data.flip(0))
+
+
+@pytest.mark.parametrize("change", [exchange_signs, exchange_rows])
+def test_weights_that_change_places_unseen_are_followed(change: object) -> None:
+    model = small()
+    with torch.no_grad():
+        model[4].weight[:2] = 0.1  # type: ignore[index, operator]
+        model[4].weight[2:] = -0.1  # type: ignore[index, operator]
+    found = smoothed(model)
+    before = votes(found)
+    change(model[4].weight)  # type: ignore[operator]
+    assert votes(found) == of_base(model) != before
+
+
 def test_plain_attribute_is_followed() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:
