@@ -97,6 +97,14 @@ def test_untested_radius_is_refused() -> None:
         results.accuracy(0.15)
 
 
+@pytest.mark.parametrize("radius", [float("nan"), -0.1, "0.5", None, True])
+def test_radius_that_is_none_is_refused(radius: Any) -> None:
+    results = radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK)
+    for ask in (results.accuracy, results.interval):
+        with pytest.raises(ValueError, match="expected a number >= 0"):
+            ask(radius)
+
+
 def test_file_is_continued(tmp_path: Path) -> None:
     out, seen = tmp_path / "mine.tsv", []
     whole = told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK).rows)
@@ -190,6 +198,9 @@ class Shaken:
         ((IMAGES, LABELS + 1), "image 0 of the dataset has the label 2, expected 0 to 1"),
         (TensorDataset(IMAGES), "image 0 of the dataset is a tuple, expected a pair"),
         (Listed([]), "the dataset has no images"),
+        ((IMAGES, ["a"] * len(IMAGES)), "the labels cannot be made one array of numbers"),
+        ((np.array([None, None]), [0, 1]), "the images cannot be made one array of numbers"),
+        (([[1, 2], [3]], [0, 1]), "the images cannot be made one array of numbers"),
         (7, "the dataset is a int, expected a torch Dataset"),
     ],
 )

@@ -108,6 +108,10 @@ ANY: Any = radii
         (lambda: radii.predict(SMOOTHED, IMAGE, seed=1 << 128), "expected a whole number of 128 bits at most"),
         (lambda: radii.predict(SMOOTHED, "a.png"), "the image is a str, expected a tensor"),
         (lambda: ANY.predict(Coin(), IMAGE), "the classifier is a Coin, expected a radii.SmoothedClassifier"),
+        (lambda: ANY.certify(SMOOTHED, IMAGE, "sequential", label="a"), "label = 'a', expected a whole number"),
+        (lambda: ANY.certify(SMOOTHED, IMAGE, "sequential", label=1.0), "label = 1.0, expected a whole number"),
+        (lambda: ANY.certify(SMOOTHED, IMAGE, "sequential", label=True), "label = True, expected a whole number"),
+        (lambda: ANY.predict(SMOOTHED, np.array([None])), "the image cannot be made one array of numbers"),
         (lambda: ANY.load(None), "run = None, expected the folder of a trained run"),
         (
             lambda: radii.SmoothedClassifier(Coin(), sigma=0.1, classes=2, names="ab"),

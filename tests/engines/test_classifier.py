@@ -87,6 +87,26 @@ def test_prepared_form_follows_the_base(change: object) -> None:
     assert votes(found) == of_base(model) != before
 
 
+def exchange_signs(weight: torch.Tensor) -> None:
+    weight.data.neg_()
+
+
+def exchange_rows(weight: torch.Tensor) -> None:
+    weight.data.copy_(weight.data.flip(0))
+
+
+@pytest.mark.parametrize("change", [exchange_signs, exchange_rows])
+def test_weights_that_change_places_unseen_are_followed(change: object) -> None:
+    model = small()
+    with torch.no_grad():
+        model[4].weight[:2] = 0.1  # type: ignore[operator]
+        model[4].weight[2:] = -0.1  # type: ignore[operator]
+    found = smoothed(model)
+    before = votes(found)
+    change(model[4].weight)  # type: ignore[operator]
+    assert votes(found) == of_base(model) != before
+
+
 def test_plain_attribute_is_followed() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:
@@ -207,6 +227,26 @@ def test_random_model_is_still_named_as_such() -> None:
 
     with pytest.raises(ValueError, match="not deterministic in eval mode"):
         votes(smoothed(Random()))
+
+
+def test_other_threads_go_on_while_a_model_is_traced() -> None:
+    other, found = small().eval(), []
+
+    class Busy(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.body = small()
+
+        def forward(self, images: Tensor) -> Any:
+            if not isinstance(images, Tensor):  # it is being traced
+                thread = threading.Thread(target=lambda: found.append(other(IMAGE[None])))
+                thread.start()
+                thread.join()
+            return self.body(images)
+
+    votes(smoothed(Busy()))
+    assert [type(logits) for logits in found] == [Tensor]
+    assert torch.equal(found[0], other(IMAGE[None]))
 
 
 def test_engine_that_calibrates_needs_a_run() -> None:

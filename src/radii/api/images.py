@@ -80,7 +80,8 @@ def certify(
     chosen = secrets.randbits(128) if seed is None else checked_seed(seed)
     certifier = certifiers.create(procedure, **fields)
     if not _is_batch(image):
-        return _certify(classifier, image, certifier, NoiseAddress(chosen, first), label)
+        known = None if label is None else whole("label", label)
+        return _certify(classifier, image, certifier, NoiseAddress(chosen, first), known)
     labels = [None] * len(image) if label is None else _labels(label, len(image))
     return [
         _certify(classifier, each, certifier, NoiseAddress(chosen, first + number), known)

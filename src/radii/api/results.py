@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from numbers import Real
 from pathlib import Path
 
 from radii.experiment import files
@@ -54,6 +55,8 @@ class Results:
 
     def _at(self, radius: float) -> Summary:
         summary = self._summary
+        if isinstance(radius, bool) or not isinstance(radius, Real) or not radius >= 0:
+            raise ValueError(f"radius = {radius!r}, expected a number >= 0")
         if not summary.decided(radius):
             tested = ", ".join(map(str, summary.asked or ()))
             raise ValueError(f"radius {radius} was not tested, expected one of {tested}: certify with that radius too")

@@ -44,7 +44,7 @@ def as_image(given: object) -> Tensor:
     if isinstance(given, Image.Image):
         return _of_picture(given)
     if isinstance(given, np.ndarray):
-        given = _channels_first(torch.from_numpy(np.ascontiguousarray(given)))
+        given = _channels_first(_tensor(given, "the image"))
     elif isinstance(given, Tensor) and given.dtype == torch.uint8:
         given = _channels_first(given)
     if not isinstance(given, Tensor):
@@ -182,9 +182,19 @@ def _is_array(given: object) -> bool:
     return isinstance(given, np.ndarray | Tensor | list | tuple)
 
 
+def _tensor(given: Any, name: str) -> Tensor:
+    """An array, a tensor or a list of numbers as a tensor."""
+    try:
+        if isinstance(given, list | tuple) and given and isinstance(given[0], Tensor):
+            return torch.stack(list(given))
+        return given if isinstance(given, Tensor) else torch.from_numpy(np.ascontiguousarray(given))
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"{name} cannot be made one array of numbers: {error}", "dataset") from error
+
+
 def _pair(images: Any, labels: Any) -> InMemory:
     is_array = isinstance(images, np.ndarray)
-    pixels = torch.from_numpy(np.ascontiguousarray(images)) if is_array else torch.as_tensor(images)
+    pixels = _tensor(images, "the images")
     if is_array and pixels.ndim == 3:
         pixels = pixels[:, None]
     elif is_array or pixels.dtype == torch.uint8:
@@ -193,7 +203,7 @@ def _pair(images: Any, labels: Any) -> InMemory:
         raise DataError(
             f"the images have the shape {list(pixels.shape)}, expected [n, c, h, w] or [n, h, w, c]", "dataset"
         )
-    classes = torch.as_tensor(np.asarray(labels) if not isinstance(labels, Tensor) else labels)
+    classes = _tensor(labels, "the labels")
     if classes.ndim != 1 or classes.is_floating_point():
         raise DataError(f"the labels are {classes.dtype} {list(classes.shape)}, expected whole numbers [n]", "dataset")
     highest = int(classes.max()) + 1 if len(classes) else 0

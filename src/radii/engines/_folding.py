@@ -2,8 +2,10 @@
 
 import copy
 import operator
+import threading
 from collections import Counter
-from typing import TypeVar
+from collections.abc import Callable
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, fx, nn
@@ -54,9 +56,32 @@ def _is_all_traced(model: nn.Module) -> bool:
     )
 
 
+class _OwnTracer(fx.Tracer):
+    """Traces the calls of its own thread: torch.fx patches the modules of the whole process meanwhile."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._thread = threading.get_ident()
+
+    def call_module(self, m: nn.Module, forward: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+        if threading.get_ident() != self._thread:
+            return forward(*args, **kwargs)
+        return super().call_module(m, forward, args, kwargs)
+
+    def getattr(self, attr: str, attr_val: Any, parameter_proxy_cache: dict[str, Any]) -> Any:
+        if threading.get_ident() != self._thread:
+            return attr_val
+        return super().getattr(attr, attr_val, parameter_proxy_cache)
+
+
+_TRACING = threading.RLock()
+"""Two traces at once would take back each other's patches."""
+
+
 def _fold(plain: nn.Module) -> nn.Module:
     try:
-        graph = fx.symbolic_trace(plain)
+        with _TRACING:
+            graph = fx.GraphModule(plain, _OwnTracer().trace(plain), type(plain).__name__)
     except Exception:  # a model whose forward branches on data cannot be traced; it stays as it is
         return plain
     _fold_batch_norms(graph)

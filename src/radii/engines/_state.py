@@ -1,12 +1,11 @@
 """Whether a module is still the one that was prepared: its tensors, structure, hooks and plain attributes."""
 
+import zlib
 from collections.abc import Hashable
 
 import torch
 from torch import Tensor, nn
 
-INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
-"""The type that shows the bits of a number, by its size in bytes."""
 PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.device, torch.Size)
 
 
@@ -36,10 +35,13 @@ def _mark(value: object) -> Hashable:
 
 
 def _bits(tensor: Tensor) -> Hashable:
-    """The tensor's identity, how often torch changed it, and the sum of its bits: `data` and numpy change it unseen."""
+    """The tensor's identity, how often torch changed it, and a checksum: `data` and numpy change it unseen.
+
+    A sum of the bits would miss rows that change places, and signs that do.
+    """
     version = None if tensor.is_inference() else tensor._version
     if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
         return id(tensor), version
     plain = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
-    bits = plain if plain.dtype is torch.bool else plain.view(INTEGERS[plain.element_size()])
-    return id(tensor), version, int(bits.sum())
+    content = plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
+    return id(tensor), version, tuple(tensor.shape), zlib.crc32(memoryview(content))
