@@ -230,7 +230,8 @@ def test_random_model_is_still_named_as_such() -> None:
 
 
 def test_other_threads_go_on_while_a_model_is_traced() -> None:
-    other, found = small().eval(), []
+    other = small().eval()
+    found: list[Any] = []
 
     class Busy(nn.Module):
         def __init__(self) -> None:

@@ -44,4 +44,4 @@ def _bits(tensor: Tensor) -> Hashable:
         return id(tensor), version
     plain = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
     content = plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
-    return id(tensor), version, tuple(tensor.shape), zlib.crc32(memoryview(content))
+    return id(tensor), version, tuple(tensor.shape), zlib.crc32(content.data)
