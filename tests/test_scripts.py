@@ -1,6 +1,8 @@
 """CI, pre-commit and developers run the same scripts."""
 
 import re
+import shutil
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -29,3 +31,57 @@ def test_pre_commit_hooks_run_all_checks() -> None:
     checks = re.findall(r"^ +([a-z]+)\) ", text("scripts/check"), re.MULTILINE)
     assert re.findall(r"entry: scripts/check (\w+)", text(HOOKS)) == checks
     assert f"set -- {' '.join(checks)}" in text("scripts/check")
+
+
+def archived(tree: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
+    (tree / "scripts").mkdir(exist_ok=True)
+    shutil.copy(ROOT / "scripts" / "archive", tree / "scripts")
+    return subprocess.run([tree / "scripts" / "archive", *arguments], capture_output=True, text=True)
+
+
+def a_run(path: Path, *files: str) -> None:
+    for name in ("recipe.toml", "events.jsonl", "checkpoint.pt", "certificates/fixed-1.tsv", *files):
+        (path / name).parent.mkdir(parents=True, exist_ok=True)
+        (path / name).write_text(name)
+
+
+def files_of(path: Path) -> set[str]:
+    return {str(each.relative_to(path)) for each in path.rglob("*") if each.is_file()}
+
+
+def test_archive_keeps_the_weights_of_a_finished_run(tmp_path: Path) -> None:
+    a_run(tmp_path / "runs/mnist/short/finished", "model.safetensors")
+    (tmp_path / "results/mnist/short/finished").mkdir(parents=True)
+    (tmp_path / "results/mnist/short/finished/checkpoint.pt").write_text("of an earlier sitting")
+    assert archived(tmp_path, "mnist/short/finished").returncode == 0
+    kept = {"recipe.toml", "certificates/fixed-1.tsv", "model.safetensors"}
+    assert files_of(tmp_path / "results/mnist/short/finished") == kept
+
+
+def test_archive_leaves_weights_out_on_request(tmp_path: Path) -> None:
+    a_run(tmp_path / "runs/a", "model.safetensors")
+    assert archived(tmp_path, "--without-weights", "a").returncode == 0
+    assert files_of(tmp_path / "results/a") == {"recipe.toml", "certificates/fixed-1.tsv"}
+
+
+def test_archive_takes_the_checkpoint_of_an_unfinished_run(tmp_path: Path) -> None:
+    a_run(tmp_path / "runs/a")
+    assert archived(tmp_path, "a").returncode == 0
+    assert files_of(tmp_path / "results/a") == {"recipe.toml", "certificates/fixed-1.tsv", "checkpoint.pt"}
+
+
+def test_archive_refuses_what_is_no_run_before_it_copies(tmp_path: Path) -> None:
+    a_run(tmp_path / "runs/a")
+    refused = archived(tmp_path, "a", "b")
+    assert refused.returncode == 1
+    assert refused.stderr == "scripts/archive: runs/b is not a run\n"
+    assert not (tmp_path / "results").exists()
+
+
+def test_recipes_of_reproduce_exist() -> None:
+    names = re.findall(r"(?:trained|radii train) (\w+/[\w.$-]+)", text("scripts/reproduce"))
+    sample = {"$method": "gaussian", "$sigma": "0.25"}
+    for old, new in sample.items():
+        names = [name.replace(old, new) for name in names]
+    assert len(names) > 10
+    assert [name for name in names if not (ROOT / "recipes" / f"{name}.toml").is_file()] == []
