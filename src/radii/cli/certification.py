@@ -2,8 +2,6 @@
 
 import math
 import sys
-from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +10,7 @@ from cyclopts import Parameter
 from radii.cli.advice import Advised
 from radii.cli.app import app, console, hint, say, say_json
 from radii.cli.arguments import Data, Json, Settings, Trust, Whole, command, parse_fields
+from radii.cli.cluster import Cluster, executor_at
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar
 from radii.cli.tensorboard import image_writer
@@ -40,7 +39,7 @@ def certify(
     dataset: str | None = None,
     engine: str = "auto",
     workers: Whole | None = None,
-    cluster: str | None = None,
+    cluster: Cluster = None,
     shard: str | None = None,
     merge: Annotated[bool, Parameter(negative="")] = False,
     linf: Annotated[bool, Parameter(negative="")] = False,
@@ -66,7 +65,6 @@ def certify(
             name and fields. Then --data is where its files are.
         engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core, or for each GPU.
-        cluster: The address of a Dask scheduler, such as tcp://host:8786, whose workers certify.
         shard: Certify one share of the images, such as 3/16, to a part file; for job arrays.
         merge: Make one file of the part files of all shards; they say what it is made with.
         linf: Show the average certified l-infinity radius too.
@@ -99,7 +97,7 @@ def certify(
     sigma = Run(run, trust or ()).recipe.sigma
     with (
         warnings_in_words(),
-        executor_at(cluster) as executor,
+        executor_at(cluster, workers) as executor,
         CertificationBar(console, getattr(certifier, "radii", None) or (0.0, sigma)) as bar,
         image_writer(run, Advised(bar, sys.argv[1:], sigma, workers), wanted=tensorboard) as on_image,
     ):
@@ -132,13 +130,6 @@ def print_part(run: Path, path: Path, shard: Shard) -> None:
 def print_merged(run: Path) -> None:
     for path in merge_parts(Run(run)):
         print_summary(run, path)
-
-
-def executor_at(cluster: str | None) -> AbstractContextManager[Executor | None]:
-    """The workers of a cluster, if one is named."""
-    from radii.loops.cluster import cluster_executor
-
-    return nullcontext() if cluster is None else cluster_executor(cluster)
 
 
 def print_linf(run: Path, summary: Summary) -> None:

@@ -1,5 +1,6 @@
 """The workers of a Dask cluster, as an executor."""
 
+import logging
 import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor
@@ -18,6 +19,7 @@ def cluster_executor(address: str) -> Iterator[Executor]:
     """The executor of the Dask cluster whose scheduler is at `address`.
 
     A worker that dies is Dask's concern: its tasks are computed by others, and the third death at one task ends them.
+    Where none is left they wait for new ones; where the scheduler ends they are cancelled.
     """
     try:
         distributed: Any = import_module("distributed")
@@ -31,6 +33,17 @@ def cluster_executor(address: str) -> Iterator[Executor]:
             "tcp://host:8786: start one with `dask scheduler`",
             "cluster",
         ) from error
-    with client, warnings.catch_warnings():
+    with _quiet("distributed.client"), client, warnings.catch_warnings():
         warnings.filterwarnings("ignore", message="Sending large graph", category=UserWarning)
         yield client.get_executor(pure=False)
+
+
+@contextmanager
+def _quiet(name: str) -> Iterator[None]:
+    """A logger that says nothing: what goes wrong with a scheduler is told by the futures that it cancels."""
+    logger = logging.getLogger(name)
+    before, logger.disabled = logger.disabled, True
+    try:
+        yield
+    finally:
+        logger.disabled = before
