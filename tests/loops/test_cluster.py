@@ -1,5 +1,6 @@
 """A real Dask cluster of two worker processes, one of which is killed."""
 
+import threading
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -7,13 +8,17 @@ from typing import Any
 import pytest
 
 from radii import certifiers
-from radii.errors import ParameterError
+from radii.errors import ParameterError, RunWarning
 from radii.experiment import certificates
 from radii.experiment.recipe import Recipe, Training
+from radii.experiment.run import Run
+from radii.loops import crew
 from radii.loops.certify import CertificationConfig, certify_run
 from radii.loops.cluster import cluster_executor
+from radii.loops.pool import WorkerError
+from radii.loops.soft_labels import soft_labels
 from radii.loops.train import train
-from tools.cluster import dask_cluster, without_times
+from tools.cluster import dask_cluster, dask_scheduler, without_times
 
 
 @pytest.fixture
@@ -41,6 +46,40 @@ def test_two_dask_workers_one_killed_write_the_same_file(config: CertificationCo
     assert without_times(path) == alone
     assert certificates.read(path).header == header
     assert [replace(row, seconds=0.0) for row in shown[1:]] == alone
+
+
+@pytest.mark.slow
+def test_soft_labels_by_two_dask_workers_one_killed_are_the_same(config: CertificationConfig) -> None:
+    run = Run(config.run)
+    alone = soft_labels(run, samples=8, engine="torch").read_bytes()
+    for path in run.path.glob("soft-labels*"):
+        path.unlink()
+    seen: list[int] = []
+    with dask_cluster() as cluster, cluster_executor(cluster.address) as executor:
+
+        def on_image(done: int, _: int) -> None:
+            seen.append(done)
+            if done == 300:
+                cluster.kill(0)
+
+        made = soft_labels(run, samples=8, engine="torch", executor=executor, on_image=on_image)
+    assert made.read_bytes() == alone
+    assert seen == list(range(1, 1348))
+
+
+@pytest.mark.slow
+def test_a_cluster_without_workers_is_told_of_and_one_without_scheduler_is_an_error(
+    config: CertificationConfig, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(crew, "SILENCE", 1.0)
+    with dask_scheduler() as scheduler, cluster_executor(scheduler.address) as executor:
+        gone = threading.Timer(3.0, scheduler.kill)
+        gone.start()
+        with (
+            pytest.warns(RunWarning, match=r"no worker has answered for \d s, 4 tasks are not done"),
+            pytest.raises(WorkerError, match="has dropped image 0: it was shut down, or lost its scheduler"),
+        ):
+            certify_run(config, workers=2, executor=executor)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere"])

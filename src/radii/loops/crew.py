@@ -79,8 +79,8 @@ class ExecutorCrew:
 
     def _warn(self, seconds: float) -> None:
         warnings.warn(
-            f"no worker has answered for {seconds:.0f} s, {len(self._calls)} tasks are not done: see whether the workers "
-            f"of {self._name} run; the work goes on when one answers",
+            f"no worker has answered for {seconds:.0f} s, {len(self._calls)} tasks are not done: see whether the "
+            f"workers of {self._name} run; the work goes on when one answers",
             RunWarning,
             stacklevel=2,
         )

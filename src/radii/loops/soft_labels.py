@@ -99,10 +99,11 @@ def _votes(
     if executor is None and (workers == 1 or len(indices) < 2):
         yield from map(session.vote, indices)
     else:
-        yield from in_order(session, indices, _vote, workers, executor)
+        yield from in_order(session, indices, cast_votes, workers, executor)
 
 
-def _vote(session: "VotingSession", item: int | Sample) -> Votes:
+def cast_votes(session: "VotingSession", item: int | Sample) -> Votes:
+    """The votes on one training image: the same in any process."""
     return session.vote(item)
 
 
