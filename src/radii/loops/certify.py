@@ -104,7 +104,7 @@ def certify_run(
         with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
             certify_missing(session, file, chosen, workers, executor, recorded_images(log, on_image))
         if shard is None:
-            keep_pictures(file, session.images)
+            keep_pictures(file.path, file.rows(), session.images)
     return file.path
 
 
