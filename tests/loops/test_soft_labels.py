@@ -1,7 +1,9 @@
 import multiprocessing
 import os
-from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -118,17 +120,16 @@ def test_workers_give_the_same_file_and_a_killed_one_is_replaced(run: Run) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("executor", [ThreadPoolExecutor, ProcessPoolExecutor])
+@pytest.mark.parametrize("make", [lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(2, get_context("spawn"))])
 def test_any_executor_gives_the_same_file(
-    run: Run, executor: type[ThreadPoolExecutor | ProcessPoolExecutor], monkeypatch: pytest.MonkeyPatch
+    run: Run, make: Callable[[], Executor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     alone = soft_labels(run, samples=8, engine="torch").read_bytes()
     counts = (run.path / "soft-labels.counts").read_bytes()
     for path in run.path.glob("soft-labels*"):
         path.unlink()
     seen: list[int] = []
-    spawned = {"mp_context": multiprocessing.get_context("spawn")} if executor is ProcessPoolExecutor else {}
-    with executor(2, **spawned) as pool:  # type: ignore[arg-type]
+    with make() as pool:
         pool.submit(os.getpid).result()  # a worker that has another working directory
         monkeypatch.chdir(run.path.parent)
         made = soft_labels(

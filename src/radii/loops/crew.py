@@ -15,7 +15,7 @@ from radii.loops.pool import Call, Outcome, ProcessCrew, WorkerError
 
 SILENCE = 20.0
 """Seconds without an answer of any worker that are worth a warning, unless tasks have taken long before."""
-KEPT = "what is written is kept, the same command continues there"
+KEPT = "what is written is kept, and the same command or call continues it"
 
 
 class Crew(Protocol):
@@ -96,7 +96,8 @@ class ExecutorCrew:
         except Exception as error:
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": ")
             raise WorkerError(
-                f"{self._name} failed at {call.name} ({reason}): its workers died, or have another or no radii; {KEPT}",
+                f"{self._name} failed at {call.name} ({reason}): it was shut down, its workers died, or they have "
+                f"another or no radii; {KEPT}",
                 "executor",
             ) from error
 
