@@ -22,7 +22,7 @@ from radii.loops.delivery import in_order
 from radii.loops.device import default_workers
 from radii.loops.load import noise_of, open_run
 from radii.loops.session import Sample, one_thread
-from radii.loops.shipping import AbsentImages, shipped_files, unpacked
+from radii.loops.shipping import AbsentImages, opened, shipped_files
 from radii.smoothing.addresses import NoiseAddress
 
 BLOCK = 128
@@ -166,8 +166,11 @@ class VotingShipment:
     files: Mapping[str, bytes]
 
     def open(self) -> VotingSession:
+        return opened(self.files, self._open)
+
+    def _open(self, folder: Path) -> VotingSession:
         assert self.config.identity is not None
-        return VotingSession(replace(self.config, run=unpacked(self.files)), AbsentImages(self.config.identity[1]))
+        return VotingSession(replace(self.config, run=folder), AbsentImages(self.config.identity[1]))
 
 
 class _Counts:
