@@ -5,13 +5,15 @@ import warnings
 from collections.abc import Iterator
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import closing
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import pytest
 
 from radii.errors import RunWarning
 from radii.loops import crew
-from radii.loops.crew import ExecutorCrew
+from radii.loops.crew import ExecutorCrew, crew_of
 from radii.loops.pool import Call, WorkerError
 
 
@@ -73,7 +75,7 @@ def test_workers_that_do_not_answer_are_told_of_until_one_does() -> None:
     ticket = workers.submit(call())
     answer = threading.Timer(0.4, pool.futures[0].set_result, (7,))
     answer.start()
-    with pytest.warns(RunWarning, match=r"no worker has answered for 0 s, 1 tasks are not done: see whether") as told:
+    with pytest.warns(RunWarning, match=r"no worker has answered for 0 s, tasks not done: 1; see whether") as told:
         done, outcome = workers.next()
     assert (done, outcome.value()) == (ticket, 7)
     assert 2 <= len(told) <= 4  # after 0.05, 0.1, 0.2 s, not all the time
@@ -95,4 +97,46 @@ def test_what_is_not_done_is_cancelled_at_the_end() -> None:
     pool = Idle()
     with closing(ExecutorCrew(pool)) as workers:
         workers.submit(call())
+    assert pool.futures[0].cancelled()
+
+
+class Elsewhere(Executor):
+    """Workers whose radii is another one, or missing; it keeps what it was asked."""
+
+    def __init__(self, version: str | Exception) -> None:
+        self.version = version
+        self.asked: list[Any] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.asked.append(fn)
+        future: Future[Any] = Future()
+        if isinstance(self.version, Exception):
+            future.set_exception(self.version)
+        else:
+            future.set_result(self.version)
+        return future
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("0.0.1", r"a worker runs radii 0.0.1, this is .*: install the same version on every worker"),
+        (PackageNotFoundError("radii"), r"failed at the question for its radii \(PackageNotFoundError: .*no radii"),
+    ],
+)
+def test_workers_without_this_radii_are_sent_no_work(version: str | Exception, message: str) -> None:
+    pool = Elsewhere(version)
+    with pytest.raises(WorkerError, match=message):
+        crew_of(1, pool)
+    assert pool.asked == [metadata.version]
+
+
+def test_the_question_is_taken_back_when_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: ExecutorCrew) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ExecutorCrew, "next", interrupted)
+    pool = Idle()
+    with pytest.raises(KeyboardInterrupt):
+        crew_of(1, pool)
     assert pool.futures[0].cancelled()

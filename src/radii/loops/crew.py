@@ -5,6 +5,7 @@ import warnings
 from collections.abc import Callable
 from concurrent.futures import CancelledError, Executor, Future
 from functools import partial
+from importlib import metadata
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any, Protocol
@@ -33,7 +34,24 @@ class Crew(Protocol):
 
 def crew_of(workers: int, executor: Executor | None) -> Crew:
     """The workers of an executor, by default so many processes of this machine."""
-    return ProcessCrew(workers, worker_variables()) if executor is None else ExecutorCrew(executor)
+    if executor is None:
+        return ProcessCrew(workers, worker_variables())
+    crew = ExecutorCrew(executor)
+    try:
+        crew.expect_radii()
+    except BaseException:
+        crew.close()
+        raise
+    return crew
+
+
+def expect_same_version(theirs: str) -> None:
+    """Refuse a worker of another radii."""
+    ours = metadata.version("radii")
+    if theirs != ours:
+        raise WorkerError(
+            f"a worker runs radii {theirs}, this is {ours}: install the same version on every worker", "executor"
+        )
 
 
 class ExecutorCrew:
@@ -47,6 +65,11 @@ class ExecutorCrew:
         self._done: SimpleQueue[int] = SimpleQueue()
         self._longest = 0.0
         """The longest time, in seconds, that an answer was waited for."""
+
+    def expect_radii(self) -> None:
+        """Ask a worker for its radii before any work is sent: Dask's die of what they cannot unpickle."""
+        self.submit(Call("the question for its radii", metadata.version, ("radii",)))
+        expect_same_version(self.next()[1].value())
 
     def submit(self, call: Call) -> int:
         ticket = next(self._tickets)
@@ -79,8 +102,8 @@ class ExecutorCrew:
 
     def _warn(self, seconds: float) -> None:
         warnings.warn(
-            f"no worker has answered for {seconds:.0f} s, {len(self._calls)} tasks are not done: see whether the "
-            f"workers of {self._name} run; the work goes on when one answers",
+            f"no worker has answered for {seconds:.0f} s, tasks not done: {len(self._calls)}; see whether the workers "
+            f"of {self._name} run: the work goes on when one answers",
             RunWarning,
             stacklevel=2,
         )

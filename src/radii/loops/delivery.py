@@ -4,10 +4,9 @@ from collections import deque
 from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from importlib import metadata
 from typing import Any, NamedTuple, Protocol
 
-from radii.loops.crew import Crew, crew_of
+from radii.loops.crew import Crew, crew_of, expect_same_version
 from radii.loops.pool import Call, WorkerError
 from radii.loops.remote import Missing, Report, work
 from radii.loops.session import Shipment, Shippable
@@ -36,7 +35,6 @@ class Delivery:
     def __init__(self, session: Opened, crew: Crew) -> None:
         self._session = session
         self._crew = crew
-        self._version = metadata.version("radii")
         self._shipment: Shipment | None = None
         self._orders: dict[int, _Order] = {}
         self._tickets: dict[int, int] = {}
@@ -55,7 +53,7 @@ class Delivery:
         while True:
             sent, outcome = self._crew.next()
             ticket, report = self._tickets.pop(sent), outcome.value()
-            self._expect_same_version(report)
+            expect_same_version(report.environment["versions"]["radii"])  # what only rounds otherwise is recorded
             if not isinstance(report.found, Missing):
                 del self._orders[ticket]
                 return ticket, report
@@ -74,15 +72,6 @@ class Delivery:
             raise WorkerError(f"a worker cannot open the session: {missing.reason}", "executor")
         self._shipment = self._shipment or self._session.shipment()
         return self._shipment
-
-    def _expect_same_version(self, report: Report) -> None:
-        """Refuse a worker of another radii; versions and machines that only round otherwise are recorded."""
-        theirs = report.environment["versions"]["radii"]
-        if theirs != self._version:
-            raise WorkerError(
-                f"a worker runs radii {theirs}, this is {self._version}: install the same version on every worker",
-                "executor",
-            )
 
 
 def in_order(
