@@ -1,6 +1,8 @@
 """A real Dask cluster of two worker processes, one of which is killed."""
 
+import socket
 import threading
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -82,11 +84,29 @@ def test_a_cluster_without_workers_is_told_of_and_one_without_scheduler_is_an_er
             certify_run(config, workers=2, executor=executor)
 
 
-@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere"])
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere", "", "http://h:1", "tcp://h:port", "tcp://h:99999"])
 def test_no_scheduler_is_a_sentence(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radii.loops.cluster.TIMEOUT", "1s")
+    monkeypatch.setattr("radii.loops.cluster.TIMEOUT", 1.0)
     with (
         pytest.raises(ParameterError, match=r"no Dask scheduler answers at .*expected an address such as tcp://"),
         cluster_executor(address),
     ):
         pass
+
+
+@pytest.mark.parametrize("words", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
+def test_another_server_is_no_scheduler(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radii.loops.cluster.TIMEOUT", 1.0)
+    with socket.create_server(("127.0.0.1", 0)) as server:
+
+        def serve() -> None:
+            connection, _ = server.accept()
+            connection.sendall(words)
+            time.sleep(10)
+
+        threading.Thread(target=serve, daemon=True).start()
+        with (
+            pytest.raises(ParameterError, match="no Dask scheduler answers at"),
+            cluster_executor(f"tcp://127.0.0.1:{server.getsockname()[1]}"),
+        ):
+            pass
