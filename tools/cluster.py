@@ -1,17 +1,22 @@
 """A Dask cluster on this machine whose workers can be killed, and certificates without their times."""
 
+import json
 import logging
 import os
 import signal
+import subprocess
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from radii.experiment import certificates
 from radii.experiment.certificates import Row
+from tools.processes import wait_for
 
 
 class DaskCluster:
@@ -41,6 +46,33 @@ def dask_cluster(workers: int = 2) -> Iterator[DaskCluster]:
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with patient, local(n_workers=workers, threads_per_worker=1, **quiet) as cluster:
         yield DaskCluster(cluster)
+
+
+class DaskScheduler:
+    """A scheduler in a process of its own, to which no worker has come."""
+
+    def __init__(self, folder: Path) -> None:
+        found = folder / "scheduler.json"
+        command = [sys.executable, "-m", "distributed.cli.dask_scheduler", "--no-dashboard", "--no-show", "--port", "0"]
+        with (folder / "log").open("w") as log:
+            self.process = subprocess.Popen([*command, "--scheduler-file", str(found)], stdout=log, stderr=log)
+        wait_for(lambda: found.is_file() and bool(found.read_text()))
+        self.address: str = json.loads(found.read_text())["address"]
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+
+
+@contextmanager
+def dask_scheduler() -> Iterator[DaskScheduler]:
+    """A scheduler without workers; it ends with the block."""
+    with TemporaryDirectory() as folder:
+        scheduler = DaskScheduler(Path(folder))
+        try:
+            yield scheduler
+        finally:
+            scheduler.kill()
 
 
 def without_times(path: Path) -> list[Row]:

@@ -1,14 +1,18 @@
 """Shards and their merge on the command line."""
 
+import json
 from pathlib import Path
 
 import pytest
 
+from radii.datasets.base import DataError
 from radii.experiment.run import Run
+from radii.loops.evaluated import Evaluated
+from radii.loops.shipping import AbsentImages
 from radii.loops.train import train
 from tests.cli.running import radii
 from tools.cluster import without_times
-from tools.processes import RECIPE
+from tools.processes import RECIPE, copied
 
 SET = ("--engine", "torch", "--every", "60", "--workers", "1", "--set", "estimation=300")
 
@@ -24,8 +28,10 @@ def test_shards_are_merged_into_the_file_of_one_command(home: Path) -> None:
     assert radii("certify", "run", *SET, cwd=home).code == 0
     (path,) = Run(home / "run").certificates.glob("*.tsv")
     alone, header = without_times(path), path.with_suffix(".json").read_bytes()
-    path.unlink()
-    path.with_suffix(".json").unlink()
+    (pictures,) = (home / "run" / "pictures").iterdir()
+    shown = pictures.read_bytes()
+    for each in (path, path.with_suffix(".json"), pictures):
+        each.unlink()
     second = radii("certify", "run", *SET, "--shard", "2/2", cwd=home)
     assert "2-of-2.tsv: shard 2/2" in second.out
     early = radii("certify", "run", "--merge", cwd=home)
@@ -35,6 +41,14 @@ def test_shards_are_merged_into_the_file_of_one_command(home: Path) -> None:
     merged = radii("certify", "run", "--merge", cwd=home)
     assert (merged.code, "8 images" in merged.out) == (0, True), merged.error
     assert (without_times(path), path.with_suffix(".json").read_bytes()) == (alone, header)
+    assert pictures.read_bytes() == shown
+    assert [each.name for each in pictures.parent.iterdir()] == [pictures.name]
+    beside = {each.name for each in path.parent.iterdir()}
+    assert {name for name in beside if not name.startswith(".")} == {path.name, path.with_suffix(".json").name, "parts"}
+    first = json.loads(radii("certify", "run", *SET, "--shard", "1/2", "--json", cwd=home).out)
+    assert first["shard"] == "1/2"
+    assert json.loads(radii("certify", "run", "--merge", "--json", cwd=home).out)["file"] == str(path.relative_to(home))
+    assert "l-infinity" in radii("certify", "run", "--merge", "--linf", cwd=home).out
 
 
 @pytest.mark.parametrize(
@@ -42,11 +56,39 @@ def test_shards_are_merged_into_the_file_of_one_command(home: Path) -> None:
     [
         (("--shard", "0/4"), "expected a number and how many, such as 3/16"),
         (("--shard", "5"), "expected a number and how many, such as 3/16"),
-        (("--cluster", "nowhere"), "no Dask scheduler answers at 'nowhere'"),
+        (("--shard", "3/2"), "expected a number and how many, such as 3/16"),
+        (("--shard", "1/2", "--linf"), "--linf is of all images: leave it out here, and give it with --merge"),
+        (("--cluster", "nowhere", "--workers", "2"), "--workers 2 are processes of this machine: leave it out, or"),
+        (("--merge", "--shard", "1/2"), "--shard is beside --merge, which takes all from the parts: leave it out"),
+        (("--merge", "--cluster", "nowhere"), "--cluster is beside --merge"),
+        (("--merge", "--with", "sequential"), "--with is beside --merge"),
+        (("--merge", "--without-labels"), "--without-labels is beside --merge"),
+        (("--merge", "--max", "3"), "--max is beside --merge"),
     ],
 )
 def test_wrong_arguments_are_sentences(words: tuple[str, ...], message: str, home: Path) -> None:
-    found = radii("certify", "run", *SET, *words, cwd=home)
-    assert found.code != 0
+    found = radii("certify", "run", *words, cwd=home)
+    assert found.code == 2
     assert message in found.error
     assert "Traceback" not in found.error
+
+
+def test_parts_without_their_data_are_merged_without_pictures(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = copied(Run(home / "run"), tmp_path)
+    assert radii("certify", "run", *SET, "--shard", "1/1", cwd=tmp_path).code == 0
+
+    def unreadable(*_: object) -> None:
+        raise DataError("there is no digits here", "data")
+
+    monkeypatch.setattr("radii.loops.merging.evaluated", unreadable)
+    merged = radii("certify", "run", "--merge", cwd=tmp_path)
+    assert (merged.code, "8 images" in merged.out) == (0, True)
+    assert "no pictures for a report: there is no digits here; merge again" in merged.error
+    assert not (run.path / "pictures").exists()
+    monkeypatch.setattr("radii.loops.merging.evaluated", lambda *_: Evaluated(AbsentImages("others"), {}, "digits"))
+    assert (
+        "no pictures for a report: the images there are others"
+        in radii("certify", "run", "--merge", cwd=tmp_path).error
+    )

@@ -105,6 +105,19 @@ def edited(run: Run) -> None:
     path.write_text(path.read_text().replace("digest 3", "digest 4", 1))
 
 
+def doubled(run: Run) -> None:
+    path = write(run, Shard(1, 2))
+    write(run, Shard(2, 2))
+    for each in (path, certificates.header_file(path)):
+        each.with_name(each.name.replace("1-of-2", "1-of-2 copy")).write_bytes(each.read_bytes())
+
+
+def of_another_name(run: Run) -> None:
+    path = write(run, Shard(1, 2))
+    for each in (path, certificates.header_file(path)):
+        each.with_name(each.name.replace("1-of-2", "2-of-2")).write_bytes(each.read_bytes())
+
+
 def another_file(run: Run) -> None:
     with open_file(run, wanted(), HERE) as file:
         file.append(Row(0, 0, 0, 9.0, 1.0, 100, {0: 100}, "digest 0"))
@@ -121,6 +134,8 @@ def another_file(run: Run) -> None:
         (two_headers, r"shards \d of 2 are missing beside .*, which has engine = .* has"),
         (of_another_shard, "has image 1 out of order, or of another shard: certify shard 1/2 again"),
         (edited, "does not have the checksum that it was written with"),
+        (doubled, r"1-of-2 copy.tsv holds shard 1/2, which is in .*1-of-2.tsv: move it away"),
+        (of_another_name, r"2-of-2.tsv holds shard 1/2, which is in .*1-of-2.tsv: move it away"),
         (another_file, "has another certificate of image 0 than the parts: move it away"),
     ],
 )

@@ -14,6 +14,8 @@ from torch import Tensor, nn
 
 from radii import objectives
 from radii.errors import ParameterError
+from radii.experiment.recipe import Recipe, Training
+from radii.loops.agreement import expect_same_recipe
 from radii.loops.batchnorm import SynchronisedBatchNorm, synchronise
 from radii.loops.distributed import ALONE, PeerError, World, joined, leave
 from radii.loops.step import Loss, NotFiniteError, Part, gradient_step
@@ -163,6 +165,26 @@ class Mean(Objective):
         return {"square": model(batch.images).flatten(1).square().mean(1)}
 
 
+def said_of_another_recipe(world: World) -> str:
+    """What this rank says of a dataset elsewhere, of another learning rate, and of another teacher."""
+    said = []
+    for number in range(3):
+        rate = 0.1 * (1 + world.rank * (number == 1))
+        recipe = Recipe(
+            dataset={"name": "mnist", "path": f"place {world.rank}"},
+            model="lenet",
+            sigma=0.25,
+            training=Training(epochs=1, images_per_step=8, learning_rate=rate, initial=f"file {world.rank}"),
+        )
+        teacher = {"path": f"place {world.rank}", "hash": f"other {world.rank}" if number == 2 else "equal"}
+        try:
+            expect_same_recipe(world, recipe, {"teacher": teacher})
+            said.append("the same")
+        except ParameterError as error:
+            said.append(str(error))
+    return ", ".join(said)
+
+
 def words(world: World) -> list[str]:
     """What this rank says when rank 0 fails, when it has other data, and when the loss of one rank is not a number."""
 
@@ -179,6 +201,7 @@ def words(world: World) -> list[str]:
         said.append("the same")
     except ParameterError as error:
         said.append(str(error))
+    said.append(said_of_another_recipe(world))
     model = classifier()
     loss = world.wrap(Loss(objectives.create("standard", sigma=0.3), model))
     batch = batch_of(torch.arange(4))
@@ -287,10 +310,22 @@ def test_an_error_of_one_rank_is_told_by_all(pair: list[dict[str, Any]]) -> None
     assert second[1] == "rank 1 has other training images than rank 0: digest 1, expected digest 0"
 
 
+def test_a_rank_of_another_recipe_or_teacher_is_refused(pair: list[dict[str, Any]]) -> None:
+    first, second = (rank["words"] for rank in pair)
+    assert first[2] == "the same, the same, the same"
+    assert second[2] == ", ".join(
+        (
+            "the same",
+            "rank 1 has another recipe than rank 0: training.learning_rate = 0.2, expected 0.1",
+            "rank 1 has another teacher than rank 0: other 1, expected other 0",
+        )
+    )
+
+
 def test_a_loss_that_is_no_number_on_one_rank_stops_all_before_the_step(pair: list[dict[str, Any]]) -> None:
     for rank in pair:
-        assert rank["words"][2].startswith("the loss is nan at epoch 20, step 0, in the term 'cross_entropy'")
-        assert rank["words"][3] == "True"
+        assert rank["words"][3].startswith("the loss is nan at epoch 20, step 0, in the term 'cross_entropy'")
+        assert rank["words"][4] == "True"
 
 
 def test_a_model_that_changes_the_weights_it_uses_is_refused(pair: list[dict[str, Any]]) -> None:

@@ -10,11 +10,13 @@ from pathlib import Path
 import pytest
 
 from radii.errors import ParameterError
-from radii.loops.pool import WorkerError, map_in_processes
+from radii.loops.pool import WorkerError
+from tools.mapping import map_in_processes
 
-PARENT = """
+PARENT = f"""
 import sys, time
-from radii.loops.pool import map_in_processes
+sys.path.insert(0, {str(Path(__file__).parents[2])!r})
+from tools.mapping import map_in_processes
 if __name__ == "__main__":
     for _ in map_in_processes(time.sleep, [60.0] * 4, 2):
         pass

@@ -1,6 +1,9 @@
 import multiprocessing
 import os
+from collections.abc import Callable
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
+from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -9,7 +12,9 @@ import pytest
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run, RunError
 from radii.lock import LockedError
-from radii.loops.soft_labels import soft_labels
+from radii.loops.delivery import in_order
+from radii.loops.remote import work
+from radii.loops.soft_labels import VotingConfig, VotingSession, VotingShipment, cast_votes, soft_labels
 from radii.loops.train import train
 
 PLAIN = Recipe(
@@ -112,6 +117,49 @@ def test_workers_give_the_same_file_and_a_killed_one_is_replaced(run: Run) -> No
 
     assert soft_labels(run, samples=8, engine="torch", workers=2, on_image=kill).read_bytes() == alone
     assert killed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("make", [lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(2, get_context("spawn"))])
+def test_any_executor_gives_the_same_file(
+    run: Run, make: Callable[[], Executor], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    alone = soft_labels(run, samples=8, engine="torch").read_bytes()
+    counts = (run.path / "soft-labels.counts").read_bytes()
+    for path in run.path.glob("soft-labels*"):
+        path.unlink()
+    seen: list[int] = []
+    with make() as pool:
+        pool.submit(os.getpid).result()  # a worker that has another working directory
+        monkeypatch.chdir(run.path.parent)
+        made = soft_labels(
+            Run(run.path.name), samples=8, engine="torch", executor=pool, on_image=lambda done, _: seen.append(done)
+        )
+        assert made.read_bytes() == alone
+    assert (run.path / "soft-labels.counts").read_bytes() == counts
+    assert seen == list(range(1, 1348))
+
+
+def test_a_run_and_images_that_a_worker_cannot_read_are_sent_to_it(run: Run, tmp_path: Path) -> None:
+    session = VotingSession(VotingConfig(run=run.path, samples=8, engine="torch"))
+    alone = [session.vote(index)[0].tolist() for index in range(6)]
+    sent = VotingShipment(replace(session.config, run=tmp_path / "not here"), session.shipment().files)
+    session.config = sent.config
+    session.shipment = lambda: sent  # type: ignore[method-assign]
+    with ThreadPoolExecutor(2) as pool:
+        votes = [found[0].tolist() for found in in_order(session, range(6), cast_votes, 1, pool)]
+    assert votes == alone
+    assert not (tmp_path / "not here").exists()
+
+
+def test_sent_weights_that_are_others_are_refused(run: Run, tmp_path: Path) -> None:
+    session = VotingSession(VotingConfig(run=run.path, samples=8, engine="torch"))
+    files = session.shipment().files
+    changed = {**files, "model.safetensors": files["model.safetensors"][:-1] + b"?"}
+    config = replace(session.config, run=tmp_path / "not here")
+    report = work(config, session.sample(0), cast_votes, VotingShipment(session.config, changed))
+    assert not report.good
+    assert "the weights or images of" in str(report.found)
 
 
 @pytest.mark.slow

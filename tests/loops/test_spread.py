@@ -29,9 +29,12 @@ class Counting(Executor):
         self.change = change
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
-        self.jobs.append(args[2])
         future: Future[Any] = Future()
-        future.set_result(self.change(fn(*args, **kwargs)))
+        found = fn(*args, **kwargs)
+        if fn is work:
+            self.jobs.append(args[2])
+            found = self.change(found)
+        future.set_result(found)
         return future
 
 

@@ -13,6 +13,7 @@ from radii.experiment.table_runs import results_of, runs_in
 from radii.loops.table_cost import row_cost
 from radii.loops.table_run import Maker, name_of
 from radii.loops.table_timing import CACHE, Seconds, Timings
+from tools.cluster import dask_cluster, without_times
 
 TINY = """
 [tiny]
@@ -85,6 +86,18 @@ def test_rows_are_made_cheapest_first_and_not_twice(away: Path, capsys: pytest.C
     assert "Gaussian, seed 0: done before" in capsys.readouterr().out
 
 
+@pytest.mark.slow
+def test_rows_made_by_dask_workers_are_the_same(away: Path) -> None:
+    words = ("table", "mine.toml", "--run", "--budget", "tiny", "--only", "CAT-RS")
+    radii(*words, "--workers", "1")
+    (away / "runs").rename(away / "alone")
+    with dask_cluster() as cluster:
+        radii(*words, "--cluster", cluster.address)
+    for pattern, content in (("soft-labels.npy", Path.read_bytes), ("*/certificates/*.tsv", without_times)):
+        (alone,), (here,) = ((away / folder / "tables").rglob(pattern) for folder in ("alone", "runs"))
+        assert content(here) == content(alone)
+
+
 @pytest.mark.usefixtures("away")
 def test_row_that_fails_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -113,6 +126,12 @@ def test_row_that_fails_does_not_stop_the_others(
         (["mine.toml", "--run", "--budget", "tiny", "--only", "nothing"], "no row of mine has 'nothing'"),
         (["mine.toml", "--run", "--budget", "tiny", "--seeds", "0"], "expected a whole number >= 1"),
         (["mine.toml", "--budget", "tiny", "--from", "x.tsv"], "go in pairs"),
+        (["--budget", "tiny", "--cluster", "tcp://h:1"], "--cluster belongs to one table"),
+        (["mine.toml", "--budget", "tiny", "--cluster", "tcp://h:1"], "is for the rows that --run makes"),
+        (
+            ["mine.toml", "--run", "--budget", "tiny", "--cluster", "tcp://h:1", "--workers", "2"],
+            "--workers 2 are processes of this machine: leave it out, or --cluster tcp://h:1",
+        ),
         (["mine.toml", "--budget", "tiny", "--in", "nowhere"], "there is no folder nowhere"),
     ],
 )

@@ -1,12 +1,10 @@
 """The references of the manual, made from the code when the site is built.
 
-A line `<!-- made: NAME -->` of a page is replaced by what MADE[NAME] writes; a line `?NAME` of a table of contents is
-kept where there is such a page.
+A line `<!-- made: NAME -->` of a page is replaced by what MADE[NAME] writes.
 """
 
 import re
 from collections.abc import Callable
-from pathlib import Path
 
 from tools.manual import commands, components, papers, python
 
@@ -25,12 +23,9 @@ MADE: dict[str, Callable[[], str]] = {
     "python": python.reference,
     "tables": papers.tables,
 }
-DOCS = Path(__file__).parents[2] / "docs"
-OPTIONAL = re.compile(r"^\?(\w+)\n", re.MULTILINE)
 MARK = re.compile(r"^<!-- made: (\w+) -->$", re.MULTILINE)
 
 
 def fill(page: str) -> str:
     """A page with its references filled in."""
-    there = OPTIONAL.sub(lambda found: f"{found[1]}\n" if (DOCS / f"{found[1]}.md").is_file() else "", page)
-    return MARK.sub(lambda found: MADE[found[1]](), there)
+    return MARK.sub(lambda found: MADE[found[1]](), page)

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from radii.experiment import certificates
 from radii.experiment.run import Run
-from radii.loops.pool import map_in_processes
 from radii.loops.train import train
+from tools.mapping import map_in_processes
 from tools.processes import RECIPE, STOPPED, copied, lines, members, start, wait_for
 from tools.stress.outcome import Effort, Outcome
 

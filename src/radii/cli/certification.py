@@ -1,9 +1,9 @@
 """The command that certifies a run."""
 
+import inspect
 import math
 import sys
-from concurrent.futures import Executor
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -12,6 +12,7 @@ from cyclopts import Parameter
 from radii.cli.advice import Advised
 from radii.cli.app import app, console, hint, say, say_json
 from radii.cli.arguments import Data, Json, Settings, Trust, Whole, command, parse_fields
+from radii.cli.cluster import Cluster, executor_at
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar
 from radii.cli.tensorboard import image_writer
@@ -19,7 +20,6 @@ from radii.experiment import certificates
 from radii.experiment import recipe as recipes
 from radii.experiment.run import Run
 from radii.experiment.shards import Shard
-from radii.experiment.shards import merge as merge_parts
 from radii.report.card import facts
 from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
@@ -40,7 +40,7 @@ def certify(
     dataset: str | None = None,
     engine: str = "auto",
     workers: Whole | None = None,
-    cluster: str | None = None,
+    cluster: Cluster = None,
     shard: str | None = None,
     merge: Annotated[bool, Parameter(negative="")] = False,
     linf: Annotated[bool, Parameter(negative="")] = False,
@@ -66,15 +66,17 @@ def certify(
             name and fields. Then --data is where its files are.
         engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core, or for each GPU.
-        cluster: The address of a Dask scheduler, such as tcp://host:8786, whose workers certify.
         shard: Certify one share of the images, such as 3/16, to a part file; for job arrays.
-        merge: Make one file of the part files of all shards; they say what it is made with.
+        merge: Make one file of the part files of all shards, which say what it is made with; beside it --data, --trust,
+            --linf and --json alone.
         linf: Show the average certified l-infinity radius too.
         without_labels: Find the class with a pilot, as a deployed model does, and use the label only to judge it.
         tensorboard: Write the running certified accuracy for TensorBoard to RUN/tensorboard too.
     """
     if merge:
-        return print_merged(run)
+        _refuse_beside_merge(locals())
+        return print_merged(Run(run, trust or ()), data, linf, json)
+    share = _share(shard, linf)
     from radii import certifiers
     from radii.loops.certify import CertificationConfig, certify_run
     from radii.loops.evaluated import dataset_key
@@ -95,16 +97,29 @@ def certify(
         trust=frozenset(trust or ()),
         label_known=not without_labels,
     )
-    share = None if shard is None else Shard.parse(shard)
     sigma = Run(run, trust or ()).recipe.sigma
     with (
         warnings_in_words(),
-        executor_at(cluster) as executor,
+        executor_at(cluster, workers) as executor,
         CertificationBar(console, getattr(certifier, "radii", None) or (0.0, sigma)) as bar,
         image_writer(run, Advised(bar, sys.argv[1:], sigma, workers), wanted=tensorboard) as on_image,
     ):
         path = certify_run(config, workers=workers, executor=executor, shard=share, on_image=on_image)
-    return print_summary(run, path, linf, json) if share is None else print_part(run, path, share)
+    return print_summary(run, path, linf, json) if share is None else print_part(run, path, share, json)
+
+
+def _share(shard: str | None, linf: bool) -> Shard | None:
+    if shard is not None and linf:
+        raise ValueError("--linf is of all images: leave it out here, and give it with --merge")
+    return None if shard is None else Shard.parse(shard)
+
+
+def _refuse_beside_merge(given: Mapping[str, object]) -> None:
+    """Refuse options that --merge would ignore: what is certified, and how, the parts say."""
+    for name, parameter in inspect.signature(certify).parameters.items():
+        if name not in ("run", "merge", "linf", "json", "data", "trust") and given[name] != parameter.default:
+            flag = f"--{name.strip('_').replace('_', '-')}"
+            raise ValueError(f"{flag} is beside --merge, which takes all from the parts: leave it out")
 
 
 def print_summary(run: Path, path: Path, linf: bool = False, json: bool = False) -> None:
@@ -124,21 +139,20 @@ def _print(run: Path, path: Path, summary: Summary, linf: bool) -> None:
     hint(f"next: {command('report', run)}")
 
 
-def print_part(run: Path, path: Path, shard: Shard) -> None:
+def print_part(run: Path, path: Path, shard: Shard, json: bool) -> None:
+    if json:
+        return say_json({"file": str(path), "shard": str(shard)})
     say(f"{path}: shard {shard}")
-    hint(f"when all {shard.count} are there: {command('certify', run, merge=True)}")
+    return hint(f"when all {shard.count} are there: {command('certify', run, merge=True)}")
 
 
-def print_merged(run: Path) -> None:
-    for path in merge_parts(Run(run)):
-        print_summary(run, path)
+def print_merged(run: Run, data: Path | None, linf: bool, json: bool) -> None:
+    from radii.loops.merging import merge_shards
 
-
-def executor_at(cluster: str | None) -> AbstractContextManager[Executor | None]:
-    """The workers of a cluster, if one is named."""
-    from radii.loops.cluster import cluster_executor
-
-    return nullcontext() if cluster is None else cluster_executor(cluster)
+    with warnings_in_words():
+        merged = merge_shards(run, data)
+    for path in merged:
+        print_summary(run.path, path, linf, json)
 
 
 def print_linf(run: Path, summary: Summary) -> None:

@@ -8,6 +8,7 @@ from cyclopts import Parameter
 
 from radii.cli.app import app, console
 from radii.cli.arguments import Data, Whole
+from radii.cli.cluster import Cluster, executor_at
 from radii.cli.notices import warnings_in_words
 from radii.experiment import table as tables
 from radii.experiment.budgets import Budget, find_budget
@@ -40,6 +41,7 @@ def table(
     in_: Annotated[Paths, Parameter(name="--in")] = None,
     out: Path | None = None,
     workers: Whole | None = None,
+    cluster: Cluster = None,
     data: Data = None,
 ) -> None:
     """Show the papers' tables beside what was measured here: all of them, or one; --run makes the missing rows.
@@ -55,18 +57,21 @@ def table(
         row: The row that --from is for: its label, or a part that no other label has.
         in_: Folders to look for runs in; by default results and runs.
         out: A folder to write the table to as HTML, Markdown, LaTeX and CSV.
-        workers: Processes that certify; by default one for each core.
+        workers: Processes that certify, and vote on soft labels; by default one for each core, or for each GPU.
     """
     wanted_budget = find_budget(budget)
     with warnings_in_words():
         if name is None:
-            _refuse({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out})
+            _refuse({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out, "--cluster": cluster})
             return _print_overview(runs_in(folders(in_)), wanted_budget, time)
         wanted = tables.read(tables.find(name))
+        if cluster is not None and not run:
+            raise ValueError(f"--cluster {cluster} is for the rows that --run makes: leave it out, or add --run")
         if run:
             from radii.cli.table_making import make_rows
 
-            make_rows(wanted, wanted_budget, seeds, only or (), MADE, data, workers)
+            with executor_at(cluster, workers) as executor:
+                make_rows(wanted, wanted_budget, seeds, only or (), MADE, data, workers, executor)
         found = runs_in({*folders(in_), *([MADE] if MADE.is_dir() else [])})
         results = results_of(wanted, found)
         for label, named in _named(wanted, from_ or (), row or ()).items():

@@ -2,7 +2,10 @@
 
 import warnings
 from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from radii.cli.app import console, in_words
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
@@ -11,6 +14,9 @@ from radii.experiment.budgets import Budget
 from radii.experiment.table import PaperTable, Row
 from radii.experiment.table_runs import results_of, runs_in
 from radii.report.facts import duration
+
+if TYPE_CHECKING:
+    from radii.loops.table_run import Maker
 
 RUNS = Path("runs")
 
@@ -23,8 +29,11 @@ def make_rows(
     folder: Path,
     data: Path | None,
     workers: int | None,
+    executor: Executor | None = None,
 ) -> None:
     """Train and certify the rows that have no result of this budget and seed; raises at the end where some failed."""
+    from radii.loops.table_run import Maker
+
     if seeds < 1:
         raise ValueError(f"seeds = {seeds}, expected a whole number >= 1")
     chosen = [row for row in table.rows if not only or any(part.casefold() in row.label.casefold() for part in only)]
@@ -35,24 +44,23 @@ def make_rows(
             say(f"{row.label}: missing: {row.why}")
     ordered = _cheapest_first(table, chosen, budget)
     wanted = [(row, seed) for seed in range(seeds) for row in ordered]
-    failed = sum(not _made(table, row, seed, budget, folder, data, workers) for row, seed in wanted)
+    maker = Maker(folder, budget, data, workers, executor=executor)
+    failed = sum(not _made(maker, table, row, seed) for row, seed in wanted)
     if failed:
         raise ValueError(f"{failed} of {len(wanted)} trainings of {table.name} could not be made: see above")
 
 
-def _made(
-    table: PaperTable, row: Row, seed: int, budget: Budget, folder: Path, data: Path | None, workers: int | None
-) -> bool:
+def _made(maker: "Maker", table: PaperTable, row: Row, seed: int) -> bool:
     """Make a row unless it is there; False, with the reason, where that fails."""
-    from radii.loops.table_run import Listeners, Maker
+    from radii.loops.table_run import Listeners
 
-    if _is_done(table, row, seed, budget, folder):
+    if _is_done(table, row, seed, maker.budget, maker.folder):
         say(f"{row.label}, seed {seed}: done before")
         return True
     try:
         with TrainingBar(console) as training, CertificationBar(console) as images, CountingBar(console) as votes:
             listeners = Listeners(training, images, votes)
-            made = Maker(folder, budget, data, workers, listeners).make(table, row, seed)
+            made = replace(maker, listeners=listeners).make(table, row, seed)
     except (ValueError, LookupError, OSError) as error:
         say(f"{row.label}, seed {seed}: not made: {in_words(error)}")
         return False

@@ -8,7 +8,9 @@ from cyclopts import Parameter
 
 from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Data, Overrides, Settings, Trust, Whole, command
+from radii.cli.cluster import Cluster, executor_at
 from radii.cli.launched import is_first
+from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar, TrainingBar
 from radii.cli.tensorboard import step_writer
 from radii.experiment import recipe as recipes
@@ -128,6 +130,7 @@ def soft_labels(
     seed: Whole = 0,
     engine: str = "auto",
     workers: Whole | None = None,
+    cluster: Cluster = None,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
@@ -142,12 +145,12 @@ def soft_labels(
             votes could change a little. By default every image gets all.
         seed: The seed of the noise.
         engine: What runs the forward passes; auto takes the fastest that is installed.
-        workers: Processes of one thread each; by default one for each core.
+        workers: Processes of one thread each; by default one for each core, or for each GPU.
     """
     from radii.loops.soft_labels import soft_labels as write_soft_labels
 
     voting = Run(run, trust or ())
-    with CountingBar(console) as bar:
+    with warnings_in_words(), executor_at(cluster, workers) as executor, CountingBar(console) as bar:
         path = write_soft_labels(
             voting,
             samples=samples,
@@ -156,6 +159,7 @@ def soft_labels(
             engine=engine,
             data=data,
             workers=workers,
+            executor=executor,
             on_image=bar,
         )
     say(str(path))

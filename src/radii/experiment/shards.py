@@ -1,7 +1,7 @@
 """Shards: a share of the images in a part file of its own, written by a command of its own, then merged into one."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -21,6 +21,7 @@ from radii.experiment.certificates import difference, header_file, read_header, 
 from radii.experiment.run import Run, RunError
 from radii.lock import is_locked, locked
 
+OnMerged = Callable[[Path, Mapping[str, Any], Sequence[Row]], None]
 SHARD = "shard"
 """The field of a part file's header that tells it from the merged file's."""
 
@@ -72,10 +73,11 @@ class _Part:
         return {key: value for key, value in before[-1].items() if key != "first_row"} if before else None
 
 
-def merge(run: Run) -> list[Path]:
+def merge(run: Run, on_merged: OnMerged = lambda *_: None) -> list[Path]:
     """Merge the part files of a run into certificate files, one for each header: that of a run without shards.
 
     A set of parts with a gap, a doubled image or different headers is a RunError, after the whole sets are merged.
+    `on_merged` is called with (file, header, rows) while the file is locked.
     """
     sets: dict[Path, list[_Part]] = {}
     for part in _parts(run):
@@ -85,7 +87,7 @@ def merge(run: Run) -> list[Path]:
     if not sets:
         raise RunError(f"{run.path} has no part files: certify its shards first")
     problems = {path: _problem(parts, sets.values()) for path, parts in sets.items()}
-    merged = [_merged(path, parts) for path, parts in sets.items() if not problems[path]]
+    merged = [_merged(path, parts, on_merged) for path, parts in sets.items() if not problems[path]]
     if problem := next(filter(None, problems.values()), ""):
         raise RunError(problem)
     return merged
@@ -111,11 +113,19 @@ def _problem(parts: Sequence[_Part], sets: Iterable[Sequence[_Part]]) -> str:
             return (
                 f"{part.path} does not belong to {parts[0].path.name}, which has {different}: certify one of them again"
             )
-        if problem := _wrong_images(part):
+        if problem := _wrong_name(part) or _wrong_images(part):
             return problem
     if missing := sorted(set(range(1, counts[0] + 1)) - {part.shard.number for part in parts}):
         return _gap(parts, missing, sets)
     return ""
+
+
+def _wrong_name(part: _Part) -> str:
+    """Why a part is not the one that its name says: a copy would be counted twice."""
+    name = f"{part.shard.number}-of-{part.shard.count}"
+    stem, _, own = part.path.stem.rpartition(".")
+    home = part.path.with_name(f"{stem}.{name}.tsv")
+    return "" if own == name else f"{part.path} holds shard {part.shard}, which is in {home}: move it away"
 
 
 def _wrong_images(part: _Part) -> str:
@@ -142,7 +152,7 @@ def _chosen(header: Mapping[str, Any]) -> Sequence[int]:
     return range(0, header["images"], header["every"])[: header["most"]]
 
 
-def _merged(path: Path, parts: Sequence[_Part]) -> Path:
+def _merged(path: Path, parts: Sequence[_Part], on_merged: OnMerged) -> Path:
     found = {row.index: (row, part.environment(place)) for part in parts for place, row in enumerate(part.rows)}
     order = [found[index] for index in _chosen(parts[0].header)]
     header = parts[0].whole
@@ -150,6 +160,7 @@ def _merged(path: Path, parts: Sequence[_Part]) -> Path:
         _refuse_another(path, header, [row for row, _ in order])
         files.write_json(header_file(path), {**header, ENVIRONMENTS: _environments([each for _, each in order])})
         files.write(path, _text(header, [row for row, _ in order]))
+        on_merged(path, header, [row for row, _ in order])
     return path
 
 

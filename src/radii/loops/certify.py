@@ -28,7 +28,7 @@ from radii.loops.load import noise_of, open_run
 from radii.loops.pictures import keep_pictures
 from radii.loops.recording import recorded_images
 from radii.loops.session import Item, RowStore, Sample, Session, SessionConfig, certified_row, one_thread
-from radii.loops.shipping import AbsentImages, shipped_files, unpacked
+from radii.loops.shipping import AbsentImages, opened, shipped_files
 from radii.loops.spread import certificates
 from radii.smoothing.noise import Noise
 
@@ -104,7 +104,7 @@ def certify_run(
         with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
             certify_missing(session, file, chosen, workers, executor, recorded_images(log, on_image))
         if shard is None:
-            keep_pictures(file, session.images)
+            keep_pictures(file.path, file.rows(), session.images)
     return file.path
 
 
@@ -199,7 +199,10 @@ class RunShipment:
     files: Mapping[str, bytes]
 
     def open(self) -> CertificationSession:
-        config = replace(self.config, run=unpacked(self.files))
+        return opened(self.files, self._open)
+
+    def _open(self, folder: Path) -> CertificationSession:
+        config = replace(self.config, run=folder)
         data: str = json.loads(dict(config.identity)["data"])
         name = dict(config.dataset).get("name") or Run(config.run, config.trust).recipe.dataset["name"]
         return CertificationSession(config, Evaluated(AbsentImages(data), {}, name))

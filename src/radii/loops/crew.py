@@ -1,17 +1,22 @@
 """Who computes calls: processes of this machine, or any executor of `concurrent.futures`."""
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor, Future
-from contextlib import closing
+import time
+import warnings
+from collections.abc import Callable
+from concurrent.futures import CancelledError, Executor, Future
 from functools import partial
+from importlib import metadata
 from itertools import count
-from queue import SimpleQueue
-from typing import Any, Protocol, TypeVar
+from queue import Empty, SimpleQueue
+from typing import Any, Protocol
 
-from radii.loops.pool import Call, Outcome, WorkerError, map_in_processes, portable
+from radii.errors import RunWarning
+from radii.loops.device import worker_variables
+from radii.loops.pool import Call, Outcome, ProcessCrew, WorkerError
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+SILENCE = 20.0
+"""Seconds without an answer of any worker that are worth a warning, unless tasks have taken long before."""
+KEPT = "what is written is kept, and the same command or call continues it"
 
 
 class Crew(Protocol):
@@ -27,14 +32,44 @@ class Crew(Protocol):
         """Drop the calls that are not done."""
 
 
+def crew_of(workers: int, executor: Executor | None) -> Crew:
+    """The workers of an executor, by default so many processes of this machine."""
+    if executor is None:
+        return ProcessCrew(workers, worker_variables())
+    crew = ExecutorCrew(executor)
+    try:
+        crew.expect_radii()
+    except BaseException:
+        crew.close()
+        raise
+    return crew
+
+
+def expect_same_version(theirs: str) -> None:
+    """Refuse a worker of another radii."""
+    ours = metadata.version("radii")
+    if theirs != ours:
+        raise WorkerError(
+            f"a worker runs radii {theirs}, this is {ours}: install the same version on every worker", "executor"
+        )
+
+
 class ExecutorCrew:
     """The workers of an executor, of which nothing is used but `submit`: pools of processes, Dask, MPI, Parsl."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
+        self._name = type(executor).__name__
         self._tickets = count()
         self._calls: dict[int, tuple[Call, Future[Any]]] = {}
         self._done: SimpleQueue[int] = SimpleQueue()
+        self._longest = 0.0
+        """The longest time, in seconds, that an answer was waited for."""
+
+    def expect_radii(self) -> None:
+        """Ask a worker for its radii before any work is sent: Dask's die of what they cannot unpickle."""
+        self.submit(Call("the question for its radii", metadata.version, ("radii",)))
+        expect_same_version(self.next()[1].value())
 
     def submit(self, call: Call) -> int:
         ticket = next(self._tickets)
@@ -44,7 +79,9 @@ class ExecutorCrew:
         return ticket
 
     def next(self) -> tuple[int, Outcome]:
-        ticket = self._done.get()
+        began = time.monotonic()
+        ticket = self._answered()
+        self._longest = max(self._longest, time.monotonic() - began)
         call, future = self._calls.pop(ticket)
         return ticket, Outcome(True, self._or_failed(call, future.result))
 
@@ -52,51 +89,41 @@ class ExecutorCrew:
         for _, future in self._calls.values():
             future.cancel()
 
+    def _answered(self) -> int:
+        """The ticket of a call that is done; a warning where nobody answers, and again after twice the time."""
+        patience, waited = max(SILENCE, 2 * self._longest), 0.0
+        while True:
+            try:
+                return self._done.get(timeout=patience)
+            except Empty:
+                waited += patience
+                patience = waited
+                self._warn(waited)
+
+    def _warn(self, seconds: float) -> None:
+        warnings.warn(
+            f"no worker has answered for {seconds:.0f} s, tasks not done: {len(self._calls)}; see whether the workers "
+            f"of {self._name} run: the work goes on when one answers",
+            RunWarning,
+            stacklevel=2,
+        )
+
     def _or_failed(self, call: Call, function: Callable[[], Any]) -> Any:
         """What a function of the executor returns: errors of the work itself come back as results."""
         try:
             return function()
+        except CancelledError as error:
+            raise WorkerError(
+                f"{self._name} has dropped {call.name}: it was shut down, or lost its scheduler; {KEPT}", "executor"
+            ) from error
         except Exception as error:
-            name = type(self._executor).__name__
             reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": ")
             raise WorkerError(
-                f"{name} failed at {call.name} ({reason}): its workers died, or have another or no radii; what is "
-                "written is kept, the same command continues there",
+                f"{self._name} failed at {call.name} ({reason}): it was shut down, its workers died, or they have "
+                f"another or no radii; {KEPT}",
                 "executor",
             ) from error
 
 
 def _put(done: "SimpleQueue[int]", ticket: int, _: Future[Any]) -> None:
     done.put(ticket)
-
-
-def map_work(
-    function: Callable[[Item], Result],
-    items: Sequence[Item],
-    workers: int,
-    executor: Executor | None = None,
-    name: str = "item",
-) -> Iterator[Result]:
-    """The results of a function in the order of the items, by an executor, or by `workers` processes of this machine.
-
-    An error of the function is raised in the order of the items.
-    """
-    if executor is None:
-        yield from map_in_processes(function, items, workers, name)
-        return
-    with closing(ExecutorCrew(executor)) as crew:
-        calls = (Call(f"{name} {item}", _outcome, (function, item)) for item in items)
-        outcomes: dict[int, Outcome] = {}
-        for ticket in [crew.submit(call) for call in calls]:
-            while ticket not in outcomes:
-                done, reported = crew.next()
-                outcomes[done] = reported.value()
-            result: Result = outcomes.pop(ticket).value()
-            yield result
-
-
-def _outcome(function: Callable[[Item], Result], item: Item) -> Outcome:
-    try:
-        return Outcome(True, function(item))
-    except Exception as error:
-        return Outcome(False, portable(error))

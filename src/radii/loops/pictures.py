@@ -1,5 +1,6 @@
 """The pictures that a report shows, left in the run by those who have the dataset open."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -7,15 +8,15 @@ import torch
 
 from radii.datasets import Images
 from radii.experiment import files, gallery
-from radii.experiment.certificates import CertificateFile
+from radii.experiment.certificates import Row
 
 
-def keep_pictures(file: CertificateFile, images: Images) -> None:
-    """Write the images of a certificate file that are worth a look, so that a report needs no dataset.
+def keep_pictures(certificates: Path, made: Sequence[Row], images: Images) -> None:
+    """Write the images of a certificate file, of these rows, that are worth a look: a report needs no dataset then.
 
     The caller holds the lock of the certificate file.
     """
-    path, rows = gallery.pictures_file(file.path), gallery.chosen(file.rows())
+    path, rows = gallery.pictures_file(certificates), gallery.chosen(made)
     wanted = {str(row.index): row.digest for row in rows}
     if path.parent.is_dir():
         files.sweep(path.parent, [path.name])

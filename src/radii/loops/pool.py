@@ -10,44 +10,23 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import ModuleType
-from typing import Any, TypeVar
+from typing import Any
 
 from radii.errors import ParameterError
 
-Item = TypeVar("Item")
-Result = TypeVar("Result")
 MOST_DEATHS = 3
 """The number of worker deaths at one item that stops the work."""
 
 
 class WorkerError(ParameterError):
     """Worker processes died repeatedly at one item."""
-
-
-def map_in_processes(
-    function: Callable[[Item], Result], items: Sequence[Item], workers: int, name: str = "image"
-) -> Iterator[Result]:
-    """The results of a function in the order of the items, computed by `workers` processes.
-
-    A worker that dies is replaced and its item is computed again; the third death at one item is a WorkerError. An
-    error of the function is raised in the order of the items. The workers end with the iterator or this process.
-    """
-    with closing(ProcessCrew(workers)) as crew:
-        tickets = [crew.submit(Call(f"{name} {item}", function, (item,))) for item in items]
-        outcomes: dict[int, Outcome] = {}
-        for ticket in tickets:
-            while ticket not in outcomes:
-                done, outcome = crew.next()
-                outcomes[done] = outcome
-            result: Result = outcomes.pop(ticket).value()
-            yield result
 
 
 @dataclass(frozen=True)

@@ -1,14 +1,15 @@
-"""The files of a run for a worker that cannot read them: sent as bytes, kept for the life of its process.
+"""The files of a run for a worker that cannot read them: sent as bytes, kept until the worker opens another session.
 
 Nothing here is believed: a session compares the digest of the weights with the one that it was told.
 """
 
-import atexit
 import shutil
 import tempfile
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import TypeVar
 
 import torch
 from torch import Tensor
@@ -17,6 +18,7 @@ from radii.datasets import Images
 from radii.experiment import files
 from radii.loops.remote import NotHereError
 
+Opened = TypeVar("Opened")
 LEFT_OUT = ("checkpoint", "training.csv", "soft-labels", "events", "report", ".")
 """The beginnings of the names of files that certification does not need."""
 
@@ -27,13 +29,18 @@ def shipped_files(run: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in found if not path.name.startswith(LEFT_OUT)}
 
 
-def unpacked(sent: Mapping[str, bytes]) -> Path:
-    """A temporary folder with these files; it is removed when this process ends."""
+def opened(sent: Mapping[str, bytes], open_in: Callable[[Path], Opened]) -> Opened:
+    """What is opened in a temporary folder with these files, which is removed with it."""
     folder = Path(tempfile.mkdtemp(prefix="radii-"))
-    atexit.register(shutil.rmtree, folder, ignore_errors=True)
-    for name, content in sent.items():
-        files.write(folder / Path(name).name, content)
-    return folder
+    try:
+        for name, content in sent.items():
+            files.write(folder / Path(name).name, content)
+        found = open_in(folder)
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    weakref.finalize(found, shutil.rmtree, folder, ignore_errors=True)
+    return found
 
 
 class AbsentImages(Images):

@@ -1,27 +1,28 @@
 """Soft labels: how a trained run's base classifier votes on noisy copies of every training image (CAT-RS)."""
 
 import io
-import os
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
-from functools import lru_cache, partial
 from pathlib import Path
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
+from radii.datasets import Images
 from radii.engines import AUTO
 from radii.experiment import files, readers
 from radii.experiment.run import Run, RunError
 from radii.lock import locked
 from radii.loops.components import dataset_of
-from radii.loops.device import default_device
+from radii.loops.delivery import in_order
+from radii.loops.device import default_workers
 from radii.loops.load import noise_of, open_run
-from radii.loops.pool import map_in_processes
-from radii.loops.session import one_thread
+from radii.loops.session import Sample, one_thread
+from radii.loops.shipping import AbsentImages, opened, shipped_files
 from radii.smoothing.addresses import NoiseAddress
 
 BLOCK = 128
@@ -53,6 +54,9 @@ class VotingConfig:
         if self.settle is not None and (self.settle < 1 or self.settle % BLOCK):
             raise ValueError(f"settle = {self.settle}, expected a multiple of the {BLOCK} votes of a block")
 
+    def open(self) -> "VotingSession":
+        return VotingSession(self)
+
 
 def soft_labels(
     run: Run,
@@ -63,24 +67,24 @@ def soft_labels(
     engine: str = AUTO,
     data: Path | None = None,
     workers: int | None = 1,
+    executor: Executor | None = None,
     on_image: Callable[[int, int], None] = lambda *_: None,
 ) -> Path:
     """Write the share of votes of every class for every unaugmented training image; continues where it stopped.
 
-    The images are shared by `workers` processes of one thread each, one per core if it is None; the values do not
-    depend on how many. With `settle`, the shares of an image whose first votes are all for one class are of these
-    alone; those of the others are as without.
+    The images are shared by `executor`, by default by `workers` processes of one thread each, one per core if it is
+    None; the values do not depend on how many. With `settle`, the shares of an image whose first votes are all for one
+    class are of these alone; those of the others are as without.
     """
     config = VotingConfig(
         run=run.path, samples=samples, settle=settle, seed=seed, engine=engine, data=data, trust=run.trusted
     )
-    if workers is None:
-        workers = os.cpu_count() or 1 if default_device().type == "cpu" else 1
+    workers = default_workers() if workers is None else workers
     session = VotingSession(config)
     with locked(run.soft_labels_file):
         counts = _Counts(run, session.header, session.classifier.classes)
         missing = range(len(counts), len(session.images))
-        with closing(_votes(session, missing, workers)) as votes:
+        with closing(_votes(session, missing, workers, executor)) as votes:
             for index, found in zip(missing, votes, strict=True):
                 counts.append(found)
                 on_image(index + 1, len(session.images))
@@ -88,32 +92,36 @@ def soft_labels(
     return run.soft_labels_file
 
 
-def vote(config: VotingConfig, index: int) -> Votes:
-    """The votes on one training image: the same in any process. `config` is that of an open session."""
-    return _open_once(config).vote(index)
-
-
-def _votes(session: "VotingSession", indices: range, workers: int) -> Generator[Votes, None, None]:
+def _votes(
+    session: "VotingSession", indices: range, workers: int, executor: Executor | None
+) -> Generator[Votes, None, None]:
     """The votes in the order of the images."""
-    if workers == 1 or len(indices) < 2:
+    if executor is None and (workers == 1 or len(indices) < 2):
         yield from map(session.vote, indices)
     else:
-        yield from map_in_processes(partial(vote, session.config), indices, workers)
+        yield from in_order(session, indices, cast_votes, workers, executor)
+
+
+def cast_votes(session: "VotingSession", item: int | Sample) -> Votes:
+    """The votes on one training image: the same in any process."""
+    return session.vote(item)
 
 
 class VotingSession:
     """A loaded classifier and its training images: what one process needs to vote."""
 
-    def __init__(self, config: VotingConfig) -> None:
-        run = Run(config.run, config.trust)
-        self.images = dataset_of(run, config.data).part("train")
+    def __init__(self, config: VotingConfig, images: Images | None = None) -> None:
+        self.run = run = Run(config.run, config.trust)
+        self.images = dataset_of(run, config.data).part("train") if images is None else images
         with one_thread():
             first, block = config.identity is None, min(config.samples, BLOCK)
             engine, self.classifier = open_run(run, config.engine, noise_of(run.recipe), config.data, block, first)
         identity = files.digest(run.weights()), self.images.digest
         if config.identity not in (None, identity):
             raise RunError(f"the weights or images of {run.path} changed since the votes began: start them again")
-        self.config = replace(config, engine=engine, identity=identity)
+        # Absolute: a worker may have another working directory.
+        data = config.data and config.data.absolute()
+        self.config = replace(config, engine=engine, identity=identity, run=run.path.absolute(), data=data)
 
     @property
     def header(self) -> dict[str, object]:
@@ -123,10 +131,23 @@ class VotingSession:
         stated = {"samples": config.samples, "seed": config.seed, "engine": config.engine, **settled}
         return {**stated, "weights": weights, "data": data}
 
-    def vote(self, index: int) -> Votes:
+    def items(self, indices: Sequence[int]) -> Sequence[int]:
+        """The indices: a worker reads the images itself."""
+        return indices
+
+    def sample(self, item: int | Sample) -> Sample:
+        """An image with its number and its label."""
+        if not isinstance(item, int):
+            return item
+        return item, self.images.batch(torch.tensor([item]))[0], int(self.images.labels[item])
+
+    def shipment(self) -> "VotingShipment":
+        return VotingShipment(self.config, shipped_files(self.run.path))
+
+    def vote(self, item: int | Sample) -> Votes:
         """The votes on one training image."""
         began = time.perf_counter()
-        image = self.images.batch(torch.tensor([index]))[0]
+        index, image, _ = self.sample(item)
         address = NoiseAddress(self.config.seed, index, purpose="soft_labels")
         samples = self.config.samples
         first = min(self.config.settle or samples, samples)
@@ -137,8 +158,19 @@ class VotingSession:
         return votes, time.perf_counter() - began
 
 
-_open_once = lru_cache(maxsize=1)(VotingSession)
-"""A process that votes on many images loads them and the weights once."""
+@dataclass(frozen=True)
+class VotingShipment:
+    """A run for a worker that cannot read it; the images come with the tasks."""
+
+    config: VotingConfig
+    files: Mapping[str, bytes]
+
+    def open(self) -> VotingSession:
+        return opened(self.files, self._open)
+
+    def _open(self, folder: Path) -> VotingSession:
+        assert self.config.identity is not None
+        return VotingSession(replace(self.config, run=folder), AbsentImages(self.config.identity[1]))
 
 
 class _Counts:

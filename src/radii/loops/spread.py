@@ -10,17 +10,15 @@ from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, field, replace
-from importlib import metadata
 from typing import Any
 
 from radii.experiment.certificates import Row
 from radii.loops.blocks import Attempt, Request, Share, Unfinished, Votes
-from radii.loops.crew import Crew, ExecutorCrew
-from radii.loops.device import worker_variables
+from radii.loops.crew import Crew, crew_of
+from radii.loops.delivery import Delivery
 from radii.loops.pace import Pace
-from radii.loops.pool import Call, ProcessCrew, WorkerError
-from radii.loops.remote import Missing, Report, work
-from radii.loops.session import Session, Shipment, Shippable
+from radii.loops.remote import Report
+from radii.loops.session import Session
 
 
 def certificates(
@@ -30,7 +28,7 @@ def certificates(
     if executor is None and (workers == 1 or len(indices) < 2):
         yield from map(session.certify, session.items(indices))
         return
-    with closing(ProcessCrew(workers, worker_variables()) if executor is None else ExecutorCrew(executor)) as crew:
+    with closing(crew_of(workers, executor)) as crew:
         yield from Spread(session, indices, crew, workers).rows()
 
 
@@ -65,22 +63,20 @@ class Spread:
         self._session = session
         self._indices = indices
         self._items = session.items(indices)
-        self._crew = crew
+        self._delivery = Delivery(session, crew)
         self._waiting = deque(range(len(indices)))
         self._ready: deque[_Task] = deque()
         self._running: dict[int, _Task] = {}
         self._done: dict[int, Row | Exception] = {}
         self._pace = Pace(workers, session.classifier.batch_size)
-        self._version = metadata.version("radii")
-        self._shipment: Shipment | None = None
 
     def rows(self) -> Generator[Row, None, None]:
         """The rows in the order of the images; an error of an image is raised in its turn."""
         for position in range(len(self._indices)):
             while position not in self._done:
                 self._fill()
-                ticket, outcome = self._crew.next()
-                self._collect(self._running.pop(ticket), outcome.value())
+                ticket, report = self._delivery.next()
+                self._collect(self._running.pop(ticket), report)
             row = self._done.pop(position)
             if isinstance(row, Exception):
                 raise row
@@ -94,16 +90,10 @@ class Spread:
     def _begin(self, position: int) -> _Task:
         return _Task(_Image(position, self._items[position]))
 
-    def _submit(self, task: _Task, shipment: Shipment | None = None) -> None:
-        arguments = (self._session.config, self._item(task.image), self._job(task), shipment)
-        call = Call(f"image {self._indices[task.image.position]}", work, arguments)
-        self._running[self._crew.submit(call)] = task
-
-    def _item(self, image: _Image) -> Any:
-        """What a worker is told of an image: with its pixels if some workers cannot read them."""
-        if self._shipment is not None and isinstance(self._session, Shippable):
-            return self._session.sample(image.item)
-        return image.item
+    def _submit(self, task: _Task) -> None:
+        image = task.image
+        ticket = self._delivery.submit(f"image {self._indices[image.position]}", image.item, self._job(task))
+        self._running[ticket] = task
 
     def _job(self, task: _Task) -> Callable[[Any, Any], Any]:
         if task.share is not None:
@@ -113,11 +103,8 @@ class Spread:
         return Attempt(image.known, max(size, needed), self._pace.least())
 
     def _collect(self, task: _Task, report: Report) -> None:
-        self._expect_same_version(report)
         found, image = report.found, task.image
-        if isinstance(found, Missing):
-            self._ship(task, found)
-        elif not report.good:
+        if not report.good:
             self._done[image.position] = found
         else:
             before = image.samples
@@ -159,22 +146,6 @@ class Spread:
         image.seconds += report.seconds
         if report.environment not in image.environments:
             image.environments.append(report.environment)
-
-    def _ship(self, task: _Task, missing: Missing) -> None:
-        """Send the files and the image to a worker that does not have them; the next ones get the image at once."""
-        if not isinstance(self._session, Shippable):
-            raise WorkerError(f"a worker cannot open the session: {missing.reason}", "executor")
-        self._shipment = self._shipment or self._session.shipment()
-        self._submit(task, self._shipment)
-
-    def _expect_same_version(self, report: Report) -> None:
-        """Refuse a worker of another radii; versions and machines that only round otherwise are recorded."""
-        theirs = report.environment["versions"]["radii"]
-        if theirs != self._version:
-            raise WorkerError(
-                f"a worker runs radii {theirs}, this is {self._version}: install the same version on every worker",
-                "executor",
-            )
 
 
 def _spent(found: Row | Unfinished) -> int:

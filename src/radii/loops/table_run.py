@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Callable, Collection
+from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -37,6 +38,8 @@ class Maker:
     data: Path | None = None
     workers: int | None = None
     listeners: Listeners = Listeners()
+    executor: Executor | None = None
+    """Who certifies and votes, if not `workers` processes of this machine."""
 
     def make(self, table: PaperTable, row: Row, seed: int = 0) -> Run:
         """Train and certify a row; of a table of times only train it."""
@@ -64,12 +67,19 @@ class Maker:
         run, samples = self.train(system, seed=seed), self.budget.soft_label_samples
         if run.soft_labels_file.is_file():
             return run.soft_labels_file
-        return soft_labels(run, samples=samples, data=self.data, on_image=self.listeners.on_vote)
+        return soft_labels(
+            run,
+            samples=samples,
+            data=self.data,
+            workers=self.workers,
+            executor=self.executor,
+            on_image=self.listeners.on_vote,
+        )
 
     def _certify(self, run: Run) -> None:
         certifier = certifiers.create("fixed", estimation=self.budget.estimation)
         config = CertificationConfig(run=run.path, certifier=certifier, every=self.budget.every, data=self.data)
-        certify_run(config, workers=self.workers, on_image=self.listeners.on_image)
+        certify_run(config, workers=self.workers, executor=self.executor, on_image=self.listeners.on_image)
 
 
 def name_of(system: System, budget: Budget, varies: Collection[str], seed: int) -> str:

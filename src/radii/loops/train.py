@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Callable, Collection, Mapping
 from contextlib import ExitStack
-from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,6 +14,7 @@ from radii.datasets import Images
 from radii.experiment import files
 from radii.experiment.recipe import Recipe, RecipeError, Training
 from radii.experiment.run import Run
+from radii.loops.agreement import expect_same
 from radii.loops.batches import parts, prefetch
 from radii.loops.batchnorm import synchronise
 from radii.loops.components import Components, assemble, stored
@@ -75,7 +75,7 @@ def train(
     with ExitStack() as held:
         finished = world.told(lambda: _claimed(run, components, images, held))
         if not finished:
-            _expect_same(world, images, test)
+            expect_same(world, components.recipe, components.origin, images, test)
             with recorded_steps(run.path, on_step, world.first) as sink:
                 _train_to_the_end(run, components, images, test, sink, world)
         world.wait()
@@ -96,13 +96,6 @@ def _claimed(run: Run, components: Components, images: Images, held: ExitStack) 
     run.claim(stored(components.recipe, run), components.origin, components.defaults)
     claim_data(run, images)
     return run.finished
-
-
-def _expect_same(world: World, images: Images, test: Images) -> None:
-    if world.size > 1:
-        world.expect_same("versions", {name: metadata.version(name) for name in ("radii", "torch")})
-        world.expect_same("training images", images.digest)
-        world.expect_same("test images", test.digest)
 
 
 def _train_to_the_end(

@@ -1,0 +1,29 @@
+"""A function mapped over items by the worker processes of radii: the smallest use of them."""
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
+from typing import TypeVar
+
+from radii.loops.pool import Call, Outcome, ProcessCrew
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
+
+
+def map_in_processes(
+    function: Callable[[Item], Result], items: Sequence[Item], workers: int, name: str = "image"
+) -> Iterator[Result]:
+    """The results of a function in the order of the items, computed by `workers` processes.
+
+    A worker that dies is replaced and its item is computed again; the third death at one item is a WorkerError. An
+    error of the function is raised in the order of the items. The workers end with the iterator or this process.
+    """
+    with closing(ProcessCrew(workers)) as crew:
+        tickets = [crew.submit(Call(f"{name} {item}", function, (item,))) for item in items]
+        outcomes: dict[int, Outcome] = {}
+        for ticket in tickets:
+            while ticket not in outcomes:
+                done, outcome = crew.next()
+                outcomes[done] = outcome
+            result: Result = outcomes.pop(ticket).value()
+            yield result
