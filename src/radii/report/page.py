@@ -87,7 +87,8 @@ def _sections(entries: Sequence[Entry], radius: float) -> list[str]:
         found.append(section("Training", f'<div class="abreast">{figures}</div>'))
     if students := transfers(entries):
         drawn = transfer_figure(entries)
-        figure = f'<figure class="card">{drawn}</figure>' if drawn else ""
+        said = "<figcaption>Average certified radius (ACR) over training time</figcaption>"
+        figure = f'<figure class="card">{said}{drawn}</figure>' if drawn else ""
         listed = card(table(students), "Transfer", "facts")
         found.append(section("Transfer", figure + listed, STORY if drawn else ""))
     return found
@@ -103,7 +104,7 @@ GALLERY = (
 )
 VOTES = "How large a share of the votes the top class got, image by image, and how many samples were drawn for it."
 STORY = (
-    "Filled: what was trained. Hollow: how long the teacher’s method would have taken on the student’s architecture, "  # noqa: RUF001
+    "A filled point is a run. The hollow point of a student is how long the teacher’s method would have taken on the student’s architecture, "  # noqa: RUF001
     "extrapolated from a few timed steps, for as many epochs as the teacher’s."  # noqa: RUF001
 )
 
@@ -172,8 +173,8 @@ def _rounding(entries: Sequence[Entry]) -> str:
     if all(entry.certificates.header.get("noise", {}).get("name") == "grid" for entry in entries):
         return ""
     return (
-        " It holds for noise in exact arithmetic: drawn in float32, it is no promise about a base classifier that was "
-        "built to look at the last bits of its input; grid noise is."
+        " It holds for noise in exact arithmetic. With noise drawn in float32 it promises nothing about a base "
+        "classifier that was built to look at the last bits of its input; with the noise grid it does."
     )
 
 
