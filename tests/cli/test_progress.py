@@ -53,8 +53,9 @@ def test_certified_accuracy_with_its_interval_fits_the_terminal(width: int) -> N
     (last,) = [line for line in plain(out).splitlines() if "100/20000" in line][-1:]
     assert len(last) <= width
     assert "certifying" in last
-    assert "50.0% (39.8-60.2)" in last
-    assert ("ACR 0.250" in last) == (width == 200)
+    below = plain(out).splitlines()[-1]
+    assert "50.0% (39.8-60.2) at 0.00, 50.0% (39.8-60.2) at 0.25, ACR 0.250" in below
+    assert (below == last) == (width == 200), "what does not fit beside the bar is below it"
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -65,14 +66,15 @@ def test_epoch_loss_and_terms_fit_the_terminal(width: int, monkeypatch: pytest.M
         for step in range(3):
             bar(StepEvent(2, 90, step, 100, 1.5, None, {"label": 1.25, "agreement": 0.25}))
         bar(StepEvent(3, 90, 0, 100, 1.5, {"noisy_test_accuracy": 0.97659}, {"label": 1.25, "agreement": 0.25}))
-    last = plain(out).splitlines()[-1]
-    assert len(last) <= width
+    *_, above, below = plain(out).splitlines()
+    last = below if width == 200 else above
+    assert max(map(len, (above, below))) <= width
     assert "epoch 4/90" in last
     assert "300/9000" in last
     assert "steps/s" in last
     assert "left" in last
     assert "loss 1.5" in last
-    assert ("label 1.2500, agreement 0.2500" in last) == (width == 200)
+    assert "noisy test accuracy 0.9765, label 1.2500, agreement 0.2500" in below
 
 
 def plain(out: io.StringIO) -> str:

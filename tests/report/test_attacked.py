@@ -12,6 +12,7 @@ from radii.experiment.certificates import CertificateFile, Row
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.report.attacked import attack_on, broken_certificates
+from radii.report.reading import caption
 from radii.report.entries import Entry, read
 from radii.report.pictures import pictures_of
 
@@ -55,6 +56,13 @@ def test_an_attack_under_another_sigma_is_not_shown(tmp_path: Path) -> None:
     assert entry.certificates.sigma == 0.5
     assert attack_on(entry) is None
     assert broken_certificates(entry) == 0
+
+
+def test_dashed_curves_are_explained_where_there_are_any(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    assert caption([entry]) == "Certified accuracy, % of all images."
+    attacked(entry, [None, 0.7])
+    assert "Dashed: the share of the attacked images" in caption([entry])
 
 
 def test_a_broken_certificate_of_a_smaller_attack_is_said(tmp_path: Path) -> None:

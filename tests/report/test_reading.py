@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -34,8 +35,16 @@ def test_what_can_be_read_is_what_the_summary_says() -> None:
     assert found["texts"][place] == "0.50"
     assert found["runs"][0]["value"][place] == "50.0"
     assert found["runs"][0]["interval"][place] == "39.7–60.2"  # noqa: RUF001
-    assert found["runs"][1]["difference"][place] == "+0.0 (-1.9 to +1.9)"
+    assert found["runs"][1]["difference"][place] == "0.0 (-2.0 to +2.0)"
     assert "dimensions" not in found, "the number of pixels is not known"
+
+
+def test_the_interval_of_a_difference_is_rounded_outwards() -> None:
+    strong, weak = rows(500), [replace(row, radius=0.0) if row.index in (498, 499) else row for row in rows(500)]
+    found = json.loads(data([entry("a", strong), entry("b", weak)], 0.5))
+    differences = found["runs"][1]["difference"]
+    assert differences[found["radii"].index(4.9)] == "-0.4 (-1.1 to +0.3)"
+    assert differences[0] == "0.0 (-0.4 to +0.4)"
 
 
 def test_untested_radii_are_dashes_and_bounds() -> None:
