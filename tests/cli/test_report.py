@@ -46,6 +46,15 @@ def test_paths_and_labels_with_an_equals_sign(
     assert Path("report/report.csv").read_text().splitlines()[1].removeprefix('"').startswith(name)
 
 
+def test_radii_are_lengths_and_a_page_has_a_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log(Path("a.tsv"))
+    with pytest.raises(ValueError, match="expected numbers from 0 to 1000"):
+        call("report", "a.tsv", "--radii", "5000")
+    call("report", "a.tsv", "--title", " ")
+    assert "<title>Certified accuracy</title>" in Path("report/report.html").read_text()
+
+
 @pytest.mark.parametrize("label", ["a.tsv", "=x", "a.tsv=", "a.tsv= "])
 def test_labels_without_a_path_or_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str) -> None:
     monkeypatch.chdir(tmp_path)

@@ -12,9 +12,10 @@ from radii.experiment.certificates import CertificateFile, Row
 from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.report.attacked import attack_on, broken_certificates
-from radii.report.reading import caption
 from radii.report.entries import Entry, read
+from radii.report.galleries import galleries
 from radii.report.pictures import pictures_of
+from radii.report.reading import caption
 
 NOISE = {"name": "gaussian", "sigma": 0.25}
 BUDGET: dict[str, Any] = {"weights": "w", "data": "d", "engine": "torch", "copies": 2, "samples": 100, "seed": 0}
@@ -92,6 +93,18 @@ def test_a_change_at_the_radius_of_another_certificate_is_not_shown(name: str, r
         found = pictures_of(entry)
         assert found is not None
         assert (found.change(0, name.partition("-")[2]) is not None) == shown
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(1, "the attack fails"), (-1, "the vote is too close for an answer"), (0, "answers class 0")],
+)
+def test_what_an_attack_did_is_said_below_the_picture(answer: int, words: str, tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    change(attacked(entry, [None, None]), "0-inside", 0.49, answer)
+    shown = galleries([entry])
+    assert "<strong>class 1</strong>, right, radius 0.500<br>Votes: 990 for class 1" in shown
+    assert f"Inside, at 0.490: {words}. No wrong answer was found outside." in shown
 
 
 def test_pictures_of_no_image_are_left_out(tmp_path: Path) -> None:

@@ -147,12 +147,20 @@ def test_tables_are_sorted(driver: Chrome, page: Path) -> None:
 
 
 def test_times_are_sorted_by_length_and_words_by_letters(driver: Chrome, tmp_path: Path) -> None:
-    lines = {"short": ("0.5", 7), "long": ("7000", 8), "middle": ("130", 9), "a day": ("90000", 10), "minute": ("61", 11)}
+    lines = {
+        "short": ("0.5", 7),
+        "long": ("7000", 8),
+        "middle": ("130", 9),
+        "a day": ("90000", 10),
+        "minute": ("61", 11),
+    }
     for name, (seconds, index) in lines.items():
         head = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
         (tmp_path / f"{name}.tsv").write_text(f"{head}0\t3\t3\t1.0\t1\t{seconds}\n{index}\t3\t3\t1.0\t1\t0\n")
     look(driver, report([tmp_path / f"{name}.tsv" for name in lines], tmp_path / "out"))
-    (time,) = [each for each in driver.find_elements(CSS, ".facts button") if each.text.startswith("Certification time")]
+    (time,) = [
+        each for each in driver.find_elements(CSS, ".facts button") if each.text.startswith("Certification time")
+    ]
     driver.execute_script("arguments[0].click()", time)
     assert texts(driver, ".facts table.sortable tbody th") == ["a day", "long", "middle", "minute", "short"]
     (images,) = [each for each in driver.find_elements(CSS, ".facts button") if each.text.startswith("Images")]
@@ -163,7 +171,12 @@ def test_times_are_sorted_by_length_and_words_by_letters(driver: Chrome, tmp_pat
 def test_histograms_are_not_sorted(driver: Chrome, page: Path) -> None:
     look(driver, page)
     head = driver.find_element(CSS, "[aria-label='Votes and samples'] thead")
-    assert [each.text for each in head.find_elements(CSS, "button")] == ["Median", "Samples per image", "Median", "In all"]
+    assert [each.text for each in head.find_elements(CSS, "button")] == [
+        "Median",
+        "Samples per image",
+        "Median",
+        "In all",
+    ]
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])

@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, with a second line where one is too narrow, and a line now and then where it is piped."""
+"""Progress: a bar on a terminal, with a second line on a narrow one; a line now and then where it is piped."""
 
 import time
 from collections import deque

@@ -49,7 +49,7 @@ def report(
             out,
             trust or (),
             radii=() if radii is None else parse_numbers("--radii", radii),
-            title=TITLE if title is None else title,
+            title=(title or "").strip() or TITLE,
             labels=dict(parse_label(each) for each in label or ()),
             command=shlex.join(["radii", *sys.argv[1:]]),
         )

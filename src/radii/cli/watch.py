@@ -31,7 +31,9 @@ def watch(run: Path, /) -> None:
     if not Run(run).recipe_file.is_file():
         raise RunError(f"{run} is not a run: it has no recipe.toml; `radii train` makes one")
     if not events.read(run):
-        raise RunError(f"{run} has no {events.FILE}: no command has worked on it here; train, certify and attack write one")
+        raise RunError(
+            f"{run} has no {events.FILE}: no command has worked on it here; train, certify and attack write one"
+        )
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         for text in looks(run):
             if console.is_terminal:

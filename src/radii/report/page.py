@@ -81,7 +81,7 @@ def _sections(entries: Sequence[Entry], radius: float) -> list[str]:
         found.append(section("Votes and samples", card(votes, "Votes and samples"), VOTES))
     if lines := training_curves(entries):
         figures = "".join(f'<figure class="card">{each}</figure>' for each in lines)
-        found.append(section("Training", f'<div class="abreast">{figures}</div>', TRAINING))
+        found.append(section("Training", f'<div class="abreast">{figures}</div>', TRAINING if len(entries) > 1 else ""))
     if students := transfers(entries):
         drawn = transfer_figure(entries)
         said = "<figcaption>Average certified radius (ACR) over training time</figcaption>"
@@ -106,13 +106,14 @@ def _further(options: Options) -> list[str]:
 
 GALLERY = (
     "Test pictures by certified radius, each as it is; where an attack was run, beside it the change just inside the "
-    "radius and the shortest one outside that was found to give another answer."
+    "radius and the shortest one outside that was found to give another answer. A certified answer can be wrong: it is "
+    "only proven not to change."
 )
 VOTES = "How large a share of the votes the top class got, image by image, and how many samples were drawn for it."
 TRAINING = "The colours are those of the certified accuracy above."
 STORY = (
-    "A filled point is a run. The hollow point of a student is how long the teacher’s method would have taken on the student’s architecture, "  # noqa: RUF001
-    "extrapolated from a few timed steps, for as many epochs as the teacher’s."  # noqa: RUF001
+    "A filled point is a run. The hollow point of a student is how long the teacher’s method would have taken "  # noqa: RUF001
+    "on the student’s architecture, extrapolated from a few timed steps, for as many epochs as the teacher’s."  # noqa: RUF001
 )
 
 
