@@ -17,8 +17,8 @@ READINGS = 120
 """About as many radii can be read off."""
 MOST_TICKS = 12
 DASHED = (
-    " Dashed: the share of the attacked images for which the attack found no wrong answer. On the same images "
-    "the truth is between certified and attacked; where fewer images were attacked than certified, the curves can cross."
+    " Dashed: the share of the attacked images for which the attack found no wrong answer. On the same images the "
+    "truth is between certified and attacked; where fewer images were attacked than certified, the curves can cross."
 )
 
 
