@@ -224,7 +224,8 @@ def _tile(entries: Sequence[Entry], what: str, tile: Tile) -> str:
     top = value(entries[0].summary) if len(entries) == 1 else tables.best([each.summary for each in entries], value)
     content = shown(top, digits, shift) + (f"<small>{unit}</small>" if top else "")
     holders = [entry.name for entry in entries if value(entry.summary) == top]
-    who = text(_few(entries) if len(entries) == 1 else ", ".join(holders) if len(holders) < len(entries) else "")
+    best = f"best: {', '.join(holders)}" if 0 < len(holders) < len(entries) else ""
+    who = text(_few(entries) if len(entries) == 1 else best)
     return f'<div class="tile"><dt>{what}</dt><dd class="value">{content}</dd><dd class="who">{who}</dd></div>'
 
 
