@@ -110,6 +110,19 @@ def test_what_an_earlier_process_did_is_no_part_of_the_rate(monkeypatch: pytest.
     assert bar.progress.tasks[0].fields["rate"] == 2.0
 
 
+def test_the_start_of_the_processes_is_no_part_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    bar = CountingBar(Console(file=io.StringIO()))
+    for seconds, done in ((1.0, 0), (2.0, 0), (20.0, 1)):
+        now[0] = seconds
+        bar(done, 90)
+    assert "left" not in bar.line(), "one image after twenty seconds does not mean half an hour"
+    now[0] = 22.0
+    bar(5, 90)
+    assert bar.line() == "5 of 90 images, 2/s, 42.5 s left"
+
+
 def test_the_noisy_test_accuracy_is_not_rounded_up() -> None:
     bar = TrainingBar(Console(file=io.StringIO()))
     bar(StepEvent(epoch=0, epochs=2, step=1, steps=1, loss=1.0, row={"noisy_test_accuracy": 0.97659}))

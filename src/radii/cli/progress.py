@@ -36,6 +36,7 @@ class _Bar:
         self.progress = _Lines(*columns, console=console, disable=not console.is_terminal, expand=True)
         self.task = self.progress.add_task(what, total=None, notes=(), rate=0.0)
         self._marks: deque[tuple[float, float]] = deque(maxlen=MARKS)
+        self._before: int | None = None
         self._marked = self._printed = time.monotonic()
 
     def __enter__(self) -> Any:
@@ -54,6 +55,7 @@ class _Bar:
     def update(self, done: int, total: int, what: str | None = None) -> None:
         """Show how much is done."""
         self.progress.update(self.task, completed=done, total=total, description=what)
+        self._before = done if self._before is None else self._before
         now = time.monotonic()
         if now - self._marked > SECONDS_BETWEEN_MARKS:
             self._mark(now)
@@ -64,11 +66,13 @@ class _Bar:
     def _mark(self, now: float) -> None:
         """Note how much is done by now, for the rate of the last half minute, and write what is beside the bar.
 
-        What an earlier process had done comes before the first mark, so that it is no part of the rate.
+        What an earlier process had done, and the start of this one, come before the first mark: they are no part of
+        the rate.
         """
-        self._marked = now
-        self._marks.append((now, self.progress.tasks[0].completed))
-        (then, before), (_, done) = self._marks[0], self._marks[-1]
+        self._marked, done = now, self.progress.tasks[0].completed
+        if done != self._before:
+            self._marks.append((now, done))
+        then, before = self._marks[0] if self._marks else (now, done)
         rate = (done - before) / (now - then) if now > then else 0.0
         self.progress.update(self.task, notes=tuple(self.notes()), rate=rate)
 
