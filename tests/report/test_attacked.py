@@ -13,7 +13,7 @@ from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.report.attacked import attack_on, broken_certificates
 from radii.report.entries import Entry, read
-from radii.report.galleries import galleries
+from radii.report.galleries import galleries, look
 from radii.report.pictures import pictures_of
 from radii.report.reading import caption
 
@@ -105,6 +105,13 @@ def test_what_an_attack_did_is_said_below_the_picture(answer: int, words: str, t
     shown = galleries([entry])
     assert "<strong>class 1</strong>, right, radius 0.500<br>Votes: 990 for class 1" in shown
     assert f"Inside, at 0.490: {words}. No wrong answer was found outside." in shown
+
+
+def test_a_change_of_no_length_is_not_shown(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    change(attacked(entry, [None, None]), "0-inside", 0.0, 1)
+    assert "Inside" not in galleries([entry])
+    assert "direction" not in look([entry], 0.5), "there is none"
 
 
 def test_pictures_of_no_image_are_left_out(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from radii.experiment.certificates import Certificates, Row
+from radii.experiment.run import Run
 from radii.report import colours, report
 from radii.report.chart import Chart, step_for, ticks_up_to
 from radii.report.classes import MOST_CLASSES, caption, per_class
@@ -76,6 +77,25 @@ def test_labels_must_be_of_inputs_and_differ(tmp_path: Path) -> None:
         report(paths, tmp_path / "out", labels={str(paths[0]): "b"})
     with pytest.raises(ValueError, match="has a label but is not reported"):
         report(paths[:1], tmp_path / "out", labels={str(paths[1]): "c"})
+
+
+def test_classes_of_different_datasets_are_no_table(tmp_path: Path) -> None:
+    named = [NamedRun(tmp_path / str(number), names) for number, names in enumerate((("cat", "dog"), ("red", "green")))]
+    entries = [replace(entry("a", rows(10)), run=run) for run in named]
+    assert per_class(entries[:1], 0.05) is not None
+    assert per_class(entries, 0.05) is None
+    assert per_class([entries[0], entry("a log", rows(10))], 0.05) is not None, "a log has no names"
+
+
+class NamedRun(Run):
+    """A run whose classes have names."""
+
+    def __init__(self, path: Path, names: tuple[str, ...]) -> None:
+        super().__init__(path)
+        self.named = names
+
+    def class_names(self) -> tuple[str, ...]:
+        return self.named
 
 
 def test_colours_do_not_repeat() -> None:

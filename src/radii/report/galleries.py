@@ -79,12 +79,12 @@ def _changes(row: Row, pictures: Pictures) -> list[str]:
 def _outcome(row: Row, pictures: Pictures, names: Sequence[str]) -> str:
     """What the attacks beside the picture did."""
     inside, outside = pictures.change(row.index, "inside"), pictures.change(row.index, "outside")
-    if inside is None:
+    if inside is None and outside is None:
         return ""
-    first = f"Inside, at {down(inside[1], 3)}: {_after(inside[2], row, names)}."
+    first = "" if inside is None else f"Inside, at {down(inside[1], 3)}: {_after(inside[2], row, names)}. "
     said = "" if outside is None else _class(outside[2], names)
     second = NOTHING_FOUND if outside is None else f"Outside, at {down(outside[1], 3)}: answers {said}."
-    return f"<br>{text(first)} {text(second)}"
+    return f"<br>{text(first + second)}"
 
 
 def _after(answer: int, row: Row, names: Sequence[str]) -> str:
