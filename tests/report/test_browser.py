@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(browsers.missing()), rea
 
 IMAGES = 120
 CSS = "css selector"
+A4 = (718, 1047)
+"""The page between the margins that the browser prints with."""
 
 SPEC = b'{"__metadata__":{"spec":"{\\"shape\\":[1,8,8],\\"class_names\\":[\\"cat\\",\\"dog\\"]}"}}'
 
@@ -203,6 +205,16 @@ def test_it_prints(driver: Chrome, page: Path) -> None:
     printed = driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
     assert base64.b64decode(printed).startswith(b"%PDF")
     assert len(driver.find_elements(CSS, "details:not([open])")) == 0
+
+
+def test_tables_of_nine_inputs_are_not_cut_in_print(driver: Chrome, tmp_path: Path) -> None:
+    lines = [f"{n}\t{n % 10}\t{n % 10}\t{0.01 * n:.3}\t1\t{n}" for n in range(150)]
+    paths = [tmp_path / f"smoothmix-to-lenet-{name}.tsv" for name in "abcdefghi"]
+    for path in paths:
+        path.write_text("\n".join(["idx\tlabel\tpredict\tradius\tcorrect\ttime", *lines]) + "\n")
+    look(driver, report(paths, tmp_path / "out"), size=A4, media="print")
+    sizes = "return Array.from(document.querySelectorAll('.card')).map(each => [each.clientWidth, each.scrollWidth])"
+    assert [wide for shown, wide in driver.execute_script(sizes) if wide > shown] == []
 
 
 def test_no_console_error_and_no_request(driver: Chrome, page: Path) -> None:
