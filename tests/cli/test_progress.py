@@ -53,8 +53,9 @@ def test_certified_accuracy_with_its_interval_fits_the_terminal(width: int) -> N
     (last,) = [line for line in plain(out).splitlines() if "100/20000" in line][-1:]
     assert len(last) <= width
     assert "certifying" in last
-    assert "50.0% (39.8-60.2)" in last
-    assert ("ACR 0.250" in last) == (width == 200)
+    below = plain(out).splitlines()[-1]
+    assert "50.0% (39.8-60.2) at 0.00, 50.0% (39.8-60.2) at 0.25, ACR 0.250" in below
+    assert (below == last) == (width == 200), "what does not fit beside the bar is below it"
 
 
 @pytest.mark.parametrize("width", [80, 200])
@@ -65,14 +66,15 @@ def test_epoch_loss_and_terms_fit_the_terminal(width: int, monkeypatch: pytest.M
         for step in range(3):
             bar(StepEvent(2, 90, step, 100, 1.5, None, {"label": 1.25, "agreement": 0.25}))
         bar(StepEvent(3, 90, 0, 100, 1.5, {"noisy_test_accuracy": 0.97659}, {"label": 1.25, "agreement": 0.25}))
-    last = plain(out).splitlines()[-1]
-    assert len(last) <= width
+    *_, above, below = plain(out).splitlines()
+    last = below if width == 200 else above
+    assert max(map(len, (above, below))) <= width
     assert "epoch 4/90" in last
     assert "300/9000" in last
     assert "steps/s" in last
     assert "left" in last
     assert "loss 1.5" in last
-    assert ("label 1.2500, agreement 0.2500" in last) == (width == 200)
+    assert "noisy test accuracy 0.9765, label 1.2500, agreement 0.2500" in below
 
 
 def plain(out: io.StringIO) -> str:
@@ -106,6 +108,19 @@ def test_what_an_earlier_process_did_is_no_part_of_the_rate(monkeypatch: pytest.
         now[0] += 1.0
         bar(1000 + 2 * step, 2000)
     assert bar.progress.tasks[0].fields["rate"] == 2.0
+
+
+def test_the_start_of_the_processes_is_no_part_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    bar = CountingBar(Console(file=io.StringIO()))
+    for seconds, done in ((1.0, 0), (2.0, 0), (20.0, 1)):
+        now[0] = seconds
+        bar(done, 90)
+    assert "left" not in bar.line(), "one image after twenty seconds does not mean half an hour"
+    now[0] = 22.0
+    bar(5, 90)
+    assert bar.line() == "5 of 90 images, 2/s, 42.5 s left"
 
 
 def test_the_noisy_test_accuracy_is_not_rounded_up() -> None:

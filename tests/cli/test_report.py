@@ -34,6 +34,35 @@ def test_any_path_can_be_named(
     assert printed.strip() == f"{name}/out/report.html".replace("\x1b", r"\x1b")
 
 
+@pytest.mark.parametrize(
+    ("path", "name"), [("a.tsv", "Gaussian, sigma = 0.25"), ("sigma=0.25/a.tsv", "plain"), ("s=1/a.tsv", "lambda=10")]
+)
+def test_paths_and_labels_with_an_equals_sign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, name: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    log(Path(path))
+    call("report", path, "--label", f"{path}={name}")
+    assert Path("report/report.csv").read_text().splitlines()[1].removeprefix('"').startswith(name)
+
+
+def test_radii_are_lengths_and_a_page_has_a_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    log(Path("a.tsv"))
+    with pytest.raises(ValueError, match="expected numbers from 0 to 1000"):
+        call("report", "a.tsv", "--radii", "5000")
+    call("report", "a.tsv", "--title", " ")
+    assert "<title>Certified accuracy</title>" in Path("report/report.html").read_text()
+
+
+@pytest.mark.parametrize("label", ["a.tsv", "=x", "a.tsv=", "a.tsv= "])
+def test_labels_without_a_path_or_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str) -> None:
+    monkeypatch.chdir(tmp_path)
+    log(Path("a.tsv"))
+    with pytest.raises(ValueError, match="expected RUN=NAME, such as runs/g=Gaussian"):
+        call("report", "a.tsv", "--label", label)
+
+
 def test_linf_radius_of_tested_radii_is_a_bound(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

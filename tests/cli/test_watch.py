@@ -33,6 +33,9 @@ def test_where_training_stands() -> None:
     assert in_words([step()]) == "train, epoch 3/9, step 3/7, loss 1.5000, a 1.0000, b 0.5000"
     epoch = step(event="epoch", seconds=3.0, noisy_test_accuracy=0.97659)
     assert in_words([epoch]) == "train, 3 epochs done, the last in 3 s, noisy accuracy 0.9765"
+    assert in_words([step(epoch=1), epoch]) == in_words([epoch]), "the step is of an epoch that is done"
+    assert in_words([epoch, step(epoch=3)]).startswith("train, epoch 4/9, step 3/7, ")
+    assert in_words([{**epoch, "epoch": 0}]).startswith("train, 1 epoch done, ")
     assert not over([step()])
 
 

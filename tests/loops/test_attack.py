@@ -12,7 +12,7 @@ from radii import certifiers
 from radii.errors import ParameterError
 from radii.experiment import attacks, certificates, gallery
 from radii.experiment.recipe import Recipe, Training
-from radii.loops.attack import AttackConfig, AttackSession, attack_run, differentiable, spread
+from radii.loops.attack import AttackConfig, AttackSession, attack_run, differentiable, distance, spread
 from radii.loops.certify import CertificationConfig, certify_run
 from radii.loops.train import train
 from radii.report import report
@@ -149,3 +149,26 @@ def test_a_model_without_gradients_is_refused() -> None:
 def test_images_are_spread() -> None:
     assert spread(range(10), 5) == [0, 2, 4, 6, 8]
     assert spread([3, 7], 100) == [3, 7]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [30.0, 1e6])
+def test_a_model_that_is_sure_is_attacked_all_the_same(config: AttackConfig, factor: float) -> None:
+    """Its loss is nearly or exactly flat: the gradient is tiny, or zero."""
+    session = AttackSession(config)
+    session.model = Sure(session.model, factor)
+    image = session.images.batch(torch.tensor([0]))[0]
+    label = int(session.images.labels[0])
+    assert distance(session.changed(0, image, label, 0.5, 0), image) > 0.25
+
+
+class Sure(nn.Module):
+    """A model with larger logits."""
+
+    def __init__(self, model: nn.Module, factor: float) -> None:
+        super().__init__()
+        self.model, self.factor = model, factor
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(images)
+        return self.factor * logits

@@ -13,7 +13,9 @@ from radii.experiment.recipe import Recipe, Training
 from radii.experiment.run import Run
 from radii.report.attacked import attack_on, broken_certificates
 from radii.report.entries import Entry, read
+from radii.report.galleries import galleries, look
 from radii.report.pictures import pictures_of
+from radii.report.reading import caption
 
 NOISE = {"name": "gaussian", "sigma": 0.25}
 BUDGET: dict[str, Any] = {"weights": "w", "data": "d", "engine": "torch", "copies": 2, "samples": 100, "seed": 0}
@@ -57,6 +59,13 @@ def test_an_attack_under_another_sigma_is_not_shown(tmp_path: Path) -> None:
     assert broken_certificates(entry) == 0
 
 
+def test_dashed_curves_are_explained_where_there_are_any(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    assert caption([entry]) == "Certified accuracy, % of all images."
+    attacked(entry, [None, 0.7])
+    assert "Dashed: the share of the attacked images" in caption([entry])
+
+
 def test_a_broken_certificate_of_a_smaller_attack_is_said(tmp_path: Path) -> None:
     entry = certified(tmp_path / "run")
     attacked(entry, [None, 0.7])
@@ -84,6 +93,25 @@ def test_a_change_at_the_radius_of_another_certificate_is_not_shown(name: str, r
         found = pictures_of(entry)
         assert found is not None
         assert (found.change(0, name.partition("-")[2]) is not None) == shown
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(1, "the attack fails"), (-1, "the vote is too close for an answer"), (0, "answers class 0")],
+)
+def test_what_an_attack_did_is_said_below_the_picture(answer: int, words: str, tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    change(attacked(entry, [None, None]), "0-inside", 0.49, answer)
+    shown = galleries([entry])
+    assert "<strong>class 1</strong>, right, radius 0.500<br>Votes: 990 for class 1" in shown
+    assert f"Inside, at 0.490: {words}. No wrong answer was found outside." in shown
+
+
+def test_a_change_of_no_length_is_not_shown(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    change(attacked(entry, [None, None]), "0-inside", 0.0, 1)
+    assert "Inside" not in galleries([entry])
+    assert "direction" not in look([entry], 0.5), "there is none"
 
 
 def test_pictures_of_no_image_are_left_out(tmp_path: Path) -> None:

@@ -22,6 +22,8 @@ pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(browsers.missing()), rea
 
 IMAGES = 120
 CSS = "css selector"
+A4 = (718, 1047)
+"""The page between the margins that the browser prints with."""
 
 SPEC = b'{"__metadata__":{"spec":"{\\"shape\\":[1,8,8],\\"class_names\\":[\\"cat\\",\\"dog\\"]}"}}'
 
@@ -146,6 +148,39 @@ def test_tables_are_sorted(driver: Chrome, page: Path) -> None:
     assert texts(driver, f"{first} tbody th")[:2] == ["plain", "robust"]
 
 
+def test_times_are_sorted_by_length_and_words_by_letters(driver: Chrome, tmp_path: Path) -> None:
+    lines = {
+        "short": ("0.5", 7),
+        "long": ("7000", 8),
+        "middle": ("130", 9),
+        "a day": ("90000", 10),
+        "minute": ("61", 11),
+    }
+    for name, (seconds, index) in lines.items():
+        head = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
+        (tmp_path / f"{name}.tsv").write_text(f"{head}0\t3\t3\t1.0\t1\t{seconds}\n{index}\t3\t3\t1.0\t1\t0\n")
+    look(driver, report([tmp_path / f"{name}.tsv" for name in lines], tmp_path / "out"))
+    (time,) = [
+        each for each in driver.find_elements(CSS, ".facts button") if each.text.startswith("Certification time")
+    ]
+    driver.execute_script("arguments[0].click()", time)
+    assert texts(driver, ".facts table.sortable tbody th") == ["a day", "long", "middle", "minute", "short"]
+    (images,) = [each for each in driver.find_elements(CSS, ".facts button") if each.text.startswith("Images")]
+    driver.execute_script("arguments[0].click()", images)
+    assert texts(driver, ".facts table.sortable tbody th") == ["minute", "a day", "middle", "long", "short"]
+
+
+def test_histograms_are_not_sorted(driver: Chrome, page: Path) -> None:
+    look(driver, page)
+    head = driver.find_element(CSS, "[aria-label='Votes and samples'] thead")
+    assert [each.text for each in head.find_elements(CSS, "button")] == [
+        "Median",
+        "Samples per image",
+        "Median",
+        "In all",
+    ]
+
+
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 def test_light_and_dark(driver: Chrome, page: Path, scheme: str) -> None:
     look(driver, page, scheme=scheme)
@@ -170,6 +205,16 @@ def test_it_prints(driver: Chrome, page: Path) -> None:
     printed = driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
     assert base64.b64decode(printed).startswith(b"%PDF")
     assert len(driver.find_elements(CSS, "details:not([open])")) == 0
+
+
+def test_tables_of_nine_inputs_are_not_cut_in_print(driver: Chrome, tmp_path: Path) -> None:
+    lines = [f"{n}\t{n % 10}\t{n % 10}\t{0.01 * n:.3}\t1\t{n}" for n in range(150)]
+    paths = [tmp_path / f"smoothmix-to-lenet-{name}.tsv" for name in "abcdefghi"]
+    for path in paths:
+        path.write_text("\n".join(["idx\tlabel\tpredict\tradius\tcorrect\ttime", *lines]) + "\n")
+    look(driver, report(paths, tmp_path / "out"), size=A4, media="print")
+    sizes = "return Array.from(document.querySelectorAll('.card')).map(each => [each.clientWidth, each.scrollWidth])"
+    assert [wide for shown, wide in driver.execute_script(sizes) if wide > shown] == []
 
 
 def test_no_console_error_and_no_request(driver: Chrome, page: Path) -> None:

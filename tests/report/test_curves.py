@@ -1,12 +1,13 @@
 """Curves show only tested radii."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from radii.experiment.certificates import Certificates, Row
-from radii.report.curves import curves
+from radii.report.curves import bars, curves
 from radii.report.entries import Entry
 from radii.report.summary import Summary
 
@@ -36,3 +37,22 @@ def test_a_prediction_is_a_point_at_radius_zero() -> None:
 
 def test_certifier_that_bounds_the_radius_is_a_curve() -> None:
     assert len(drawn(entry("fixed", {}, [0.1, 0.5]))) > 100
+
+
+@pytest.mark.parametrize(
+    ("count", "name"), [(3, "a label of many words " * 4), (12, "smoothmix-to-lenet"), (12, "x" * 150)]
+)
+def test_names_leave_the_curves_their_room(count: int, name: str) -> None:
+    some = entry("fixed", {}, [0.1, 0.5])
+    figure = curves([replace(some, source=f"{number} {name}") for number in range(count)])
+    figure.draw_without_rendering()
+    (axes,), width = figure.axes, figure.bbox.width
+    assert axes.get_window_extent().width > 0.85 * width
+    assert axes.get_window_extent().height > 0.7 * 4.5 * figure.dpi
+    assert all(each.get_window_extent().x1 <= 1.02 * width for each in [*axes.texts, *figure.legends])
+
+
+def test_names_leave_the_bars_their_room() -> None:
+    figure = bars(["short", "a label of many words " * 5], [1.0, 2.0], "seconds")
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_window_extent().width > 0.5 * figure.bbox.width

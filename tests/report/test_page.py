@@ -114,12 +114,12 @@ def test_the_report_starts_without_heavy_imports() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
-def sequential(path: Path, images: int) -> Path:
+def sequential(path: Path, images: int, least: float = 0.25) -> Path:
     """A certificate file that decides two radii."""
     header = {"procedure": "sequential", "parameters": {"radii": [0.25, 0.5], "failure": 0.01}}
     file = CertificateFile(path, header)
     for index in range(images):
-        file.append(Row(index, index % 10, index % 10, 0.25 + 0.25 * (index % 2), 1.0, 100))
+        file.append(Row(index, index % 10, index % 10, max(least, 0.25 + 0.25 * (index % 2)), 1.0, 100))
     return path
 
 
@@ -135,6 +135,12 @@ def test_tiles_show_bounds_and_dashes(tmp_path: Path) -> None:
     (tmp_path / "b.tsv").write_text(SIGMA_HALF.replace("1.15", "0.0").replace("0.26", "0.0").replace("0.953", "0.0"))
     text = report([tmp_path / "b.tsv"], tmp_path / "out").read_text()
     assert tiles(text) == ["50.0", "–", "–", "–"]  # noqa: RUF001
+
+
+def test_tiles_of_several_inputs_name_the_best(tmp_path: Path) -> None:
+    weak, strong = sequential(tmp_path / "weak.tsv", 100), sequential(tmp_path / "strong.tsv", 100, 0.5)
+    text = report([weak, strong], tmp_path / "out").read_text()
+    assert re.findall(r'<dd class="who">(.*?)</dd>', text) == ["", "", "best: strong", ""]
 
 
 def test_tiles_and_bold_only_for_comparable_inputs(tmp_path: Path) -> None:

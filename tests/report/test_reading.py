@@ -2,12 +2,14 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from radii.experiment.certificates import Certificates, Row
+from radii.experiment.run import Run
 from radii.report import colours, report
 from radii.report.chart import Chart, step_for, ticks_up_to
 from radii.report.classes import MOST_CLASSES, caption, per_class
@@ -34,8 +36,16 @@ def test_what_can_be_read_is_what_the_summary_says() -> None:
     assert found["texts"][place] == "0.50"
     assert found["runs"][0]["value"][place] == "50.0"
     assert found["runs"][0]["interval"][place] == "39.7–60.2"  # noqa: RUF001
-    assert found["runs"][1]["difference"][place] == "+0.0 (-1.9 to +1.9)"
+    assert found["runs"][1]["difference"][place] == "0.0 (-2.0 to +2.0)"
     assert "dimensions" not in found, "the number of pixels is not known"
+
+
+def test_the_interval_of_a_difference_is_rounded_outwards() -> None:
+    strong, weak = rows(500), [replace(row, radius=0.0) if row.index in (498, 499) else row for row in rows(500)]
+    found = json.loads(data([entry("a", strong), entry("b", weak)], 0.5))
+    differences = found["runs"][1]["difference"]
+    assert differences[found["radii"].index(4.9)] == "-0.4 (-1.1 to +0.3)"
+    assert differences[0] == "0.0 (-0.4 to +0.4)"
 
 
 def test_untested_radii_are_dashes_and_bounds() -> None:
@@ -67,6 +77,25 @@ def test_labels_must_be_of_inputs_and_differ(tmp_path: Path) -> None:
         report(paths, tmp_path / "out", labels={str(paths[0]): "b"})
     with pytest.raises(ValueError, match="has a label but is not reported"):
         report(paths[:1], tmp_path / "out", labels={str(paths[1]): "c"})
+
+
+def test_classes_of_different_datasets_are_no_table(tmp_path: Path) -> None:
+    named = [NamedRun(tmp_path / str(number), names) for number, names in enumerate((("cat", "dog"), ("red", "green")))]
+    entries = [replace(entry("a", rows(10)), run=run) for run in named]
+    assert per_class(entries[:1], 0.05) is not None
+    assert per_class(entries, 0.05) is None
+    assert per_class([entries[0], entry("a log", rows(10))], 0.05) is not None, "a log has no names"
+
+
+class NamedRun(Run):
+    """A run whose classes have names."""
+
+    def __init__(self, path: Path, names: tuple[str, ...]) -> None:
+        super().__init__(path)
+        self.named = names
+
+    def class_names(self) -> tuple[str, ...]:
+        return self.named
 
 
 def test_colours_do_not_repeat() -> None:

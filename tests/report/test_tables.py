@@ -9,7 +9,7 @@ from radii.experiment.certificates import Certificates, Row
 from radii.report.entries import Entry
 from radii.report.protocol import FEWEST_IMAGES
 from radii.report.summary import UNKNOWN, Summary
-from radii.report.tables import Table, accuracies, facts_table, intervals
+from radii.report.tables import Table, accuracies, facts_table, intervals, shared_facts
 
 
 def entry(name: str, *radii: float, times: int = 1, **header: Any) -> Entry:
@@ -108,6 +108,14 @@ def test_facts_are_columns_for_few_inputs_and_rows_for_many() -> None:
     few = facts_table([entry("a", 0.25), entry("b", 0.5)])
     assert few.head == ["", "a", "b"]
     assert [row[0].text for row in few.rows] == ["Images", "Certifier", "Time per image", "Certification time"]
-    many = facts_table([entry(str(number), 0.5, 0.5) for number in range(5)])
-    assert many.head == ["", "Images", "Certifier", "Time per image", "Certification time"]
-    assert [cell.text for cell in many.rows[3]] == ["3", "images 0 to 1 (2)", "fixed", "1 s", "2 s"]
+    assert shared_facts([entry("a", 0.25), entry("b", 0.5)]) is None
+    many = facts_table([entry(str(number), *[0.5] * (number + 1)) for number in range(5)])
+    assert many.head == ["", "Images", "Certification time"]
+    assert texts(many, 3) == ["3", "images 0 to 3 (4)", "4 s"]
+
+
+def test_what_many_inputs_share_is_said_once() -> None:
+    shared = shared_facts([entry(str(number), *[0.5] * (number + 1)) for number in range(5)])
+    assert shared is not None
+    assert shared.head == ["", "All inputs"]
+    assert [texts(shared, row) for row in range(2)] == [["Certifier", "fixed"], ["Time per image", "1 s"]]

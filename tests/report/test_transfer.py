@@ -42,7 +42,7 @@ def test_transfer_table_compares_teacher_and_student(student: Run) -> None:
     shown = dict(zip(table.head, (cell.text for cell in row), strict=True))
     assert (shown["ACR"], shown["Taught by"]) == ("0.4000", "teacher, ACR 0.5000")
     assert shown["Time per epoch"].startswith("2 s")
-    assert shown["Training time"] == "4 s, with the teachers’ 44 s"  # noqa: RUF001
+    assert shown["Training time"] == "4 s, 44 s with the teachers’"  # noqa: RUF001
     assert shown["Speed-up"].startswith("15.4 "), "15.49 is not rounded up"
 
 

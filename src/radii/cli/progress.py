@@ -1,11 +1,11 @@
-"""Progress: a bar on a terminal, as much of it as its width allows, and a line now and then where it is piped."""
+"""Progress: a bar on a terminal, with a second line on a narrow one; a line now and then where it is piped."""
 
 import time
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
@@ -23,8 +23,8 @@ SECONDS_BETWEEN_MARKS = 0.2
 """Between two texts beside the bar: what is written there costs more than a step may take."""
 MARKS = 150
 """The marks that a rate is computed from: half a minute."""
-BESIDE_THE_BAR = 62
-"""Columns that the bar, the count, the rate and the time left take."""
+BESIDE_THE_BAR = 60
+"""Columns that a short bar, the count, the rate and the time left take."""
 
 
 class _Bar:
@@ -33,9 +33,10 @@ class _Bar:
     def __init__(self, console: Console, what: str, unit: str) -> None:
         self.console, self.unit = console, unit
         columns = (TextColumn("{task.description}"), BarColumn(None), _Count(), _Rate(unit), _Left(), _Notes(console))
-        self.progress = Progress(*columns, console=console, disable=not console.is_terminal, expand=True)
+        self.progress = _Lines(*columns, console=console, disable=not console.is_terminal, expand=True)
         self.task = self.progress.add_task(what, total=None, notes=(), rate=0.0)
         self._marks: deque[tuple[float, float]] = deque(maxlen=MARKS)
+        self._before: int | None = None
         self._marked = self._printed = time.monotonic()
 
     def __enter__(self) -> Any:
@@ -54,6 +55,7 @@ class _Bar:
     def update(self, done: int, total: int, what: str | None = None) -> None:
         """Show how much is done."""
         self.progress.update(self.task, completed=done, total=total, description=what)
+        self._before = done if self._before is None else self._before
         now = time.monotonic()
         if now - self._marked > SECONDS_BETWEEN_MARKS:
             self._mark(now)
@@ -64,11 +66,13 @@ class _Bar:
     def _mark(self, now: float) -> None:
         """Note how much is done by now, for the rate of the last half minute, and write what is beside the bar.
 
-        What an earlier process had done comes before the first mark, so that it is no part of the rate.
+        What an earlier process had done, and the start of this one, come before the first mark: they are no part of
+        the rate.
         """
-        self._marked = now
-        self._marks.append((now, self.progress.tasks[0].completed))
-        (then, before), (_, done) = self._marks[0], self._marks[-1]
+        self._marked, done = now, self.progress.tasks[0].completed
+        if done != self._before:
+            self._marks.append((now, done))
+        then, before = self._marks[0] if self._marks else (now, done)
         rate = (done - before) / (now - then) if now > then else 0.0
         self.progress.update(self.task, notes=tuple(self.notes()), rate=rate)
 
@@ -88,6 +92,18 @@ def _seconds_left(task: Task) -> str:
 def print_line(line: str) -> None:
     """Print a line of progress to stderr: stdout is for results."""
     Console(stderr=True, highlight=False, emoji=False).print(line, soft_wrap=True, markup=False)
+
+
+class _Lines(Progress):
+    """The bar, and below it the notes that do not fit beside it."""
+
+    def get_renderables(self) -> Iterable[RenderableType]:
+        yield from super().get_renderables()
+        for task in self.tasks:
+            notes = task.fields["notes"]
+            beside = len(fitting(notes, self.console.width - BESIDE_THE_BAR))
+            if below := ", ".join(notes)[beside:].removeprefix(", "):
+                yield Text(below, no_wrap=True, overflow="ellipsis")
 
 
 class _Count(ProgressColumn):
@@ -121,9 +137,9 @@ class _Notes(ProgressColumn):
 
 
 def fitting(notes: Sequence[str], width: int) -> str:
-    """The first notes, as many as fit into a width, and one at least."""
-    kept = list(notes[:1])
-    for note in notes[1:]:
+    """The first notes, as many as fit into a width."""
+    kept: list[str] = []
+    for note in notes:
         if len(", ".join([*kept, note])) > width:
             break
         kept.append(note)

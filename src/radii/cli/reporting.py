@@ -49,7 +49,7 @@ def report(
             out,
             trust or (),
             radii=() if radii is None else parse_numbers("--radii", radii),
-            title=TITLE if title is None else title,
+            title=(title or "").strip() or TITLE,
             labels=dict(parse_label(each) for each in label or ()),
             command=shlex.join(["radii", *sys.argv[1:]]),
         )
@@ -59,11 +59,13 @@ def report(
 
 
 def parse_label(given: str) -> tuple[str, str]:
-    """The path and the name of RUN=NAME."""
-    path, equals, name = given.rpartition("=")
-    if not equals or not path or not name.strip():
+    """The path and the name of RUN=NAME: the shortest path that exists, as both may have an equals sign."""
+    parts = given.split("=")
+    splits = [("=".join(parts[:end]), "=".join(parts[end:]).strip()) for end in range(1, len(parts))]
+    complete = [(path, name) for path, name in splits if path and name]
+    if not complete:
         raise ValueError(f"--label {given!r}: expected RUN=NAME, such as runs/g=Gaussian")
-    return path, name.strip()
+    return next((split for split in complete if Path(split[0]).exists()), complete[0])
 
 
 @app.command

@@ -31,11 +31,13 @@ def watch(run: Path, /) -> None:
     if not Run(run).recipe_file.is_file():
         raise RunError(f"{run} is not a run: it has no recipe.toml; `radii train` makes one")
     if not events.read(run):
-        raise RunError(f"{run} has no {events.FILE}: nothing has worked on it since that is written")
+        raise RunError(
+            f"{run} has no {events.FILE}: no command has worked on it here; train, certify and attack write one"
+        )
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
         for text in looks(run):
             if console.is_terminal:
-                live.update(Text(plain(f"{run}: {text}"), no_wrap=True, overflow="ellipsis"), refresh=True)
+                live.update(Text(plain(f"{run}: {text}"), overflow="fold"), refresh=True)
             else:
                 console.print(plain(f"{run}: {text}"), soft_wrap=True, markup=False)
 
@@ -89,6 +91,10 @@ def in_words(found: Sequence[Mapping[str, Any]]) -> str:
 def _progress(found: Sequence[Mapping[str, Any]]) -> list[str]:
     """The counts of the last step, epoch and image."""
     latest = {event["event"]: event for event in found}
+    recent = [event["event"] for event in found if event["event"] in ("step", "epoch")]
+    if recent and recent[-1] == "epoch":
+        # Not every step is an event: the last one is of an epoch that is done.
+        latest.pop("step", None)
     parts: list[str] = []
     for name, words in (("step", _step), ("epoch", _epoch), ("image", _image), ("attacked", _attacked)):
         if name in latest:
@@ -112,8 +118,8 @@ def _terms(event: Mapping[str, Any]) -> list[tuple[str, float]]:
 
 
 def _epoch(event: Mapping[str, Any]) -> list[str]:
-    accuracy = down(event["noisy_test_accuracy"], 4)
-    return [f"{event['epoch'] + 1} epochs done, the last in {duration(event['seconds'])}, noisy accuracy {accuracy}"]
+    accuracy, done = down(event["noisy_test_accuracy"], 4), event["epoch"] + 1
+    return [f"{done} epoch{'s' * (done > 1)} done, the last in {duration(event['seconds'])}, noisy accuracy {accuracy}"]
 
 
 def _attacked(event: Mapping[str, Any]) -> list[str]:

@@ -30,7 +30,7 @@ from radii.loops.load import noise_of, open_run
 from radii.loops.weights import trained_model
 from radii.objectives.base import smoothed_loss
 from radii.smoothing.addresses import NoiseAddress, generator
-from radii.smoothing.attack import ascent, l2_ball
+from radii.smoothing.attack import ascent, l2_ball, unit_or_random
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.forward import logits_of
 from radii.smoothing.modes import frozen
@@ -171,6 +171,8 @@ class AttackSession:
                 steps=self.config.steps,
                 step_size=2 * radius / self.config.steps,
                 project=lambda points: ball(points.clamp(0, 1)),
+                # Where the model is sure of its answer, the gradient is tiny or zero.
+                direction=lambda gradient: unit_or_random(gradient, rng),
             )
         # A picture is judged on the CPU, in [0, 1]: the ball's rounding must not leave it.
         return found[0].cpu().clamp(0, 1)

@@ -42,7 +42,7 @@ def report(
     """
     inputs = [inputs] if isinstance(inputs, str | Path) else inputs
     if any(not 0 <= radius <= 1000 for radius in radii):
-        raise ValueError(f"radii = {tuple(radii)}, expected numbers >= 0, such as 0, 0.25, 0.5")
+        raise ValueError(f"radii = {tuple(radii)}, expected numbers from 0 to 1000, such as 0, 0.25, 0.5")
     everything = read([Path(path) for path in inputs], trust, labels)
     # Certificates of another dataset are not mixed with those of the run's own.
     entries = [entry for entry in everything if "evaluated_on" not in entry.certificates.header] or everything

@@ -12,14 +12,18 @@ MOST_CLASSES = 50
 
 
 def per_class(entries: Sequence[Entry], radius: float) -> Table | None:
-    """The share of the images of each class that is certified at a radius; one column for each input."""
+    """The share of the images of each class that is certified at a radius; one column for each input.
+
+    None where there is one class, or where the inputs have different ones.
+    """
+    named = {tuple(found) for entry in entries if (found := entry.run.class_names() if entry.run else ())}
     labels = sorted({row.label for entry in entries for row in entry.certificates.rows})
-    if len(labels) < 2:
+    if len(labels) < 2 or len(named) > 1:
         return None
     split = [{label: _of(entry.summary, label) for label in labels} for entry in entries]
     first = split[0]
     kept = sorted(labels, key=lambda label: _share(first[label], radius))[:MOST_CLASSES]
-    names = next((found for entry in entries if (found := entry.run.class_names() if entry.run else ())), ())
+    names = named.pop() if named else ()
     head = ["Class", "Images", *(entry.name for entry in entries)]
     rows = [
         [Cell(_name(label, names)), Cell(_images(label, split)), *(_cell(each[label], radius) for each in split)]

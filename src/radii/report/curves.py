@@ -1,7 +1,9 @@
 """The figures of a report: certified accuracy over the radius, and bars of times."""
 
 import io
+import math
 from collections.abc import Sequence
+from textwrap import fill
 from typing import TYPE_CHECKING, Any
 
 from radii.report import colours
@@ -25,7 +27,9 @@ UNSTATED = {
 """The metadata that would differ from day to day, by the kind of file."""
 MOST_BANDS = 3
 """The most curves that are drawn with intervals; more bands would overlap."""
-MOST_NAMES_INSIDE = 8
+MOST_NAMES_INSIDE, LONGEST_NAME_INSIDE = 8, 36
+LONGEST_LINE, LONGEST_AT_A_BAR = 80, 36
+"""Characters of a name below the curves, and beside a bar; longer ones take several lines."""
 MOST_MARKS = 9
 """The most labelled radii on the axis."""
 
@@ -73,13 +77,18 @@ def _points(axes: "Axes", entry: Entry, _: Sequence[float], colour: str, dash: A
 
 
 def legend(figure: "Figure", axes: "Axes") -> None:
-    """Place the legend where the curves leave room, or beside them when it is long."""
+    """Place the legend where the curves leave room, or below them when it is long."""
     lines, names = axes.get_legend_handles_labels()
+    longest = max(map(len, names))
     look: dict[str, Any] = {"labelcolor": INK, "fontsize": 9.5, "handlelength": 1.8, "edgecolor": "none"}
-    if len(names) <= MOST_NAMES_INSIDE:
+    if len(names) <= MOST_NAMES_INSIDE and longest <= LONGEST_NAME_INSIDE:
         axes.legend(lines, names, loc="best", facecolor=PAPER, framealpha=1.0, borderaxespad=0.8, **look)
-    else:
-        figure.legend(lines, names, loc="outside right upper", facecolor="none", **look)
+        return
+    columns = max(1, min(3, LONGEST_LINE // (longest + 5)))
+    wrapped = [fill(name, LONGEST_LINE) for name in names]
+    high = math.ceil(sum(name.count("\n") + 1 for name in wrapped) / columns)
+    figure.set_figheight(figure.get_figheight() + 0.2 * high)
+    figure.legend(lines, wrapped, loc="outside lower left", ncols=columns, facecolor="none", **look)
 
 
 def bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figure":
@@ -87,7 +96,7 @@ def bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figure":
     figure, axes = axes_of(7.2, 0.6 + 0.34 * len(names))
     drawn = axes.barh(range(len(names)), values, height=0.55, color=colours.light(0))
     axes.bar_label(drawn, [f"{value:.3g}" for value in values], padding=5, color=INK, fontsize=10)
-    axes.set_yticks(range(len(names)), list(map(plain_name, names)))
+    axes.set_yticks(range(len(names)), [fill(plain_name(name), LONGEST_AT_A_BAR) for name in names])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_xlim(0, 1.12 * max(values))
     axes.invert_yaxis()

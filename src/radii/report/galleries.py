@@ -61,7 +61,7 @@ def _cards(rows: Sequence[Row], pictures: Pictures, names: Sequence[str]) -> str
 
 def _card(row: Row, pictures: Pictures, names: Sequence[str]) -> str:
     label = _class(row.label, names)
-    answer = "right" if row.correct else f"answers {_class(row.prediction, names)}"
+    answer = "right" if row.correct else f"answered {_class(row.prediction, names)}"
     shown = [image(pictures.clean[row.index], f"test image {row.index}, {label}"), *_changes(row, pictures)]
     words = f"<strong>{text(label)}</strong>, {text(answer)}, radius {down(row.radius, 3)}"
     return (
@@ -79,22 +79,25 @@ def _changes(row: Row, pictures: Pictures) -> list[str]:
 def _outcome(row: Row, pictures: Pictures, names: Sequence[str]) -> str:
     """What the attacks beside the picture did."""
     inside, outside = pictures.change(row.index, "inside"), pictures.change(row.index, "outside")
-    if inside is None:
+    if inside is None and outside is None:
         return ""
-    holds = inside[2] == row.prediction
-    kept = "fails" if holds else "no answer" if inside[2] == ABSTAIN else f"gives {_class(inside[2], names)}"
-    first = (
-        f"Inside, at {down(inside[1], 3)}: the attack {kept}." if holds else f"Inside, at {down(inside[1], 3)}: {kept}."
-    )
+    first = "" if inside is None else f"Inside, at {down(inside[1], 3)}: {_after(inside[2], row, names)}. "
     said = "" if outside is None else _class(outside[2], names)
     second = NOTHING_FOUND if outside is None else f"Outside, at {down(outside[1], 3)}: answers {said}."
-    return f"<br>{text(first)} {text(second)}"
+    return f"<br>{text(first + second)}"
+
+
+def _after(answer: int, row: Row, names: Sequence[str]) -> str:
+    """What an attack inside the radius did."""
+    if answer == row.prediction:
+        return "the attack fails"
+    return "the vote is too close for an answer" if answer == ABSTAIN else f"answers {_class(answer, names)}"
 
 
 def _votes(row: Row, names: Sequence[str]) -> str:
     counts = sorted(row.counts.items(), key=lambda item: -item[1])[:MOST_VOTES]
-    votes = " · ".join(f"{_class(label, names)}: {count:,}" for label, count in counts)
-    return f"Votes {votes}" if votes else ""
+    votes = ", ".join(f"{count:,} for {_class(label, names)}" for label, count in counts)
+    return f"Votes: {votes}" if votes else ""
 
 
 def _class(label: int, names: Sequence[str]) -> str:

@@ -107,14 +107,24 @@
   });
 
   /* A click on the head of a column sorts by it. */
+  var seconds = { s: 1, min: 60, h: 3600 };
+  function words(cell) { return (cell.tagName === "TH" ? cell : cell.firstChild || cell).textContent.trim(); }
   function number(cell) {
-    var found = cell.textContent.replace(/,/g, "").match(/-?\d+(\.\d+)?/);
-    return found ? +found[0] : -Infinity;
+    var text = words(cell).replace(/,(?=\d)/g, "").replace(/^\u2265 /, "");
+    var times = Array.from((text.match(/^(\d[\d.e-]* (h|min|s)\b ?)+/) || [""])[0].matchAll(/(\S+) (h|min|s)\b/g));
+    if (times.length) return times.reduce(function (sum, each) { return sum + each[1] * seconds[each[2]]; }, 0);
+    return text === "\u2013" || !text ? -Infinity : parseFloat(text);
+  }
+  function compare(place, rows) {
+    var numbers = rows.every(function (row) { return !isNaN(number(row.cells[place])); });
+    if (numbers) return function (a, b) { return number(a.cells[place]) - number(b.cells[place]); };
+    return function (a, b) { return words(a.cells[place]).localeCompare(words(b.cells[place]), undefined, { numeric: true }); };
   }
   document.querySelectorAll("table.sortable").forEach(function (table) {
     var body = table.tBodies[0];
     if (body.rows.length < 2) return;
     table.querySelectorAll("thead th").forEach(function (cell) {
+      if (Array.from(body.rows).some(function (row) { return row.cells[cell.cellIndex].querySelector("svg"); })) return;
       var button = make("button", null, "", { type: "button" });
       button.append(...cell.childNodes);
       cell.append(button);
@@ -122,12 +132,8 @@
         var falling = cell.getAttribute("aria-sort") !== "descending", place = cell.cellIndex;
         table.querySelectorAll("th[aria-sort]").forEach(function (other) { other.removeAttribute("aria-sort"); });
         cell.setAttribute("aria-sort", falling ? "descending" : "ascending");
-        var sorted = Array.from(body.rows).sort(function (a, b) {
-          var order = place ? number(a.cells[place]) - number(b.cells[place])
-            : a.cells[0].textContent.localeCompare(b.cells[0].textContent, undefined, { numeric: true });
-          return falling ? -order : order;
-        });
-        body.append(...sorted);
+        var rows = Array.from(body.rows), order = compare(place, rows);
+        body.append(...rows.sort(function (a, b) { return falling ? order(b, a) : order(a, b); }));
       });
     });
   });

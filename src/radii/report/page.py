@@ -58,14 +58,11 @@ def html(entries: Sequence[Entry], options: Options) -> str:
         best=_best_in_words(entries),
         accuracies=card(table(tables.accuracies(entries, options.radii), dots=True), "Certified accuracy by radius"),
         notes=f'<ul class="quiet">{remarks}</ul>' if remarks else "",
+        caption=reading.caption(entries),
         curves=reading.figure(entries),
         legend=_legend(entries),
         sections="\n".join([*_sections(entries, radius), *_further(options)]),
-        facts=card(
-            table(tables.facts_table(entries), sortable=len(entries) > tables.MOST_ABREAST),
-            "How these numbers were computed",
-            "facts",
-        ),
+        facts=_facts(entries),
         made=_made(options),
         data=reading.data(entries, radius),
         script=(here / "page.js").read_text(encoding="utf-8"),
@@ -79,18 +76,28 @@ def _sections(entries: Sequence[Entry], radius: float) -> list[str]:
         found.append(section("Pictures", pictures, GALLERY))
     if classwise := classes.per_class(entries, radius):
         words = text(classes.caption(entries, radius))
-        found.append(section("Class by class", card(table(classwise), "Class by class"), words))
+        found.append(section("Class by class", card(table(classwise), "Class by class", "classes"), words))
     if votes := distributions(entries):
         found.append(section("Votes and samples", card(votes, "Votes and samples"), VOTES))
     if lines := training_curves(entries):
         figures = "".join(f'<figure class="card">{each}</figure>' for each in lines)
-        found.append(section("Training", f'<div class="abreast">{figures}</div>'))
+        found.append(section("Training", f'<div class="abreast">{figures}</div>', TRAINING if len(entries) > 1 else ""))
     if students := transfers(entries):
         drawn = transfer_figure(entries)
-        figure = f'<figure class="card">{drawn}</figure>' if drawn else ""
+        said = "<figcaption>Average certified radius (ACR) over training time</figcaption>"
+        figure = f'<figure class="card">{said}{drawn}</figure>' if drawn else ""
         listed = card(table(students), "Transfer", "facts")
         found.append(section("Transfer", figure + listed, STORY if drawn else ""))
     return found
+
+
+def _facts(entries: Sequence[Entry]) -> str:
+    """How the numbers were computed; rows of inputs can be sorted."""
+    shared, own, many = tables.shared_facts(entries), tables.facts_table(entries), len(entries) > tables.MOST_ABREAST
+    parts = [card(table(shared, sortable=False), "The same for all inputs", "facts")] if shared else []
+    if len(own.head) > 1:
+        parts.append(card(table(own, sortable=many), "How these numbers were computed", "facts"))
+    return "\n".join(parts)
 
 
 def _further(options: Options) -> list[str]:
@@ -99,25 +106,32 @@ def _further(options: Options) -> list[str]:
 
 GALLERY = (
     "Test pictures by certified radius, each as it is; where an attack was run, beside it the change just inside the "
-    "radius and the shortest one outside that was found to give another answer."
+    "radius and the shortest one outside that was found to give another answer. A certified answer can be wrong: it is "
+    "only proven not to change."
 )
 VOTES = "How large a share of the votes the top class got, image by image, and how many samples were drawn for it."
+TRAINING = "The colours are those of the certified accuracy above."
 STORY = (
-    "Filled: what was trained. Hollow: how long the teacher’s method would have taken on the student’s architecture, "  # noqa: RUF001
-    "extrapolated from a few timed steps, for as many epochs as the teacher’s."  # noqa: RUF001
+    "A filled point is a run. The hollow point of a student is how long the teacher’s method would have taken "  # noqa: RUF001
+    "on the student’s architecture, extrapolated from a few timed steps, for as many epochs as the teacher’s."  # noqa: RUF001
 )
 
 
 def _headlines(entries: Sequence[Entry], radius: float) -> str:
     """The result of every input in words."""
     if len(entries) == 1:
-        return f'<p class="headline">{text(sentence(entries[0], radius))}</p>'
+        return f'<p class="headline">{_unbroken(sentence(entries[0], radius))}</p>'
     lines = "".join(
         f'<li class="run-{number}"><span class="dot" style="background: var(--c{number})"></span>'
-        f"<strong>{text(entry.name)}</strong> {text(sentence(entry, radius))}</li>"
+        f"<strong>{text(entry.name)}</strong> {_unbroken(sentence(entry, radius))}</li>"
         for number, entry in enumerate(entries)
     )
     return f'<ul class="headlines">{lines}</ul>'
+
+
+def _unbroken(words: str) -> str:
+    """Words as HTML, a number and its per cent sign on one line."""
+    return text(words).replace(" %", "&nbsp;%")
 
 
 def _legend(entries: Sequence[Entry]) -> str:
@@ -151,7 +165,8 @@ def markdown(entries: Sequence[Entry], figures: Iterable[str], options: Options 
         "## 95 % intervals over the choice of test images",
         formats.markdown(tables.intervals(accuracies)).strip(),
         "## How these numbers were computed",
-        formats.markdown(tables.facts_table(entries)).strip(),
+        formats.markdown(shared).strip() if (shared := tables.shared_facts(entries)) else "",
+        formats.markdown(own).strip() if len((own := tables.facts_table(entries)).head) > 1 else "",
     ]
     return "\n\n".join(filter(None, parts)) + "\n"
 
@@ -172,8 +187,8 @@ def _rounding(entries: Sequence[Entry]) -> str:
     if all(entry.certificates.header.get("noise", {}).get("name") == "grid" for entry in entries):
         return ""
     return (
-        " It holds for noise in exact arithmetic: drawn in float32, it is no promise about a base classifier that was "
-        "built to look at the last bits of its input; grid noise is."
+        " It holds for noise in exact arithmetic. With noise drawn in float32 it promises nothing about a base "
+        "classifier that was built to look at the last bits of its input; with the noise grid it does."
     )
 
 
@@ -209,7 +224,8 @@ def _tile(entries: Sequence[Entry], what: str, tile: Tile) -> str:
     top = value(entries[0].summary) if len(entries) == 1 else tables.best([each.summary for each in entries], value)
     content = shown(top, digits, shift) + (f"<small>{unit}</small>" if top else "")
     holders = [entry.name for entry in entries if value(entry.summary) == top]
-    who = text(_few(entries) if len(entries) == 1 else ", ".join(holders) if len(holders) < len(entries) else "")
+    best = f"best: {', '.join(holders)}" if 0 < len(holders) < len(entries) else ""
+    who = text(_few(entries) if len(entries) == 1 else best)
     return f'<div class="tile"><dt>{what}</dt><dd class="value">{content}</dd><dd class="who">{who}</dd></div>'
 
 

@@ -39,7 +39,7 @@ class Pictures:
         answer: Any = facts.get("answer")
         if self.changed[name].shape != self.clean[index].shape:
             return None
-        if not is_number(length) or not is_integer(answer):
+        if not is_number(length) or not length > 0 or not is_integer(answer):
             return None
         return self.changed[name], float(length), int(answer)
 

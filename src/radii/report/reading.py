@@ -16,6 +16,15 @@ from radii.report.summary import UNKNOWN, down, radius_text, shown, up
 READINGS = 120
 """About as many radii can be read off."""
 MOST_TICKS = 12
+DASHED = (
+    " Dashed: the share of the attacked images for which the attack found no wrong answer. On the same images the "
+    "truth is between certified and attacked; where fewer images were attacked than certified, the curves can cross."
+)
+
+
+def caption(entries: Sequence[Entry]) -> str:
+    """What the curves show."""
+    return f"Certified accuracy, % of all images.{DASHED if any(map(attacked.attack_on, entries)) else ''}"
 
 
 def figure(entries: Sequence[Entry]) -> str:
@@ -113,7 +122,13 @@ def _interval(entry: Entry, radius: float) -> str:
 
 
 def _signed(found: paired.Difference) -> str:
-    return f"{100 * found.value:+.1f} ({100 * found.lower:+.1f} to {100 * found.upper:+.1f})"
+    """A difference in points, rounded down, and its interval, rounded outwards."""
+    value, lower, upper = down(found.value, 1, 2), down(found.lower, 1, 2), up(found.upper, 1, 2)
+    return f"{_with_sign(value)} ({_with_sign(lower)} to {_with_sign(upper)})"
+
+
+def _with_sign(number: str) -> str:
+    return number if float(number) < 0 else f"+{number}" if float(number) else number.removeprefix("-")
 
 
 def dimensions_of(entry: Entry) -> int | None:

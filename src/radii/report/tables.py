@@ -1,6 +1,6 @@
 """The tables of a report."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from radii.report import protocol
@@ -85,13 +85,32 @@ def intervals(table: Table) -> Table:
 
 
 def facts_table(entries: Sequence[Entry]) -> Table:
-    """How each input was computed, one column per input where they fit; unrecorded facts are left out."""
-    known = [{"": entry.name} | facts(entry) for entry in entries]
-    kept = [name for name in known[0] if any(each[name] != UNKNOWN for each in known)]
-    lines = [[name, *(each[name] for each in known)] for name in kept]
-    if len(entries) > MOST_ABREAST:
-        lines = [list(line) for line in zip(*lines, strict=True)]
-    return Table(lines[0], [[Cell(text) for text in line] for line in lines[1:]])
+    """How each input was computed, one column per input where they fit; unrecorded facts are left out.
+
+    Of more inputs, only what differs between them, one row per input.
+    """
+    known = [facts(entry) for entry in entries]
+    names = [entry.name for entry in entries]
+    if len(entries) <= MOST_ABREAST:
+        return Table(["", *names], [[Cell(fact), *(Cell(each[fact]) for each in known)] for fact in _recorded(known)])
+    own = [fact for fact in _recorded(known) if not _shared(known, fact)]
+    rows = [[Cell(name), *(Cell(each[fact]) for fact in own)] for name, each in zip(names, known, strict=True)]
+    return Table(["", *own], rows)
+
+
+def shared_facts(entries: Sequence[Entry]) -> Table | None:
+    """What is the same of inputs that are too many for a column each; None for fewer, or where nothing is."""
+    known = [facts(entry) for entry in entries]
+    rows = [[Cell(fact), Cell(known[0][fact])] for fact in _recorded(known) if _shared(known, fact)]
+    return Table(["", "All inputs"], rows) if rows and len(entries) > MOST_ABREAST else None
+
+
+def _recorded(known: Sequence[Mapping[str, str]]) -> list[str]:
+    return [fact for fact in known[0] if any(each[fact] != UNKNOWN for each in known)]
+
+
+def _shared(known: Sequence[Mapping[str, str]], fact: str) -> bool:
+    return len({each[fact] for each in known}) == 1
 
 
 def _sigma(sigma: float | None) -> str:

@@ -36,6 +36,12 @@ def _lines(entries: Sequence[Entry], column: str, factor: float) -> dict[int, li
     return found
 
 
+def _below(lowest: float, highest: float) -> float:
+    """Where the axis starts: at 0, or just below values that are all in the upper half, to tell them apart."""
+    step = highest / 20
+    return min(lowest, 0.0) if lowest < highest / 2 else max(0.0, step * (math.floor(lowest / step) - 1))
+
+
 def _number(cell: str) -> float:
     try:
         return float(cell)
@@ -45,12 +51,12 @@ def _number(cell: str) -> float:
 
 def _figure(title: str, lines: dict[int, list[Point]], highest: float) -> str:
     last = max(points[-1][0] for points in lines.values())
-    lowest = min(0.0, *(y for points in lines.values() for _, y in points))
+    lowest = _below(min(y for points in lines.values() for _, y in points), highest)
     frame = Chart(title, (last, highest), (1.0, lowest), HEIGHT)
     drawn = "".join(
         f'<g class="run run-{number}" style="--c: var(--c{number})"><path class="curve" d="{frame.line(points)}"/></g>'
         for number, points in lines.items()
     )
     along = [(max(1.0, value), f"{max(1.0, value):.0f}") for value in ticks_up_to(last) if value == int(value)]
-    up_to = [(value, f"{value:g}") for value in ticks_up_to(highest, 5)]
+    up_to = [(value, f"{value:g}") for value in ticks_up_to(highest, 5 if lowest <= 0 else 20) if value >= lowest]
     return f"<figcaption>{title}</figcaption>{frame.svg(drawn, along, up_to, 'Epoch')}"

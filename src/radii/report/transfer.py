@@ -83,4 +83,4 @@ def _in_all(own: float, before: Mapping[str, float | None]) -> str:
     if len(known) < len(before):
         return ""
     words = "teachers’ and soft labels’" if "soft_labels" in before else "teachers’"  # noqa: RUF001
-    return f", with the {words} {duration(own + sum(known))}"
+    return f", {duration(own + sum(known))} with the {words}"

@@ -11,6 +11,7 @@ from radii.experiment.run import Run
 from radii.report.chart import Chart, text, ticks_up_to
 from radii.report.entries import Entry
 from radii.report.facts import duration, epoch_time
+from radii.report.summary import Value, shown
 from radii.report.transfer import cost_file, latest_entries
 
 UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
@@ -22,7 +23,8 @@ class Trained(NamedTuple):
     number: int
     name: str
     seconds: float
-    acr: float
+    acr: Value
+    """The average certified radius, or a bound on it."""
     method: str | None
     """What the teacher's method is, for a student."""
     method_seconds: float | None
@@ -38,13 +40,13 @@ def transfer_figure(entries: Sequence[Entry]) -> str:
     longest = max(max(run.seconds, run.method_seconds or 0.0) for run in runs)
     size, unit = next((size, unit) for size, unit in UNITS if longest >= size or size == 1.0)
     low = min(run.seconds for run in runs) / size / 1.6
-    highest, lowest = max(run.acr for run in runs) * 1.06 or 1.0, min(run.acr for run in runs) * 0.92
+    highest, lowest = max(run.acr.value for run in runs) * 1.06 or 1.0, min(run.acr.value for run in runs) * 0.92
     end = longest / size * 1.7, highest
-    frame = Chart("ACR over training time", end, (low, lowest), 320.0, logarithmic=True)
+    frame = Chart("Average certified radius (ACR) over training time", end, (low, lowest), 320.0, logarithmic=True)
     drawn = "".join(_drawn(frame, run, size) for run in runs)
     up_to = [(value, f"{value:.4g}") for value in ticks_up_to(highest, 40) if value >= lowest]
     up_to = up_to[:: math.ceil(len(up_to) / 6)]
-    return frame.svg(drawn, _decades(low, longest / size * 1.7), up_to, f"Training time, {unit}")
+    return frame.svg(drawn, _decades(low, end[0]), up_to, f"Training time, {unit}") + _key(runs)
 
 
 def _concerned(known: Mapping[Path, Entry]) -> list[Path]:
@@ -61,10 +63,10 @@ def _trained(entry: Entry, entries: Sequence[Entry]) -> Trained | None:
         return None
     number = next(place for place, each in enumerate(entries) if each is entry)
     if not cost_file(run).is_file():
-        return Trained(number, entry.name, measured.total, known.value, None, None)
+        return Trained(number, entry.name, measured.total, known, None, None)
     cost = readers.transfer_cost(cost_file(run))
     whole = cost["method_seconds_per_epoch"] * _epochs_of_teacher(run, measured.epochs)
-    return Trained(number, entry.name, measured.total, known.value, str(cost["method"]), whole)
+    return Trained(number, entry.name, measured.total, known, str(cost["method"]), whole)
 
 
 def _epochs_of_teacher(run: Run, otherwise: int) -> int:
@@ -75,17 +77,29 @@ def _epochs_of_teacher(run: Run, otherwise: int) -> int:
 
 
 def _drawn(frame: Chart, run: Trained, size: float) -> str:
-    """A point with its name, and for a student a hollow one where the teacher's method would have ended."""
-    x, y = frame.x(run.seconds / size), frame.y(run.acr)
+    """A point, and for a student a hollow one where the teacher's method would have ended."""
+    x, y = frame.x(run.seconds / size), frame.y(run.acr.value)
     parts = f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
-    parts += f'<text class="label" x="{x:.1f}" y="{y - 12:.1f}" text-anchor="middle">{text(run.name)}</text>'
     if run.method_seconds is not None:
         far = frame.x(run.method_seconds / size)
         parts += f'<path class="attacked" d="M{x:.1f} {y:.1f}H{far:.1f}"/>'
         parts += f'<circle class="hollow" cx="{far:.1f}" cy="{y:.1f}" r="6"/>'
-        words = f"{run.method} would take {duration(run.method_seconds)}"
-        parts += f'<text class="label" x="{far:.1f}" y="{y + 22:.1f}" text-anchor="middle">{text(words)}</text>'
     return f'<g class="run run-{run.number}" style="--c: var(--c{run.number})">{parts}</g>'
+
+
+def _key(runs: Sequence[Trained]) -> str:
+    """The runs in words, in their colours."""
+    items = "".join(
+        f'<li><span class="dot" style="background: var(--c{run.number})"></span>'
+        f"<strong>{text(run.name)}</strong>: {text(_in_words(run))}</li>"
+        for run in runs
+    )
+    return f'<ul class="story">{items}</ul>'
+
+
+def _in_words(run: Trained) -> str:
+    method = "" if run.method_seconds is None else f"; {run.method} would take {duration(run.method_seconds)}"
+    return f"ACR {shown(run.acr, 4)} after {duration(run.seconds)}{method}"
 
 
 def _decades(low: float, high: float) -> list[tuple[float, str]]:
