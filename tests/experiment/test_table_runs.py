@@ -159,5 +159,7 @@ def test_file_of_another_sigma_dataset_or_kind_is_refused(logs: Path) -> None:
     other = table.read(table.find("consistency-7"))
     with pytest.raises(TableError, match="is of mnist, the row 'Gaussian, sigma 0.50' of consistency-7 of cifar10"):
         results_from(other, other.row("Gaussian, sigma 0.50"), ours)
+    with pytest.raises(TableError, match="is of cifar10, the row 'Gaussian, sigma 0.50' of catrs-3 of mnist"):
+        results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), published)
     with pytest.raises(TableError, match="holds no certificate files"):
         results_from(crt_2, crt_2.rows[0], logs.parent / "papers")
