@@ -148,16 +148,21 @@ def test_timings_are_kept_and_a_damaged_file_is_as_none(tmp_path: Path) -> None:
     assert Timings(tmp_path, measure=False).of(wanted) is None
 
 
+def cost(found: table.PaperTable, label: str, budget: budgets.Budget, timings: Timings) -> float:
+    parts = row_cost(found, found.row(label), budget, timings)
+    assert parts is not None
+    return sum(parts.values())
+
+
 def test_cost_has_the_teacher_and_the_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
     timings, small = Timings(tmp_path, measure=False), budgets.find_budget("small")
     found = table.read(table.find("crt-2"))
-    direct = row_cost(found, found.row("SmoothMix, DLA"), small, timings)
-    taught = row_cost(found, found.row("CRT, DLA"), small, timings)
+    direct, taught = (cost(found, label, small, timings) for label in ("SmoothMix, DLA", "CRT, DLA"))
     assert direct == pytest.approx(1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
     assert taught == pytest.approx(2 * 1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
     catrs = table.read(table.find("catrs-3"))
-    voted = row_cost(catrs, catrs.row("CAT-RS, sigma 0.50"), small, timings)
+    voted = cost(catrs, "CAT-RS, sigma 0.50", small, timings)
     assert voted == pytest.approx(2 * 1e-3 * 60_000 * 6 + 1e-6 * 60_000 * 100 + 1e-6 * 500 * 10_000)
 
 

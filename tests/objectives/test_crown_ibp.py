@@ -1,6 +1,7 @@
 """The bounds of CROWN-IBP hold at every point of the ball, and are exact where they can be."""
 
 import itertools
+from typing import Literal
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from radii.models.base import create
 from radii.objectives import Batch, Step
 from radii.objectives.crown_ibp import CrownIbp, forward_boxes, layers_of
 from radii.smoothing.normalisation import Normalisation, Normalise
+
+Padding = Literal["zeros", "reflect", "replicate", "circular"]
 
 
 def network(seed: int) -> nn.Sequential:
@@ -63,7 +66,7 @@ def test_every_input_of_a_layer_is_in_its_box(norm: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
-def test_a_pixel_that_padding_repeats_moves_a_neuron_by_all_its_weights(mode: str) -> None:
+def test_a_pixel_that_padding_repeats_moves_a_neuron_by_all_its_weights(mode: Padding) -> None:
     torch.manual_seed(0)
     layer = nn.Conv2d(1, 2, 5, padding=2, padding_mode=mode).double()
     images = torch.rand(1, 1, 4, 4, dtype=torch.float64)

@@ -8,7 +8,7 @@ from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
 from radii.experiment.corruption_kinds import KINDS
 from radii.experiment.table import PaperTable, Row, TableError
-from radii.experiment.table_runs import Result, of_own_images
+from radii.experiment.table_runs import NOISES, Result, noise_of, of_own_images
 
 NAMED = re.compile(r"(cifar100|cifar10|fashion_mnist|mnist|svhn)(?![a-z0-9])")
 """The dataset that the name of a published log begins with."""
@@ -35,6 +35,8 @@ def _in_folder(folder: Path) -> list[Path]:
 def _expect_same(table: PaperTable, row: Row, file: Path, made: Certificates) -> None:
     if made.sigma is not None and row.sigma is not None and made.sigma != row.sigma:
         raise TableError(f"{file} is of sigma {made.sigma:g}, the row {row.label!r} of {table.name} of {row.sigma:g}")
+    if (noise := noise_of(made)) not in NOISES:
+        raise TableError(f"{file} is of the noise {noise!r}, the rows of {table.name} of {' or '.join(NOISES)}")
     dataset = table.dataset[0] if table.kind == "corruptions" else _dataset(row)
     if (stated := _stated(file, made)) not in (None, dataset):
         raise TableError(f"{file} is of {stated}, the row {row.label!r} of {table.name} of {dataset}")

@@ -22,6 +22,10 @@ FOLDERS = ("results", "runs")
 LEFT_OUT = "tried"
 """A folder of tries that failed: its runs are nobody's result."""
 BASELINE = "baseline"
+NOISES = ("gaussian", "grid")
+"""The noises whose radii are in l2, as the papers' are."""
+USUAL = {"selection": 100, "failure": 0.001, "bound": "top", "radius": None}
+"""The papers' parameters of the certifier `fixed`."""
 REGISTRIES = {"dataset": "datasets", "model": "models", "objective": "objectives"}
 
 
@@ -41,6 +45,15 @@ class Result:
     @property
     def seed(self) -> int | None:
         return None if self.recipe is None else self.recipe.seed
+
+    @property
+    def complete(self) -> bool:
+        """Whether all the images that were chosen are certified; a file that does not say which is taken as it is."""
+        header = self.certificates.header if self.certificates else {}
+        total, every, most = (header.get(key) for key in ("images", "every", "most"))
+        if self.certificates is None or not isinstance(total, int) or not isinstance(every, int):
+            return True
+        return len(self.certificates.rows) >= len(range(0, total, every)[:most])
 
 
 @dataclass(frozen=True)
@@ -77,8 +90,23 @@ def _of_run(table: PaperTable, row: Row, found: Found) -> list[Result]:
         return []
     made = [each for each in _certificates(found.run) if of_own_images(each) and _of_present_model(found, each)]
     if table.kind == "time":
-        return [_result(table, row, found, made[0] if made else None)] if found.run.history() else []
+        return [_result(table, row, found, made[0] if made else None)] if _is_trained(found) else []
     return [_result(table, row, found, each) for each in made]
+
+
+def _is_trained(found: Found) -> bool:
+    """Whether the times of all epochs are there; a warning names a run that has only some."""
+    wanted = found.recipe.training.epochs if found.recipe.training else 0
+    try:
+        trained = len(found.run.history())
+    except (ValueError, OSError) as error:
+        warnings.warn(f"{found.run.path} is left out: {error}", RunWarning, stacklevel=2)
+        return False
+    if trained < wanted:
+        warnings.warn(
+            f"{found.run.path} is left out: {trained} of {wanted} epochs are trained", RunWarning, stacklevel=2
+        )
+    return trained >= wanted
 
 
 def _result(table: PaperTable, row: Row, found: Found, made: Certificates | None) -> Result:
@@ -182,7 +210,12 @@ def _of_present_model(found: Found, made: Certificates) -> bool:
     """Whether certificates can be of the weights that the run has now, under noise of its own sigma."""
     recorded = made.header.get("weights")
     gone = recorded is not None and found.run.finished and recorded != files.digest(found.run.weights_file)
-    return not gone and made.sigma in (None, found.recipe.sigma)
+    return not gone and made.sigma in (None, found.recipe.sigma) and noise_of(made) in NOISES
+
+
+def noise_of(made: Certificates) -> str:
+    """The name of the noise; files without one were made with Gaussian noise."""
+    return str(made.header.get("noise", {}).get("name", NOISES[0]))
 
 
 def budget_of(table: PaperTable, row: Row, found: Found, made: Certificates | None) -> str:
@@ -207,10 +240,11 @@ def trained_at(budget: Budget, system: System, found: Found, varies: Collection[
 
 def certified_at(budget: Budget, made: Certificates) -> bool:
     """Whether certificates are complete and were made as the budget says."""
-    header = made.header
-    stated = made.certifier, header.get("every"), header.get("most"), made.parameters.get("estimation")
+    header, usual = made.header, {**USUAL, "estimation": budget.estimation}
+    stated = made.certifier, header.get("every"), header.get("most"), noise_of(made)
     complete = isinstance(total := header.get("images"), int) and len(made.rows) == len(range(0, total, budget.every))
-    return complete and stated == ("fixed", budget.every, None, budget.estimation)
+    same = all(made.parameters.get(key, value) == value for key, value in usual.items())
+    return complete and same and stated == ("fixed", budget.every, None, NOISES[0])
 
 
 def schedule(wanted: Recipe) -> str:

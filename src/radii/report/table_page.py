@@ -15,7 +15,7 @@ from radii.report.summary import UNKNOWN
 from radii.report.table_figure import figures
 from radii.report.table_lines import Results, budget, lines, made, numbered
 from radii.report.table_savings import savings
-from radii.report.table_values import difference, shift_of, value
+from radii.report.table_values import as_precise, difference, shift_of, value
 from radii.report.tables import Table
 from radii.report.text import csv_cell, markdown_text, plain
 
@@ -108,7 +108,8 @@ def _records(table: PaperTable, results: Results) -> Iterator[list[object]]:
                 yield [table.name, row.label, column, reported, *("" for _ in COLUMNS[4:])]
             for group in mine:
                 found = value(table, column, group.results, baseline)
-                known = difference(found, reported, shift_of(table, column)) if found and reported is not None else None
+                printed = as_precise(row, column)
+                known = difference(found, printed, shift_of(table, column)) if found and printed is not None else None
                 here = [found.value, found.deviation, *(found.interval or (None, None))] if found else [None] * 4
                 gap = [known.value, *(known.interval or (None, None))] if known else [None] * 3
                 seeds = " ".join(str(each.seed) for each in group.results)
