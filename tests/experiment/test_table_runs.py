@@ -12,7 +12,8 @@ from radii.experiment import recipe, table
 from radii.experiment.certificates import CertificateFile, Row
 from radii.experiment.table import System, TableError
 from radii.experiment.table_files import results_from
-from radii.experiment.table_runs import Found, identity, matches, results_of, runs_in
+from radii.experiment.table_identity import identity
+from radii.experiment.table_runs import Found, matches, results_of, runs_in
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"

@@ -1,18 +1,24 @@
 """Rows of a table are made from an empty folder, with all that they learn from, and continued by the same call."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from radii import cli
+from radii import cli, datasets, models, plugins
 from radii.cli import table_making
 from radii.experiment import budgets, recipe, table
 from radii.experiment.table import System, TableError
+from radii.experiment.table_identity import identity
 from radii.experiment.table_runs import results_of, runs_in
+from radii.fields import settings_of
+from radii.loops.components import dataset_fields
 from radii.loops.table_cost import row_cost
 from radii.loops.table_run import Maker, name_of
 from radii.loops.table_timing import CACHE, Seconds, Timings
+from radii.objectives import Objective
 
 TINY = """
 [tiny]
@@ -172,3 +178,30 @@ def test_every_table_is_in_the_overview(capsys: pytest.CaptureFixture[str], monk
     told = capsys.readouterr().out
     assert all(f"\n{name} " in told for name in table.names())
     assert "radii table --time" in told
+
+
+def as_a_run_states_it(system: System) -> recipe.Recipe:
+    """The recipe of a system with every field of its model and objective, as its run's folder has it."""
+    wanted = system.read()
+    kind = plugins.find("objectives", wanted.objective["name"], Objective)
+    method = {each.name: each.default for each in settings_of(kind) if each.name != "sigma"}
+    model = models.resolved(wanted.model["name"], recipe.fields_of(wanted.model))
+    return replace(wanted, model=wanted.model | model, objective=method | wanted.objective)
+
+
+def test_every_system_is_found_again_in_its_run() -> None:
+    systems = {row.system for name in table.names() for row in table.read(table.find(name)).rows if row.system}
+    lost = [each for each in systems if identity(as_a_run_states_it(each)) != identity(each.read())]
+    assert not lost
+
+
+@pytest.mark.parametrize("size", [224, 64])
+def test_photographs_are_found_again_in_their_run(size: int, tmp_path: Path) -> None:
+    """A run states what its dataset made of the fields that its recipe leaves out."""
+    (tmp_path / "val" / "cat").mkdir(parents=True)
+    Image.new("RGB", (300, 300)).save(tmp_path / "val" / "cat" / "a.png")
+    wanted = recipe.read(recipe.find("imagenet/gaussian-0.25"), [] if size == 224 else [f"dataset.size={size}"])
+    opened = datasets.create("folder", **recipe.fields_of(wanted.dataset), path=str(tmp_path))
+    stated = replace(wanted, dataset={"name": "folder", **dataset_fields(opened)})
+    other = replace(stated, dataset={**stated.dataset, "resize": 300})
+    assert identity(stated) == identity(wanted) != identity(other)

@@ -56,7 +56,7 @@ def test_a_folder_without_logs_is_no_input(tmp_path: Path) -> None:
 
 def test_whole_logs_are_grouped_in_one_pass(tmp_path: Path) -> None:
     """All 50,000 images of a kind: a search through all rows for each of them would take hours."""
-    write_log(tmp_path / "fog.tsv", {index: 0.25 for index in range(50_000)})
+    write_log(tmp_path / "fog.tsv", dict.fromkeys(range(50000), 0.25))
     ((fog,),) = corruptions.groups(read([tmp_path])).values()
     assert [each.images for each in fog.severities.values()] == [10_000] * 5
 

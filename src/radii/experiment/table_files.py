@@ -61,7 +61,6 @@ def _stated(file: Path, made: Certificates) -> str | None:
 
 def _expect_kind(dataset: str, file: Path, made: Certificates) -> None:
     """A log without a header is of the kind that it is named after."""
-    if "evaluated_on" not in made.header and file.stem not in KINDS[dataset].values():
-        raise TableError(
-            f"{file} names no kind of corruption of {dataset}, expected a file such as {min(KINDS[dataset].values())}.tsv"
-        )
+    known = KINDS[dataset].values()
+    if "evaluated_on" not in made.header and file.stem not in known:
+        raise TableError(f"{file} names no kind of corruption of {dataset}, expected a name such as {min(known)}.tsv")

@@ -1,21 +1,19 @@
 """Which runs belong to which row of a table: what a run trained has to be the row's, its budget may be any."""
 
-import json
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from radii import plugins
 from radii.errors import RunWarning
 from radii.experiment import certificates, files, readers, recipe
-from radii.experiment.budgets import IN_EPOCHS, Budget, budgets
+from radii.experiment.budgets import Budget, budgets
 from radii.experiment.certificates import Certificates
-from radii.experiment.recipe import Recipe, Training
+from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, System
+from radii.experiment.table_identity import identity, schedule
 
 FOLDERS = ("results", "runs")
 """Where runs are looked for by default."""
@@ -26,7 +24,6 @@ NOISES = ("gaussian", "grid")
 """The noises whose radii are in l2, as the papers' are."""
 USUAL = {"selection": 100, "failure": 0.001, "bound": "top", "radius": None}
 """The papers' parameters of the certifier `fixed`."""
-REGISTRIES = {"dataset": "datasets", "model": "models", "objective": "objectives"}
 
 
 @dataclass(frozen=True)
@@ -159,38 +156,6 @@ def soft_label_samples(run: Run) -> int | None:
     return samples if isinstance(samples, int) else None
 
 
-def identity(wanted: Recipe, varies: Collection[str] = ()) -> str:
-    """What a recipe trains, without how long: training, seed, and the length of what the objective counts in epochs."""
-    stated: dict[str, Any] = {"sigma": wanted.sigma, "normalisation": wanted.normalisation}
-    for kind in REGISTRIES:
-        stated[kind] = _stated(kind, getattr(wanted, kind))
-    training = asdict(wanted.training) if wanted.training else {}
-    stated["fine_tuned"] = training.get("initial") is not None
-    stated["varies"] = {key: training.get(key.partition(".")[2]) for key in varies if key.startswith("training.")}
-    return json.dumps(stated, sort_keys=True)
-
-
-def _stated(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a component that differ from their defaults: a file may state them or not."""
-    usual = _defaults(REGISTRIES[kind], spec["name"])
-    kept = {key: _number(value) for key, value in spec.items() if key != "path" and value != usual.get(key)}
-    counted = {key: bool(value) for key, value in in_epochs(spec).items()} if kind == "objective" else {}
-    return {**kept, **counted}
-
-
-_defaults = lru_cache(maxsize=256)(plugins.defaults)
-
-
-def in_epochs(objective: Mapping[str, Any]) -> dict[str, int]:
-    """The fields of an objective that count epochs."""
-    stated = {**_defaults("objectives", objective["name"]), **objective}
-    return {key: stated[key] for key in IN_EPOCHS if key in stated}
-
-
-def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 def _certificates(run: Run) -> list[Certificates]:
     found = []
     for file in sorted(run.certificates.glob("*.tsv")):
@@ -245,14 +210,3 @@ def certified_at(budget: Budget, made: Certificates) -> bool:
     complete = isinstance(total := header.get("images"), int) and len(made.rows) == len(range(0, total, budget.every))
     same = all(made.parameters.get(key, value) == value for key, value in usual.items())
     return complete and same and stated == ("fixed", budget.every, None, NOISES[0])
-
-
-def schedule(wanted: Recipe) -> str:
-    """How long and how a recipe trains; what has its default is left out, whether it is stated or not."""
-    training = asdict(wanted.training) if wanted.training else {}
-    unused = {"step": ("decay_at",), "multi_step": ("decay_every",)}
-    for key in ("initial", *unused.get(training.get("schedule", ""), ("decay", "decay_at", "decay_every"))):
-        training.pop(key, None)
-    usual = {each.name: each.default for each in fields(Training)}
-    training = {key: value for key, value in training.items() if value != usual[key]}
-    return json.dumps([training, in_epochs(wanted.objective)], sort_keys=True)

@@ -12,7 +12,7 @@ from radii.experiment.budgets import Budget
 from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, System, TableError
-from radii.experiment.table_runs import identity, schedule
+from radii.experiment.table_identity import identity, schedule
 from radii.loops.certify import CertificationConfig, OnImage, certify_run
 from radii.loops.soft_labels import soft_labels
 from radii.loops.train import OnStep, train
