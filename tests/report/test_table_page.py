@@ -15,8 +15,10 @@ from radii.experiment.table_files import results_from
 from radii.experiment.table_runs import Result, results_of, runs_in
 from radii.report.table_lines import lines, made
 from radii.report.table_overview import overview
-from radii.report.table_page import csv_text, html, latex, markdown, write
+from radii.report.table_page import csv_text, html, html_table, latex, markdown, write
+from radii.report.table_text import aligned
 from radii.report.table_values import Measured, as_precise, difference, groups, value
+from radii.report.tables import Cell, Table
 
 SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
 CATRS_3 = table.read(table.find("catrs-3"))
@@ -118,6 +120,35 @@ def test_seeds_are_one_result_with_a_deviation(tmp_path: Path) -> None:
     spread = value(table.read(table.find("catrs-12")), "acr_std", group)
     assert spread is not None
     assert spread.value == pytest.approx(found.deviation)
+
+
+def test_interval_over_seeds_has_only_possible_values(tmp_path: Path) -> None:
+    """Student's t of two seeds reaches far below 0 and above 1."""
+    for seed in range(2):
+        run = tmp_path / f"seed{seed}"
+        shutil.copytree(SIX / "gaussian", run)
+        text = (run / "recipe.toml").read_text()
+        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
+        (file,) = (run / "certificates").glob("*.tsv")
+        head, *rows = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([head, *map(wrong, rows[: 250 * seed]), *rows[250 * seed :]]))
+    (group,) = groups(CATRS_3, results_of(CATRS_3, runs_in([tmp_path]))[LABEL])
+    accuracy, acr = (value(CATRS_3, column, group) for column in ("r0.00", "acr"))
+    assert accuracy is not None
+    assert accuracy.interval == (0.0, 1.0)
+    assert acr is not None
+    assert acr.interval is not None
+    assert acr.interval[0] == 0
+
+
+def test_numbers_are_aligned_right_and_words_left() -> None:
+    rows = [["a", "reported", "0.5", "≥ 0.4 ± 0.1"], ["bb", "here", "–", ""]]  # noqa: RUF001
+    table_of = Table(["", "", "ACR", "1.00"], [[Cell(text) for text in row] for row in rows])
+    head, _, first, second, _ = aligned(table_of).split("\n")
+    assert head == "              ACR         1.00"
+    assert first == "a   reported  0.5  ≥ 0.4 ± 0.1"
+    assert second == "bb  here        –"  # noqa: RUF001
+    assert html_table(table_of).count('<td class="words">') == 4
 
 
 def test_unfinished_certificates_are_not_averaged_with_finished_ones(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def value(table: PaperTable, column: str, group: Sequence[Result], baseline: Seq
     if column == "acr_std":
         return _deviation([each.acr for each in _summaries(group)])
     if (radius := radius_of(column)) is not None:
-        return _over_seeds([_accuracy(each, radius) for each in _summaries(group)])
+        return _over_seeds([_accuracy(each, radius) for each in _summaries(group)], most=1.0)
     times = [measured for each in group if each.run and (measured := epoch_time(each.run))]
     return _time(column, times, group, table) if times else None
 
@@ -118,8 +118,11 @@ def _deviation(values: Sequence[float]) -> Measured | None:
     return Measured(stdev(values)) if len(values) > 1 else None
 
 
-def _over_seeds(found: Sequence[Measured | None]) -> Measured | None:
-    """The mean; its interval has the choice of images, as wide as for one seed, and the choice of seeds."""
+def _over_seeds(found: Sequence[Measured | None], most: float = math.inf) -> Measured | None:
+    """The mean; its interval has the choice of images, as wide as for one seed, and the choice of seeds.
+
+    It ends at 0 and at `most`, which no value is above.
+    """
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
         return None
@@ -129,9 +132,11 @@ def _over_seeds(found: Sequence[Measured | None]) -> Measured | None:
     ends = [each.interval for each in known if each.interval]
     below = mean - fmean(low for low, _ in ends) if ends else 0.0
     above = fmean(high for _, high in ends) - mean if ends else 0.0
-    interval = (mean - math.hypot(below, seeds or 0.0), mean + math.hypot(above, seeds or 0.0))
+    low, high = mean - math.hypot(below, seeds or 0.0), mean + math.hypot(above, seeds or 0.0)
     exact = all(each.exact for each in known)
-    return Measured(mean, stdev(each.value for each in known), interval if exact else None, exact)
+    return Measured(
+        mean, stdev(each.value for each in known), (max(0.0, low), min(most, high)) if exact else None, exact
+    )
 
 
 def _margin(values: Sequence[float]) -> float | None:
