@@ -10,10 +10,13 @@ from PIL import Image
 from radii import cli, datasets, models, plugins
 from radii.cli import table_making
 from radii.experiment import budgets, recipe, table
+from radii.experiment.run import Run
 from radii.experiment.table import System, TableError
 from radii.experiment.table_identity import identity
 from radii.experiment.table_runs import results_of, runs_in
 from radii.fields import settings_of
+from radii.loops import table_run
+from radii.loops.certify import CertificationConfig
 from radii.loops.components import dataset_fields
 from radii.loops.table_cost import row_cost
 from radii.loops.table_run import Maker, name_of
@@ -178,6 +181,24 @@ def test_every_table_is_in_the_overview(capsys: pytest.CaptureFixture[str], monk
     told = capsys.readouterr().out
     assert all(f"\n{name} " in told for name in table.names())
     assert "radii table --time" in told
+
+
+@pytest.mark.parametrize(("name", "every"), [("small", 100), ("paper", 100)])
+def test_photographs_are_certified_as_the_papers_certify_imagenet(
+    name: str, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500 of 50,000, which is what the cost is of."""
+    chosen: list[CertificationConfig] = []
+    monkeypatch.setattr(table_run, "certify_run", lambda config, **_: chosen.append(config))
+    monkeypatch.setattr(Maker, "train", lambda *_: Run(tmp_path))
+    monkeypatch.setattr(Timings, "of", lambda *_: Seconds(0.0, 1.0))
+    budget, found = budgets.find_budget(name), table.read(table.find("macer-2"))
+    row = found.rows[0]
+    Maker(tmp_path, budget).make(found, row)
+    assert [config.every for config in chosen] == [every]
+    parts = row_cost(found, row, budget, Timings(tmp_path, measure=False))
+    assert parts is not None
+    assert sum(parts.values()) == 500 * budget.estimation
 
 
 def as_a_run_states_it(system: System) -> recipe.Recipe:

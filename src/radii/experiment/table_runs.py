@@ -206,7 +206,8 @@ def trained_at(budget: Budget, system: System, found: Found, varies: Collection[
 def certified_at(budget: Budget, made: Certificates) -> bool:
     """Whether certificates are complete and were made as the budget says."""
     header, usual = made.header, {**USUAL, "estimation": budget.estimation}
+    every = budget.every_of(str(header.get("dataset")))
     stated = made.certifier, header.get("every"), header.get("most"), noise_of(made)
-    complete = isinstance(total := header.get("images"), int) and len(made.rows) == len(range(0, total, budget.every))
+    complete = isinstance(total := header.get("images"), int) and len(made.rows) == len(range(0, total, every))
     same = all(made.parameters.get(key, value) == value for key, value in usual.items())
-    return complete and same and stated == ("fixed", budget.every, None, NOISES[0])
+    return complete and same and stated == ("fixed", every, None, NOISES[0])

@@ -18,8 +18,6 @@ SIZES = {
     "folder": (1_281_167, 50_000),
 }
 """Training and test images, as published; a folder is taken for ImageNet."""
-IMAGENET_IMAGES = 500
-"""How many test images the papers certify of ImageNet."""
 
 
 def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> dict[str, float] | None:
@@ -41,7 +39,7 @@ def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> d
 
 def _samples(recipe: Recipe, budget: Budget) -> int:
     name = recipe.dataset["name"]
-    images = IMAGENET_IMAGES if name == "folder" else -(-SIZES.get(name, (0, 0))[1] // budget.every)
+    images = -(-SIZES.get(name, (0, 0))[1] // budget.every_of(name))
     return images * budget.estimation
 
 

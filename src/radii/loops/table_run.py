@@ -44,7 +44,7 @@ class Maker:
             raise TableError(f"the row {row.label!r} of {table.name} cannot be made: {row.why}")
         run = self.train(row.trainable, table.varies, seed)
         if table.kind != "time":
-            self._certify(run)
+            self._certify(run, row.trainable.read().dataset["name"])
         return run
 
     def train(self, system: System, varies: Collection[str] = (), seed: int = 0) -> Run:
@@ -66,9 +66,10 @@ class Maker:
             return run.soft_labels_file
         return soft_labels(run, samples=samples, data=self.data, on_image=self.listeners.on_vote)
 
-    def _certify(self, run: Run) -> None:
+    def _certify(self, run: Run, dataset: str) -> None:
         certifier = certifiers.create("fixed", estimation=self.budget.estimation)
-        config = CertificationConfig(run=run.path, certifier=certifier, every=self.budget.every, data=self.data)
+        every = self.budget.every_of(dataset)
+        config = CertificationConfig(run=run.path, certifier=certifier, every=every, data=self.data)
         certify_run(config, workers=self.workers, on_image=self.listeners.on_image)
 
 
