@@ -127,3 +127,17 @@ def test_the_noisy_test_accuracy_is_not_rounded_up() -> None:
     bar = TrainingBar(Console(file=io.StringIO()))
     bar(StepEvent(epoch=0, epochs=2, step=1, steps=1, loss=1.0, row={"noisy_test_accuracy": 0.97659}))
     assert "noisy test accuracy 0.9765" in bar.notes()
+
+
+def test_next_training_of_a_chain_begins_with_a_rate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The steps of a voter before its student: fewer steps than before are no negative rate."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with TrainingBar(Console(file=io.StringIO(), width=200)) as bar:
+        for number in (0, 50, 1, 3):
+            now[0] += 1
+            row = {"noisy_test_accuracy": 0.5} if number == 50 else None
+            bar(StepEvent(0, 1, number, 100, 0.5, row))
+        assert "2/s" in bar.line()
+        assert "-" not in bar.line()
+        assert "noisy test accuracy" not in bar.line()

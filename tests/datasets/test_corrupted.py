@@ -63,3 +63,17 @@ def test_a_corruption_grows_with_the_severity_and_depends_on_its_generator_alone
     grey = corrupt(coarse[0][:8, :8, :1], kind, 5, rng)
     assert grey.shape == (8, 8, 1)
     assert grey.dtype == np.uint8
+
+
+@pytest.mark.parametrize("side", [8, 28, 32])
+def test_pixels_grow_with_every_severity(side: int) -> None:
+    """At 24 of 28 pixels the nearest pixel is a tie now and then, and the whole image is moved by half a pixel."""
+    digits = datasets.create("digits").split("test").batch(torch.arange(50))
+    pixels = torch.nn.functional.interpolate(digits, side, mode="bilinear").permute(0, 2, 3, 1).double().numpy()
+
+    def moved(severity: int) -> float:
+        made = np.stack([corrupt(image, "pixelate", severity, np.random.default_rng(0)) for image in pixels])
+        return float(np.square(made / 255 - pixels).mean())
+
+    strengths = [moved(severity) for severity in SEVERITIES]
+    assert strengths == sorted(strengths)

@@ -184,3 +184,21 @@ def test_recipes_of_the_rows_are_shipped() -> None:
 def test_whole_number_stays_one() -> None:
     assert TABLES["catrs-6"].rows[0].reported["r0.00"] == 44
     assert isinstance(TABLES["macer-6"].rows[0].reported["acr"], Decimal)
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "copies", "radius"),
+    [
+        ("catrs-12", "SmoothAdv, CIFAR-10, sigma 0.50", 8, 255 / 256),
+        ("catrs-12", "SmoothAdv, MNIST, sigma 0.50", 4, 255 / 256),
+        ("catrs-5", "SmoothAdv, sigma 0.25", 4, 255 / 256),
+        ("catrs-5", "SmoothAdv, sigma 0.50", 8, 255 / 256),
+        ("catrs-13", "SmoothAdv", 4, 255 / 256),
+    ],
+)
+def test_smoothadv_of_catrs_is_as_its_appendix_says(name: str, label: str, copies: int, radius: float) -> None:
+    """C.5: m = 4 at sigma 0.25, m = 8 at sigma 0.50, epsilon 1.0 in both."""
+    system = table.read(table.find(name)).row(label).system
+    assert system is not None
+    objective = system.read().objective
+    assert (objective["copies"], objective["radius"]) == (copies, radius)

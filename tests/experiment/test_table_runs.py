@@ -2,6 +2,7 @@
 
 import json
 import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from radii.experiment import recipe, table
 from radii.experiment.certificates import CertificateFile, Row
 from radii.experiment.table import System, TableError
 from radii.experiment.table_files import results_from
-from radii.experiment.table_runs import Found, identity, matches, results_of, runs_in
+from radii.experiment.table_identity import identity
+from radii.experiment.table_runs import Found, matches, results_of, runs_in
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
@@ -132,6 +134,60 @@ def test_certificates_of_gone_weights_or_another_sigma_are_not_the_rows(
     assert len(results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]) == count
 
 
+def copied(tmp_path: Path, **stated: object) -> Path:
+    """The Gaussian run of six epochs, with other facts in the header of its certificates."""
+    shutil.copytree(SIX / "gaussian", tmp_path / "run")
+    (header,) = (tmp_path / "run" / "certificates").glob("*.json")
+    header.write_text(json.dumps({**json.loads(header.read_text()), **stated}))
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        {"parameters": {"estimation": 10_000, "selection": 100, "failure": 0.5, "bound": "top", "radius": None}},
+        {"parameters": {"estimation": 10_000, "selection": 100, "failure": 0.001, "bound": "top_two", "radius": None}},
+        {"parameters": {"estimation": 10_000, "selection": 1, "failure": 0.001, "bound": "top", "radius": None}},
+        {"noise": {"name": "grid", "sigma": 0.5}},
+    ],
+)
+def test_other_certification_is_of_no_budget(other: dict[str, object], tmp_path: Path) -> None:
+    """A larger failure or another bound proves larger radii from as many samples."""
+    (result,) = results_of(CATRS_3, runs_in([copied(tmp_path, **other)]))["Gaussian, sigma 0.50"]
+    assert not result.budget
+
+
+def test_radii_under_a_noise_of_ones_own_are_not_the_rows(tmp_path: Path) -> None:
+    """They may be in another norm."""
+    runs = runs_in([copied(tmp_path, noise={"name": "mine:laplace", "sigma": 0.5})])
+    assert not results_of(CATRS_3, runs)["Gaussian, sigma 0.50"]
+    (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
+    with pytest.raises(TableError, match="noise 'mine:laplace'"):
+        results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), file)
+
+
+def test_result_is_complete_with_its_last_image(tmp_path: Path) -> None:
+    copied(tmp_path)
+    (result,) = results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+    assert result.complete
+    (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
+    (result,) = results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+    assert not result.complete
+
+
+@pytest.mark.parametrize("history", ["half", "broken"])
+def test_times_of_a_training_that_did_not_end_are_no_totals(history: str, tmp_path: Path) -> None:
+    timed = replace(CATRS_3, kind="time")
+    copied(tmp_path)
+    assert len(results_of(timed, runs_in([tmp_path]))["Gaussian, sigma 0.50"]) == 1
+    file = tmp_path / "run" / "training.csv"
+    rows = file.read_text().splitlines(keepends=True)
+    file.write_text("".join(rows[:4]) if history == "half" else "epoch,seconds\n0,long\n")
+    with pytest.warns(RunWarning, match=f"{tmp_path / 'run'} is left out"):
+        assert not results_of(timed, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+
+
 @pytest.mark.parametrize("other", [{"split": "validation"}, {"evaluated_on": {"name": "mnist", "severity": 3}}])
 def test_file_of_other_images_is_refused_as_a_row(other: dict[str, object], tmp_path: Path) -> None:
     (ours,) = (SIX / "gaussian" / "certificates").glob("*.json")
@@ -159,5 +215,7 @@ def test_file_of_another_sigma_dataset_or_kind_is_refused(logs: Path) -> None:
     other = table.read(table.find("consistency-7"))
     with pytest.raises(TableError, match="is of mnist, the row 'Gaussian, sigma 0.50' of consistency-7 of cifar10"):
         results_from(other, other.row("Gaussian, sigma 0.50"), ours)
+    with pytest.raises(TableError, match="is of cifar10, the row 'Gaussian, sigma 0.50' of catrs-3 of mnist"):
+        results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), published)
     with pytest.raises(TableError, match="holds no certificate files"):
         results_from(crt_2, crt_2.rows[0], logs.parent / "papers")

@@ -1,18 +1,27 @@
 """Rows of a table are made from an empty folder, with all that they learn from, and continued by the same call."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
-from radii import cli
+from radii import cli, datasets, models, plugins
 from radii.cli import table_making
 from radii.experiment import budgets, recipe, table
+from radii.experiment.run import Run
 from radii.experiment.table import System, TableError
+from radii.experiment.table_identity import identity
 from radii.experiment.table_runs import results_of, runs_in
+from radii.fields import settings_of
+from radii.loops import table_run
+from radii.loops.certify import CertificationConfig
+from radii.loops.components import dataset_fields
 from radii.loops.table_cost import row_cost
 from radii.loops.table_run import Maker, name_of
 from radii.loops.table_timing import CACHE, Seconds, Timings
+from radii.objectives import Objective
 from tools.cluster import dask_cluster, without_times
 
 TINY = """
@@ -167,16 +176,21 @@ def test_timings_are_kept_and_a_damaged_file_is_as_none(tmp_path: Path) -> None:
     assert Timings(tmp_path, measure=False).of(wanted) is None
 
 
+def cost(found: table.PaperTable, label: str, budget: budgets.Budget, timings: Timings) -> float:
+    parts = row_cost(found, found.row(label), budget, timings)
+    assert parts is not None
+    return sum(parts.values())
+
+
 def test_cost_has_the_teacher_and_the_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
     timings, small = Timings(tmp_path, measure=False), budgets.find_budget("small")
     found = table.read(table.find("crt-2"))
-    direct = row_cost(found, found.row("SmoothMix, DLA"), small, timings)
-    taught = row_cost(found, found.row("CRT, DLA"), small, timings)
+    direct, taught = (cost(found, label, small, timings) for label in ("SmoothMix, DLA", "CRT, DLA"))
     assert direct == pytest.approx(1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
     assert taught == pytest.approx(2 * 1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
     catrs = table.read(table.find("catrs-3"))
-    voted = row_cost(catrs, catrs.row("CAT-RS, sigma 0.50"), small, timings)
+    voted = cost(catrs, "CAT-RS, sigma 0.50", small, timings)
     assert voted == pytest.approx(2 * 1e-3 * 60_000 * 6 + 1e-6 * 60_000 * 100 + 1e-6 * 500 * 10_000)
 
 
@@ -186,3 +200,48 @@ def test_every_table_is_in_the_overview(capsys: pytest.CaptureFixture[str], monk
     told = capsys.readouterr().out
     assert all(f"\n{name} " in told for name in table.names())
     assert "radii table --time" in told
+
+
+@pytest.mark.parametrize(("name", "every"), [("small", 100), ("paper", 100)])
+def test_photographs_are_certified_as_the_papers_certify_imagenet(
+    name: str, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500 of 50,000, which is what the cost is of."""
+    chosen: list[CertificationConfig] = []
+    monkeypatch.setattr(table_run, "certify_run", lambda config, **_: chosen.append(config))
+    monkeypatch.setattr(Maker, "train", lambda *_: Run(tmp_path))
+    monkeypatch.setattr(Timings, "of", lambda *_: Seconds(0.0, 1.0))
+    budget, found = budgets.find_budget(name), table.read(table.find("macer-2"))
+    row = found.rows[0]
+    Maker(tmp_path, budget).make(found, row)
+    assert [config.every for config in chosen] == [every]
+    parts = row_cost(found, row, budget, Timings(tmp_path, measure=False))
+    assert parts is not None
+    assert sum(parts.values()) == 500 * budget.estimation
+
+
+def as_a_run_states_it(system: System) -> recipe.Recipe:
+    """The recipe of a system with every field of its model and objective, as its run's folder has it."""
+    wanted = system.read()
+    kind = plugins.find("objectives", wanted.objective["name"], Objective)
+    method = {each.name: each.default for each in settings_of(kind) if each.name != "sigma"}
+    model = models.resolved(wanted.model["name"], recipe.fields_of(wanted.model))
+    return replace(wanted, model=wanted.model | model, objective=method | wanted.objective)
+
+
+def test_every_system_is_found_again_in_its_run() -> None:
+    systems = {row.system for name in table.names() for row in table.read(table.find(name)).rows if row.system}
+    lost = [each for each in systems if identity(as_a_run_states_it(each)) != identity(each.read())]
+    assert not lost
+
+
+@pytest.mark.parametrize("size", [224, 64])
+def test_photographs_are_found_again_in_their_run(size: int, tmp_path: Path) -> None:
+    """A run states what its dataset made of the fields that its recipe leaves out."""
+    (tmp_path / "val" / "cat").mkdir(parents=True)
+    Image.new("RGB", (300, 300)).save(tmp_path / "val" / "cat" / "a.png")
+    wanted = recipe.read(recipe.find("imagenet/gaussian-0.25"), [] if size == 224 else [f"dataset.size={size}"])
+    opened = datasets.create("folder", **recipe.fields_of(wanted.dataset), path=str(tmp_path))
+    stated = replace(wanted, dataset={"name": "folder", **dataset_fields(opened)})
+    other = replace(stated, dataset={**stated.dataset, "resize": 300})
+    assert identity(stated) == identity(wanted) != identity(other)

@@ -1,6 +1,7 @@
 """The bounds of CROWN-IBP hold at every point of the ball, and are exact where they can be."""
 
 import itertools
+from typing import Literal
 
 import pytest
 import torch
@@ -11,6 +12,8 @@ from radii.models.base import create
 from radii.objectives import Batch, Step
 from radii.objectives.crown_ibp import CrownIbp, forward_boxes, layers_of
 from radii.smoothing.normalisation import Normalisation, Normalise
+
+Padding = Literal["zeros", "reflect", "replicate", "circular"]
 
 
 def network(seed: int) -> nn.Sequential:
@@ -62,6 +65,16 @@ def test_every_input_of_a_layer_is_in_its_box(norm: str) -> None:
         values = layer(values)
 
 
+@pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
+def test_a_pixel_that_padding_repeats_moves_a_neuron_by_all_its_weights(mode: Padding) -> None:
+    torch.manual_seed(0)
+    layer = nn.Conv2d(1, 2, 5, padding=2, padding_mode=mode).double()
+    images = torch.rand(1, 1, 4, 4, dtype=torch.float64)
+    jacobian = torch.autograd.functional.jacobian(layer, images).view(2 * 16, 16)
+    box = forward_boxes([layer, nn.ReLU()], images, 0.3, "l2")[1]
+    assert (box.radius.flatten() >= 0.3 * jacobian.norm(dim=1) - 1e-12).all()
+
+
 def test_linear_bounds_of_a_linear_model_are_exact_at_the_vertices() -> None:
     torch.manual_seed(2)
     last = nn.Linear(4, 3)
@@ -111,5 +124,7 @@ def test_models_that_cannot_be_bounded_are_refused_before_training() -> None:
         objective.check_model(create("cifar_resnet20"))
     with pytest.raises(ParameterError, match="neither overlap nor are padded"):
         objective.check_model(nn.Sequential(nn.MaxPool2d(3, 2)))
+    with pytest.raises(ParameterError, match="neither overlap nor are padded"):
+        objective.check_model(nn.Sequential(nn.MaxPool2d(2, dilation=2)))
     with pytest.raises(ParameterError, match="expected a Linear"):
         objective.check_model(nn.Sequential(nn.Linear(4, 3), nn.ReLU()))

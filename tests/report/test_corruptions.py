@@ -52,3 +52,16 @@ def test_severity_is_unknown_in_short_logs(tmp_path: Path) -> None:
 def test_a_folder_without_logs_is_no_input(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="is not a run, it has no recipe.toml"):
         read([tmp_path])
+
+
+def test_whole_logs_are_grouped_in_one_pass(tmp_path: Path) -> None:
+    """All 50,000 images of a kind: a search through all rows for each of them would take hours."""
+    write_log(tmp_path / "fog.tsv", dict.fromkeys(range(50000), 0.25))
+    ((fog,),) = corruptions.groups(read([tmp_path])).values()
+    assert [each.images for each in fog.severities.values()] == [10_000] * 5
+
+
+def test_a_folder_of_other_logs_is_not_of_corruptions(tmp_path: Path) -> None:
+    write_log(tmp_path / "smoothmix.tsv", {0: 0.1, 100: 0.2})
+    write_log(tmp_path / "macer.tsv", {0: 0.1, 100: 0.2})
+    assert not corruptions.groups(read([tmp_path]))

@@ -2,7 +2,9 @@
 
 import csv
 import io
+import json
 import shutil
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
@@ -12,8 +14,11 @@ from radii.experiment import table
 from radii.experiment.table_files import results_from
 from radii.experiment.table_runs import Result, results_of, runs_in
 from radii.report.table_lines import lines, made
-from radii.report.table_page import csv_text, html, latex, markdown, write
-from radii.report.table_values import Measured, difference, groups, value
+from radii.report.table_overview import overview
+from radii.report.table_page import csv_text, html, html_table, latex, markdown, write
+from radii.report.table_text import aligned
+from radii.report.table_values import Measured, as_precise, difference, groups, value
+from radii.report.tables import Cell, Table
 
 SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
 CATRS_3 = table.read(table.find("catrs-3"))
@@ -35,7 +40,7 @@ def test_reported_here_and_difference_are_lines_of_a_row(results: dict[str, list
     reported, here, gap, low, high = rows[start : start + 5]
     assert reported[1:5] == ["reported", "1.557", "99.2", "98.3"]
     assert here[1:5] == ["here [1]", "1.3451", "98.60", "96.20"]
-    assert gap[1:4] == ["difference", "-0.2119", "-0.61"]
+    assert gap[1:4] == ["difference", "-0.2119", "-0.60"]
     assert float(low[2]) < float(gap[2]) < float(high[2])
 
 
@@ -86,6 +91,12 @@ def test_published_log_equals_the_reported_row(logs: Path) -> None:
         assert gap.interval[0] < 0 < gap.interval[1]
 
 
+def wrong(line: str) -> str:
+    """A line of a certificate file, with a wrong prediction."""
+    index, label, _, radius, _, *rest = line.split("\t")
+    return "\t".join([index, label, str((int(label) + 1) % 10), radius, "0", *rest])
+
+
 def test_seeds_are_one_result_with_a_deviation(tmp_path: Path) -> None:
     for seed in range(3):
         run = tmp_path / f"seed{seed}"
@@ -93,8 +104,8 @@ def test_seeds_are_one_result_with_a_deviation(tmp_path: Path) -> None:
         text = (run / "recipe.toml").read_text()
         (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
         (file,) = (run / "certificates").glob("*.tsv")
-        kept = file.read_text().splitlines(keepends=True)
-        file.write_text("".join(kept[: len(kept) - 7 * seed]))
+        head, *rows = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([head, *map(wrong, rows[: 7 * seed]), *rows[7 * seed :]]))
     results = results_of(CATRS_3, runs_in([tmp_path]))[LABEL]
     (group,) = groups(CATRS_3, results)
     found = value(CATRS_3, "acr", group)
@@ -111,6 +122,46 @@ def test_seeds_are_one_result_with_a_deviation(tmp_path: Path) -> None:
     assert spread.value == pytest.approx(found.deviation)
 
 
+def test_interval_over_seeds_has_only_possible_values(tmp_path: Path) -> None:
+    """Student's t of two seeds reaches far below 0 and above 1."""
+    for seed in range(2):
+        run = tmp_path / f"seed{seed}"
+        shutil.copytree(SIX / "gaussian", run)
+        text = (run / "recipe.toml").read_text()
+        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
+        (file,) = (run / "certificates").glob("*.tsv")
+        head, *rows = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([head, *map(wrong, rows[: 250 * seed]), *rows[250 * seed :]]))
+    (group,) = groups(CATRS_3, results_of(CATRS_3, runs_in([tmp_path]))[LABEL])
+    accuracy, acr = (value(CATRS_3, column, group) for column in ("r0.00", "acr"))
+    assert accuracy is not None
+    assert accuracy.interval == (0.0, 1.0)
+    assert acr is not None
+    assert acr.interval is not None
+    assert acr.interval[0] == 0
+
+
+def test_numbers_are_aligned_right_and_words_left() -> None:
+    rows = [["a", "reported", "0.5", "≥ 0.4 ± 0.1"], ["bb", "here", "–", ""]]  # noqa: RUF001
+    table_of = Table(["", "", "ACR", "1.00"], [[Cell(text) for text in row] for row in rows])
+    head, _, first, second, _ = aligned(table_of).split("\n")
+    assert head == "              ACR         1.00"
+    assert first == "a   reported  0.5  ≥ 0.4 ± 0.1"
+    assert second == "bb  here        –"  # noqa: RUF001
+    assert html_table(table_of).count('<td class="words">') == 4
+
+
+def test_unfinished_certificates_are_not_averaged_with_finished_ones(tmp_path: Path) -> None:
+    for seed in range(2):
+        run = tmp_path / f"seed{seed}"
+        shutil.copytree(SIX / "gaussian", run)
+        text = (run / "recipe.toml").read_text()
+        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
+    (file,) = (tmp_path / "seed1" / "certificates").glob("*.tsv")
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:100]))
+    assert len(groups(CATRS_3, results_of(CATRS_3, runs_in([tmp_path]))[LABEL])) == 2
+
+
 def test_same_training_in_two_folders_counts_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(SIX / "gaussian", tmp_path / name)
@@ -125,6 +176,52 @@ def test_difference_has_the_rounding_of_the_print() -> None:
     percent = difference(Measured(0.5, interval=(0.4, 0.6)), Decimal("50.0"), 2)
     assert percent is not None
     assert percent.interval == pytest.approx((-0.1005, 0.1005))
+
+
+def test_difference_has_no_rounding_of_its_own() -> None:
+    """0.986 - 0.992 is -0.006, of which a double is a little less."""
+    gap = difference(Measured(0.986), Decimal("99.2"), 2)
+    assert gap is not None
+    assert gap.value == -0.006
+
+
+def test_whole_number_is_rounded_as_the_others_of_its_row() -> None:
+    """MACER prints 0 beside 0.99: not a number between -0.5 and 0.5."""
+    macer_6 = table.read(table.find("macer-6"))
+    row = macer_6.row("Gaussian, sigma 0.25")
+    assert str(row.reported["r1.00"]) == "0"
+    assert str(as_precise(row, "r1.00")) == "0.00"
+    assert as_precise(row, "acr") == row.reported["acr"]
+    whole = replace(row, reported={"r0.00": 67, "r0.25": 0})
+    assert as_precise(whole, "r0.25") == 0
+
+
+def test_training_that_differs_from_the_recipes_is_told(tmp_path: Path) -> None:
+    shutil.copytree(SIX / "gaussian", tmp_path / "run")
+    file = tmp_path / "run" / "recipe.toml"
+    file.write_text(file.read_text().replace("weight_decay = 0.0001", "weight_decay = 0.1"))
+    (header,) = (tmp_path / "run" / "certificates").glob("*.json")
+    header.write_text(json.dumps({**json.loads(header.read_text()), "noise": {"name": "grid", "sigma": 0.5}}))
+    (row,) = [[cell.text for cell in row] for row in made(CATRS_3, results_of(CATRS_3, runs_in([tmp_path]))).rows]
+    assert row[5] == "one_cycle, rate 0.05, 256 images a step, weight_decay 0.1 for 0.0001"
+    assert row[7].endswith("noise grid")
+
+
+def test_row_is_done_with_its_last_image(results: dict[str, list[Result]]) -> None:
+    (result,) = results[LABEL]
+    assert result.certificates is not None
+    half = replace(result.certificates, rows=result.certificates.rows[:100])
+    begun = {**results, LABEL: [replace(result, certificates=half)]}
+    (whole,), (part,) = (overview([(CATRS_3, some, {})]).rows for some in (results, begun))
+    assert (whole[4].text, whole[5].text) == ("1 (small 1)", "20")
+    assert (part[4].text, part[5].text) == ("0", "21")
+
+
+def test_teacher_of_several_rows_is_paid_once() -> None:
+    crt_2 = table.read(table.find("crt-2"))
+    costs = {row.label: {"teacher": 7200.0, row.label: 60.0} for row in crt_2.rows}
+    ((row,),) = (overview([(crt_2, {}, costs)]).rows,)
+    assert row[7].text == "about 2 h 7 min"
 
 
 def test_bound_has_no_difference() -> None:

@@ -1,8 +1,12 @@
 """Speed-up and saving of transfer, from the times that the paper reports."""
 
+from pathlib import Path
+
 import pytest
 
 from radii.experiment import table
+from radii.experiment.run import Run
+from radii.experiment.table_runs import Result
 from radii.report.table_savings import Saving, reported, saving, savings
 
 
@@ -34,3 +38,24 @@ def test_times_that_have_the_teacher_are_not_given_it_twice() -> None:
 def test_only_tables_with_both_kinds_of_rows_have_one() -> None:
     without = [name for name in table.names() if savings(table.read(table.find(name)), {}) is None]
     assert set(table.names()) - set(without) == {"crt-4", "crt-5"}
+
+
+def test_times_of_two_budgets_are_not_compared(tmp_path: Path) -> None:
+    """A teacher's method at six epochs and a student at three hundred would save nothing."""
+    crt_4 = table.read(table.find("crt-4"))
+    direct, taught = crt_4.row("SmoothMix, DLA"), crt_4.row("CRT, DLA")
+
+    def result(row: table.Row, seconds: float, budget: str) -> Result:
+        run = Run(tmp_path / f"{row.label[:3]}{budget}{seconds}")
+        run.path.mkdir()
+        run.history_file.write_text(f"epoch,seconds\n0,{seconds}\n1,{seconds}\n")
+        return Result(row, str(run.path), run, row.system.read() if row.system else None, None, budget)
+
+    results = {direct.label: [result(direct, 800.0, "small")], taught.label: [result(taught, 900.0, "medium")]}
+    alone = savings(crt_4, results)
+    assert alone is not None
+    assert [row[0].text for row in alone.rows] == ["reported"]
+    results[taught.label].append(result(taught, 100.0, "small"))
+    both = savings(crt_4, results)
+    assert both is not None
+    assert [(row[0].text, row[3].text) for row in both.rows][1:] == [("here, small", "8.00 ×")]  # noqa: RUF001

@@ -155,6 +155,9 @@ class TrainingBar(_Bar):
         self.event: StepEvent | None = None
 
     def __call__(self, event: "StepEvent") -> None:
+        if self.event and (event.epoch, event.step) < (self.event.epoch, self.event.step):
+            self.accuracy = ""  # the next training of a chain
+            self._marks.clear()
         if event.row:
             self.accuracy = f"noisy test accuracy {down(event.row['noisy_test_accuracy'], 4)}"
         self.event = event

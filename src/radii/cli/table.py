@@ -113,7 +113,7 @@ def _print_overview(found: Sequence[Found], budget: Budget, time: bool) -> None:
     console.print(estimate if any(costs.values()) else "Costs: `radii table --time` times a few steps for them.")
 
 
-def _costs(every: Sequence[PaperTable], budget: Budget, time: bool) -> dict[str, dict[str, float]]:
+def _costs(every: Sequence[PaperTable], budget: Budget, time: bool) -> dict[str, dict[str, dict[str, float]]]:
     """What the rows would cost, as far as that was timed; torch is needed only where there is something."""
     from radii.cli.table_making import costs_of, has_timings
 

@@ -79,23 +79,24 @@ def _is_done(table: PaperTable, row: Row, seed: int, budget: Budget, folder: Pat
 
 def _cheapest_first(table: PaperTable, rows: Sequence[Row], budget: Budget) -> list[Row]:
     costs = costs_of(table, budget, measure=True, only=[row.label for row in rows])
-    able = sorted((row for row in rows if row.label in costs), key=lambda row: costs[row.label])
+    seconds = {label: sum(parts.values()) for label, parts in costs.items()}
+    able = sorted((row for row in rows if row.label in seconds), key=lambda row: seconds[row.label])
     for row in able:
-        say(f"{row.label}: about {duration(costs[row.label])}, an estimate from a few timed steps")
+        say(f"{row.label}: about {duration(seconds[row.label])}, an estimate from a few timed steps")
     return able
 
 
 def costs_of(
     table: PaperTable, budget: Budget, *, measure: bool, only: Sequence[str] | None = None
-) -> dict[str, float]:
-    """The estimated seconds of rows by label, as far as they are known; what is not is timed if `measure`."""
+) -> dict[str, dict[str, float]]:
+    """The estimated seconds of rows, by label and part, as far as they are known; others are timed if `measure`."""
     from radii.loops.table_cost import row_cost
     from radii.loops.table_timing import Timings
 
     timings = Timings(RUNS, measure=measure, on_timed=lambda what: say(f"timed: {what}"))
     rows = [row for row in table.rows if only is None or row.label in only]
     found = {row.label: row_cost(table, row, budget, timings) for row in rows}
-    return {label: seconds for label, seconds in found.items() if seconds is not None}
+    return {label: parts for label, parts in found.items() if parts is not None}
 
 
 def has_timings() -> bool:

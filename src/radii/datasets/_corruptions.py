@@ -98,7 +98,7 @@ def elastic_transform(image: Pixels, level: int, rng: Generator) -> Pixels:
 
 
 def pixelate(image: Pixels, level: int, _: Generator) -> Pixels:
-    share = (0.85, 0.7, 0.6, 0.5, 0.4)[level]
+    share = (0.9, 0.65, 0.5, 0.4, 0.3)[level]
     width, height = (max(2, round(share * side)) for side in image.shape[1::-1])
     small = _picture(image).resize((width, height), Image.Resampling.BOX)
     return _pixels(small.resize(image.shape[1::-1], Image.Resampling.NEAREST), image)

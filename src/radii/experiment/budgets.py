@@ -14,6 +14,9 @@ from radii.fields import check, did_you_mean, from_mapping, option
 IN_EPOCHS = ("warmup_epochs", "start_epoch", "double_at")
 """Fields of objectives that count epochs: a budget with fewer epochs scales them, and 0 stays 0."""
 
+OF_IMAGENET = 100
+"""The papers certify every 100th of ImageNet's 50,000 validation images."""
+
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
@@ -33,6 +36,10 @@ class Budget:
 
     def __post_init__(self) -> None:
         check(self, f"budget {self.name!r}")
+
+    def every_of(self, dataset: str) -> int:
+        """Every how many test images of a dataset are certified: of photographs as few as the papers of ImageNet's."""
+        return max(self.every, OF_IMAGENET) if dataset == "folder" else self.every
 
     def recipe(self, system: System, varies: Collection[str] = (), seed: int = 0) -> Recipe:
         """What to train for a system; the hyper-parameters that a table `varies` stay the system's own."""

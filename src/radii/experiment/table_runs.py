@@ -1,28 +1,29 @@
 """Which runs belong to which row of a table: what a run trained has to be the row's, its budget may be any."""
 
-import json
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
-from radii import plugins
 from radii.errors import RunWarning
 from radii.experiment import certificates, files, readers, recipe
-from radii.experiment.budgets import IN_EPOCHS, Budget, budgets
+from radii.experiment.budgets import Budget, budgets
 from radii.experiment.certificates import Certificates
-from radii.experiment.recipe import Recipe, Training
+from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, System
+from radii.experiment.table_identity import identity, schedule
 
 FOLDERS = ("results", "runs")
 """Where runs are looked for by default."""
 LEFT_OUT = "tried"
 """A folder of tries that failed: its runs are nobody's result."""
 BASELINE = "baseline"
-REGISTRIES = {"dataset": "datasets", "model": "models", "objective": "objectives"}
+NOISES = ("gaussian", "grid")
+"""The noises whose radii are in l2, as the papers' are."""
+USUAL = {"selection": 100, "failure": 0.001, "bound": "top", "radius": None}
+"""The papers' parameters of the certifier `fixed`."""
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,15 @@ class Result:
     @property
     def seed(self) -> int | None:
         return None if self.recipe is None else self.recipe.seed
+
+    @property
+    def complete(self) -> bool:
+        """Whether all the images that were chosen are certified; a file that does not say which is taken as it is."""
+        header = self.certificates.header if self.certificates else {}
+        total, every, most = (header.get(key) for key in ("images", "every", "most"))
+        if self.certificates is None or not isinstance(total, int) or not isinstance(every, int):
+            return True
+        return len(self.certificates.rows) >= len(range(0, total, every)[:most])
 
 
 @dataclass(frozen=True)
@@ -77,8 +87,23 @@ def _of_run(table: PaperTable, row: Row, found: Found) -> list[Result]:
         return []
     made = [each for each in _certificates(found.run) if of_own_images(each) and _of_present_model(found, each)]
     if table.kind == "time":
-        return [_result(table, row, found, made[0] if made else None)] if found.run.history() else []
+        return [_result(table, row, found, made[0] if made else None)] if _is_trained(found) else []
     return [_result(table, row, found, each) for each in made]
+
+
+def _is_trained(found: Found) -> bool:
+    """Whether the times of all epochs are there; a warning names a run that has only some."""
+    wanted = found.recipe.training.epochs if found.recipe.training else 0
+    try:
+        trained = len(found.run.history())
+    except (ValueError, OSError) as error:
+        warnings.warn(f"{found.run.path} is left out: {error}", RunWarning, stacklevel=2)
+        return False
+    if trained < wanted:
+        warnings.warn(
+            f"{found.run.path} is left out: {trained} of {wanted} epochs are trained", RunWarning, stacklevel=2
+        )
+    return trained >= wanted
 
 
 def _result(table: PaperTable, row: Row, found: Found, made: Certificates | None) -> Result:
@@ -131,38 +156,6 @@ def soft_label_samples(run: Run) -> int | None:
     return samples if isinstance(samples, int) else None
 
 
-def identity(wanted: Recipe, varies: Collection[str] = ()) -> str:
-    """What a recipe trains, without how long: training, seed, and the length of what the objective counts in epochs."""
-    stated: dict[str, Any] = {"sigma": wanted.sigma, "normalisation": wanted.normalisation}
-    for kind in REGISTRIES:
-        stated[kind] = _stated(kind, getattr(wanted, kind))
-    training = asdict(wanted.training) if wanted.training else {}
-    stated["fine_tuned"] = training.get("initial") is not None
-    stated["varies"] = {key: training.get(key.partition(".")[2]) for key in varies if key.startswith("training.")}
-    return json.dumps(stated, sort_keys=True)
-
-
-def _stated(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a component that differ from their defaults: a file may state them or not."""
-    usual = _defaults(REGISTRIES[kind], spec["name"])
-    kept = {key: _number(value) for key, value in spec.items() if key != "path" and value != usual.get(key)}
-    counted = {key: bool(value) for key, value in in_epochs(spec).items()} if kind == "objective" else {}
-    return {**kept, **counted}
-
-
-_defaults = lru_cache(maxsize=256)(plugins.defaults)
-
-
-def in_epochs(objective: Mapping[str, Any]) -> dict[str, int]:
-    """The fields of an objective that count epochs."""
-    stated = {**_defaults("objectives", objective["name"]), **objective}
-    return {key: stated[key] for key in IN_EPOCHS if key in stated}
-
-
-def _number(value: Any) -> Any:
-    return float(value) if isinstance(value, int) and not isinstance(value, bool) else value
-
-
 def _certificates(run: Run) -> list[Certificates]:
     found = []
     for file in sorted(run.certificates.glob("*.tsv")):
@@ -182,7 +175,12 @@ def _of_present_model(found: Found, made: Certificates) -> bool:
     """Whether certificates can be of the weights that the run has now, under noise of its own sigma."""
     recorded = made.header.get("weights")
     gone = recorded is not None and found.run.finished and recorded != files.digest(found.run.weights_file)
-    return not gone and made.sigma in (None, found.recipe.sigma)
+    return not gone and made.sigma in (None, found.recipe.sigma) and noise_of(made) in NOISES
+
+
+def noise_of(made: Certificates) -> str:
+    """The name of the noise; files without one were made with Gaussian noise."""
+    return str(made.header.get("noise", {}).get("name", NOISES[0]))
 
 
 def budget_of(table: PaperTable, row: Row, found: Found, made: Certificates | None) -> str:
@@ -207,18 +205,9 @@ def trained_at(budget: Budget, system: System, found: Found, varies: Collection[
 
 def certified_at(budget: Budget, made: Certificates) -> bool:
     """Whether certificates are complete and were made as the budget says."""
-    header = made.header
-    stated = made.certifier, header.get("every"), header.get("most"), made.parameters.get("estimation")
-    complete = isinstance(total := header.get("images"), int) and len(made.rows) == len(range(0, total, budget.every))
-    return complete and stated == ("fixed", budget.every, None, budget.estimation)
-
-
-def schedule(wanted: Recipe) -> str:
-    """How long and how a recipe trains; what has its default is left out, whether it is stated or not."""
-    training = asdict(wanted.training) if wanted.training else {}
-    unused = {"step": ("decay_at",), "multi_step": ("decay_every",)}
-    for key in ("initial", *unused.get(training.get("schedule", ""), ("decay", "decay_at", "decay_every"))):
-        training.pop(key, None)
-    usual = {each.name: each.default for each in fields(Training)}
-    training = {key: value for key, value in training.items() if value != usual[key]}
-    return json.dumps([training, in_epochs(wanted.objective)], sort_keys=True)
+    header, usual = made.header, {**USUAL, "estimation": budget.estimation}
+    every = budget.every_of(str(header.get("dataset")))
+    stated = made.certifier, header.get("every"), header.get("most"), noise_of(made)
+    complete = isinstance(total := header.get("images"), int) and len(made.rows) == len(range(0, total, every))
+    same = all(made.parameters.get(key, value) == value for key, value in usual.items())
+    return complete and same and stated == ("fixed", every, None, NOISES[0])

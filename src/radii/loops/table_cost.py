@@ -1,10 +1,11 @@
 """What the rows of a table would cost at a budget, estimated from timed steps and samples."""
 
-from collections.abc import Iterable
+from collections.abc import Collection
 
 from radii.experiment.budgets import Budget
 from radii.experiment.recipe import Recipe
 from radii.experiment.table import PaperTable, Row, System
+from radii.loops.table_run import name_of
 from radii.loops.table_timing import Timings
 
 SIZES = {
@@ -17,12 +18,13 @@ SIZES = {
     "folder": (1_281_167, 50_000),
 }
 """Training and test images, as published; a folder is taken for ImageNet."""
-IMAGENET_IMAGES = 500
-"""How many test images the papers certify of ImageNet."""
 
 
-def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> float | None:
-    """The seconds to make a row at a budget, everything that it learns from included; none where it is not known."""
+def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> dict[str, float] | None:
+    """The seconds to make a row at a budget, by its parts: a training that rows share has the same name in each.
+
+    Everything that the row learns from is included; none where the cost is not known.
+    """
     system = row.trainable
     if system is None or table.kind == "settings":
         return None
@@ -31,30 +33,36 @@ def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> f
         return training
     recipe = budget.recipe(system, table.varies)
     seconds = timings.of(recipe, _teacher(system, budget))
-    return None if seconds is None else training + seconds.sample * _samples(recipe, budget)
+    name = name_of(system, budget, table.varies, 0)
+    return None if seconds is None else training | {f"certify {name}": seconds.sample * _samples(recipe, budget)}
 
 
 def _samples(recipe: Recipe, budget: Budget) -> int:
     name = recipe.dataset["name"]
-    images = IMAGENET_IMAGES if name == "folder" else -(-SIZES.get(name, (0, 0))[1] // budget.every)
+    images = -(-SIZES.get(name, (0, 0))[1] // budget.every_of(name))
     return images * budget.estimation
 
 
-def _system_cost(system: System, varies: Iterable[str], budget: Budget, timings: Timings) -> float | None:
+def _system_cost(system: System, varies: Collection[str], budget: Budget, timings: Timings) -> dict[str, float] | None:
     """The seconds to train a system and all that it learns from."""
-    recipe = budget.recipe(system, tuple(varies))
+    recipe = budget.recipe(system, varies)
     seconds = timings.of(recipe, _teacher(system, budget))
     if seconds is None or recipe.training is None or recipe.dataset["name"] not in SIZES:
         return None
     images = SIZES[recipe.dataset["name"]][0]
-    whole = seconds.training * images * recipe.training.epochs
+    whole = {name_of(system, budget, varies, 0): seconds.training * images * recipe.training.epochs}
     for key, source in system.sources().items():
         below = _system_cost(source, (), budget, timings)
-        voted = timings.of(budget.recipe(source)) if key == "soft_labels" else None
         if below is None:
             return None
-        whole += below + (voted.sample * images * budget.soft_label_samples if voted else 0.0)
+        whole |= below | (_votes(source, images, budget, timings) if key == "soft_labels" else {})
     return whole
+
+
+def _votes(system: System, images: int, budget: Budget, timings: Timings) -> dict[str, float]:
+    voted = timings.of(budget.recipe(system))
+    cost = voted.sample * images * budget.soft_label_samples if voted else 0.0
+    return {f"votes of {name_of(system, budget, (), 0)}": cost}
 
 
 def _teacher(system: System, budget: Budget) -> Recipe | None:

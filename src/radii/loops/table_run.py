@@ -13,7 +13,7 @@ from radii.experiment.budgets import Budget
 from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, System, TableError
-from radii.experiment.table_runs import identity, schedule
+from radii.experiment.table_identity import identity, schedule
 from radii.loops.certify import CertificationConfig, OnImage, certify_run
 from radii.loops.soft_labels import soft_labels
 from radii.loops.train import OnStep, train
@@ -47,7 +47,7 @@ class Maker:
             raise TableError(f"the row {row.label!r} of {table.name} cannot be made: {row.why}")
         run = self.train(row.trainable, table.varies, seed)
         if table.kind != "time":
-            self._certify(run)
+            self._certify(run, row.trainable.read().dataset["name"])
         return run
 
     def train(self, system: System, varies: Collection[str] = (), seed: int = 0) -> Run:
@@ -76,9 +76,10 @@ class Maker:
             on_image=self.listeners.on_vote,
         )
 
-    def _certify(self, run: Run) -> None:
+    def _certify(self, run: Run, dataset: str) -> None:
         certifier = certifiers.create("fixed", estimation=self.budget.estimation)
-        config = CertificationConfig(run=run.path, certifier=certifier, every=self.budget.every, data=self.data)
+        every = self.budget.every_of(dataset)
+        config = CertificationConfig(run=run.path, certifier=certifier, every=every, data=self.data)
         certify_run(config, workers=self.workers, executor=self.executor, on_image=self.listeners.on_image)
 
 

@@ -82,7 +82,7 @@ def layers_of(model: nn.Module) -> Iterator[nn.Module]:
     for layer in inner:
         if isinstance(layer, nn.Sequential):
             yield from layers_of(layer)
-        elif isinstance(layer, nn.MaxPool2d) and (layer.kernel_size != layer.stride or layer.padding):
+        elif isinstance(layer, nn.MaxPool2d) and not _takes_windows_apart(layer):
             raise ParameterError("objective 'crown_ibp' takes maxima over windows that neither overlap nor are padded")
         elif isinstance(layer, (*AFFINE, *OTHER)):
             yield layer
@@ -91,19 +91,28 @@ def layers_of(model: nn.Module) -> Iterator[nn.Module]:
             raise ParameterError(f"objective 'crown_ibp' cannot bound a {type(layer).__name__}, expected {known}")
 
 
+def _takes_windows_apart(layer: nn.MaxPool2d) -> bool:
+    return layer.kernel_size == layer.stride and not layer.padding and layer.dilation in (1, (1, 1))
+
+
 def forward_boxes(layers: list[nn.Module], images: Tensor, radius: float, norm: str) -> list[Box]:
     """The box of every layer's input, while the image changes by at most `radius`."""
     box, boxes = Box(images, torch.full_like(images, radius)), []
     round_ball = norm == "l2"
     for layer in layers:
         boxes.append(box)
-        if round_ball and isinstance(layer, AFFINE):
+        if round_ball and isinstance(layer, AFFINE) and not _repeats_pixels(layer):
             # In l2 a neuron moves by the norm of its weights: less than what the box around the ball allows.
             box = Box(_run(layer, box.centre), _root(_run(layer, box.radius.square(), torch.square)))
         else:
             box = _through(layer, box)
         round_ball = round_ball and isinstance(layer, Normalise | nn.Identity | nn.Flatten)
     return boxes
+
+
+def _repeats_pixels(layer: nn.Module) -> bool:
+    """Whether padding shows a neuron a pixel twice, so that it moves by more than the norm of its weights."""
+    return isinstance(layer, nn.Conv2d) and layer.padding_mode != "zeros"
 
 
 def _through(layer: nn.Module, box: Box) -> Box:

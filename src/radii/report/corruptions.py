@@ -52,8 +52,9 @@ def _merged(kind: str, same: Sequence[Entry]) -> Corrupted:
     rows = [row for entry in same for row in entry.certificates.rows]
     by_severity: dict[int, list[Row]] = {}
     for entry in same:
+        severity = _severities(entry)
         for row in entry.certificates.rows:
-            by_severity.setdefault(_severity(entry, row), []).append(row)
+            by_severity.setdefault(severity(row), []).append(row)
     known = {} if 0 in by_severity else by_severity
     parts = {each: Summary(Certificates(kind, known[each], first.header)) for each in sorted(known)}
     return Corrupted(kind, Summary(Certificates(kind, rows, first.header)), parts)
@@ -65,18 +66,18 @@ def _stated(entry: Entry) -> int:
     return stated if stated in SEVERITIES else 0
 
 
-def _severity(entry: Entry, row: Row) -> int:
+def _severities(entry: Entry) -> Callable[[Row], int]:
     """The severity of a row: stated, or from its place in a file of five blocks; 0 where it is unknown."""
     header = entry.certificates.header
     if stated := _stated(entry):
-        return stated
+        return lambda _: stated
     if "severity" in header.get("evaluated_on", {}):
         block = int(header["images"]) // len(SEVERITIES)
     elif max(each.index for each in entry.certificates.rows) >= (len(SEVERITIES) - 1) * PUBLISHED_BLOCK:
         block = PUBLISHED_BLOCK
     else:
-        return 0
-    return row.index // block + 1 if block and row.index < len(SEVERITIES) * block else 0
+        block = 0
+    return lambda row: row.index // block + 1 if row.index < len(SEVERITIES) * block else 0
 
 
 def mean(values: Sequence[Value | None]) -> Value | None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from radii.errors import RunWarning
 from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
+from radii.experiment.corruption_kinds import is_kind
 from radii.experiment.run import Run
 from radii.report import protocol, weights
 from radii.report.summary import Summary
@@ -57,8 +58,8 @@ class Entry:
     @property
     def corruption(self) -> str:
         """The kind of corruption of the images: stated in the header, or the name of a log in a folder of logs."""
-        other = self.certificates.header.get("evaluated_on", {})
-        return str(other.get("kind", "")) or (self.certificates.name if self.folder else "")
+        other, name = self.certificates.header.get("evaluated_on", {}), self.certificates.name
+        return str(other.get("kind", "")) or (name if self.folder and is_kind(name) else "")
 
     @property
     def group(self) -> str:

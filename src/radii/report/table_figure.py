@@ -57,7 +57,8 @@ def trade_off(table: PaperTable, results: Results, column: str) -> "Figure":
         colour = next((colour_of[each] for each in colour_of if name.startswith(f"{each}, here")), MUTED)
         axes.plot(*_split(points), "s-", markersize=6, linewidth=1.8, color=colour, label=plain_name(name))
     axes.set(xlabel="Clean accuracy, %" if table.percent else "Clean accuracy")
-    axes.set_title(f"{head(column)} over the clean accuracy", loc="left", fontsize=11, color=MUTED, pad=12)
+    what = head(column) if radius_of(column) is None else f"Certified accuracy at radius {head(column)}"
+    axes.set_title(f"{what} over the clean accuracy", loc="left", fontsize=11, color=MUTED, pad=12)
     legend(figure, axes)
     return figure
 

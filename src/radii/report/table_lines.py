@@ -7,16 +7,19 @@ from typing import NamedTuple
 from radii.experiment.certificates import Certificates
 from radii.experiment.recipe import Recipe
 from radii.experiment.table import PaperTable, Reported, Row
-from radii.experiment.table_runs import BASELINE, Result
+from radii.experiment.table_runs import BASELINE, NOISES, Result, noise_of
 from radii.report.facts import certifier, choice
 from radii.report.summary import UNKNOWN, Summary, down, radius_text, up
-from radii.report.table_values import Measured, difference, digits_of, groups, radius_of, shift_of, value
+from radii.report.table_values import Measured, as_precise, difference, digits_of, groups, radius_of, shift_of, value
 from radii.report.tables import Cell, Table
 
 Results = Mapping[str, Sequence[Result]]
 """The results of the rows of a table, by label."""
 HEADS = {"acr": "ACR", "acr_mean": "ACR, mean", "acr_std": "ACR, deviation", "teacher_acr": "Teacher’s ACR"}  # noqa: RUF001
 MADE = ("", "Row", "From", "Budget", "Epochs", "Schedule", "Test images", "Certifier", "Engine", "Seeds", "Remark")
+
+OF_TRAINING = ("optimizer", "momentum", "nesterov", "weight_decay", "warmup_epochs", "precision", "batch_norm")
+"""What a page tells of a training only where it is not the recipe's."""
 
 
 class Group(NamedTuple):
@@ -52,9 +55,8 @@ def lines(table: PaperTable, results: Results) -> Table:
 
 
 def _here(table: PaperTable, columns: Sequence[str], group: Group, baseline: Sequence[Result]) -> Iterator[list[str]]:
-    reported = group.row.reported
     cells = [
-        (value(table, column, group.results, baseline), reported.get(column), shift_of(table, column))
+        (value(table, column, group.results, baseline), as_precise(group.row, column), shift_of(table, column))
         for column in columns
     ]
     yield ["", f"here [{group.number}]", *(shown(*cell) for cell in cells)]
@@ -128,9 +130,9 @@ def _made(group: Group) -> list[str]:
         _sources(group.results),
         budget(first),
         _epochs(first.recipe, group.row),
-        _schedule(first.recipe),
+        _schedule(first.recipe, group.row),
         choice(certified) if certified else "none: only its training is used",
-        certifier(certified) if certified else UNKNOWN,
+        _certifier(certified) if certified else UNKNOWN,
         _engines(group.results),
         _seeds(group.results),
         "; ".join(filter(None, [first.remark, _limit(certified)])),
@@ -164,10 +166,21 @@ def _epochs(trained: Recipe | None, row: Row) -> str:
     return f"{trained.training.epochs} of the recipe’s {wanted.training.epochs}"  # noqa: RUF001
 
 
-def _schedule(trained: Recipe | None) -> str:
+def _schedule(trained: Recipe | None, row: Row) -> str:
+    """The schedule, and what else of the training is not the recipe's."""
     if trained is None or (training := trained.training) is None:
         return UNKNOWN
-    return f"{training.schedule}, rate {training.learning_rate:g}, {training.images_per_step} images a step"
+    wanted = row.system.read().training if row.system else None
+    pairs = {name: (getattr(training, name), getattr(wanted, name)) for name in OF_TRAINING} if wanted else {}
+    others = [f"{name} {mine} for {usual}" for name, (mine, usual) in pairs.items() if mine != usual]
+    schedule = f"{training.schedule}, rate {training.learning_rate:g}, {training.images_per_step} images a step"
+    return ", ".join([schedule, *others])
+
+
+def _certifier(made: Certificates) -> str:
+    """The certifier with its parameters, and a noise that is not the papers'."""
+    noise = noise_of(made)
+    return certifier(made) + ("" if noise == NOISES[0] else f", noise {noise}")
 
 
 def _engines(results: Sequence[Result]) -> str:
@@ -176,6 +189,6 @@ def _engines(results: Sequence[Result]) -> str:
 
 
 def _seeds(results: Sequence[Result]) -> str:
-    training = ", ".join("–" if each.seed is None else str(each.seed) for each in results)  # noqa: RUF001
+    training = ", ".join(str(each.seed) for each in results if each.seed is not None) or UNKNOWN
     noise = {str(each.certificates.header.get("seed", UNKNOWN)) for each in results if each.certificates}
     return f"training {training}; certification {', '.join(sorted(noise)) or UNKNOWN}"

@@ -3,15 +3,16 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 
-from radii.experiment.table import PaperTable
+from radii.experiment.table import PaperTable, Row
+from radii.experiment.table_runs import Result
 from radii.report.facts import duration
 from radii.report.summary import UNKNOWN
 from radii.report.table_lines import Results
 from radii.report.tables import Cell, Table
 
 HEAD = ("Table", "Kind", "Dataset", "Rows", "Done", "Not made yet", "Missing", "Cost of those not made", "Title")
-Costs = Mapping[str, float]
-"""Estimated seconds of the rows of a table that are not made yet, by label."""
+Costs = Mapping[str, Mapping[str, float]]
+"""Estimated seconds of the rows of a table, by label, each by its parts: what two rows share is made once."""
 
 
 def overview(every: Sequence[tuple[PaperTable, Results, Costs]]) -> Table:
@@ -20,7 +21,7 @@ def overview(every: Sequence[tuple[PaperTable, Results, Costs]]) -> Table:
 
 
 def _line(table: PaperTable, results: Results, costs: Costs) -> list[str]:
-    done = [row for row in table.rows if results.get(row.label)]
+    done = [row for row in table.rows if _complete(results, row)]
     missing = [row for row in table.rows if row.why and row not in done]
     waiting = not_made(table, results)
     return [
@@ -28,7 +29,7 @@ def _line(table: PaperTable, results: Results, costs: Costs) -> list[str]:
         table.kind,
         ", ".join(table.dataset),
         str(len(table.rows)),
-        _done(len(done), [results[row.label] for row in done]) if table.kind != "settings" else UNKNOWN,
+        _done(len(done), [_complete(results, row) for row in done]) if table.kind != "settings" else UNKNOWN,
         str(len(waiting)) if table.kind != "settings" else UNKNOWN,
         str(len(missing)),
         _cost([costs.get(label) for label in waiting]),
@@ -40,20 +41,23 @@ def not_made(table: PaperTable, results: Results) -> list[str]:
     """The labels of the rows that can be made and have no result."""
     if table.kind == "settings":
         return []
-    return [row.label for row in table.rows if not row.why and not results.get(row.label)]
+    return [row.label for row in table.rows if not row.why and not _complete(results, row)]
 
 
-def _done(count: int, found: Sequence[Sequence[object]]) -> str:
+def _complete(results: Results, row: Row) -> list[Result]:
+    return [each for each in results.get(row.label, ()) if each.complete]
+
+
+def _done(count: int, found: Sequence[Sequence[Result]]) -> str:
     """How many rows have a result, and at which budgets."""
-    names = Counter(
-        name for some in found for name in {getattr(each, "budget", "") or "other budgets" for each in some}
-    )
+    names = Counter(name for some in found for name in {each.budget or "other budgets" for each in some})
     return f"{count} ({', '.join(f'{name} {number}' for name, number in sorted(names.items()))})" if count else "0"
 
 
-def _cost(seconds: Sequence[float | None]) -> str:
-    known = [each for each in seconds if each is not None]
+def _cost(rows: Sequence[Mapping[str, float] | None]) -> str:
+    known = [each for each in rows if each is not None]
     if not known:
         return UNKNOWN
-    text = f"about {duration(sum(known))}"
-    return text if len(known) == len(seconds) else f"{text} for {len(known)} of {len(seconds)}"
+    parts = {name: seconds for each in known for name, seconds in each.items()}
+    text = f"about {duration(sum(parts.values()))}"
+    return text if len(known) == len(rows) else f"{text} for {len(known)} of {len(rows)}"

@@ -15,7 +15,8 @@ from radii.report.summary import UNKNOWN
 from radii.report.table_figure import figures
 from radii.report.table_lines import Results, budget, lines, made, numbered
 from radii.report.table_savings import savings
-from radii.report.table_values import difference, shift_of, value
+from radii.report.table_text import has_words
+from radii.report.table_values import as_precise, difference, shift_of, value
 from radii.report.tables import Table
 from radii.report.text import csv_cell, markdown_text, plain
 
@@ -74,7 +75,7 @@ def _missing(table: PaperTable) -> list[str]:
 
 
 def markdown(table: PaperTable, results: Results, drawn: list[str]) -> str:
-    parts = [f"# {table.source}: {markdown_text(table.title)}", BUDGET]
+    parts = [f"# {markdown_text(table.source)}: {markdown_text(table.title)}", BUDGET]
     for title, content in sections(table, results).items():
         parts += [f"## {title}", formats.markdown(content).strip()]
     parts += [f"![{name}]({table.name}-{name}.svg)" for name in drawn]
@@ -108,7 +109,8 @@ def _records(table: PaperTable, results: Results) -> Iterator[list[object]]:
                 yield [table.name, row.label, column, reported, *("" for _ in COLUMNS[4:])]
             for group in mine:
                 found = value(table, column, group.results, baseline)
-                known = difference(found, reported, shift_of(table, column)) if found and reported is not None else None
+                printed = as_precise(row, column)
+                known = difference(found, printed, shift_of(table, column)) if found and printed is not None else None
                 here = [found.value, found.deviation, *(found.interval or (None, None))] if found else [None] * 4
                 gap = [known.value, *(known.interval or (None, None))] if known else [None] * 3
                 seeds = " ".join(str(each.seed) for each in group.results)
@@ -120,7 +122,7 @@ def _records(table: PaperTable, results: Results) -> Iterator[list[object]]:
 def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
     """One page that needs nothing else."""
     template = Template(Path(__file__).with_name("table.html").read_text(encoding="utf-8"))
-    parts = [f"<h2>{title}</h2>\n{_html(content)}" for title, content in sections(table, results).items()]
+    parts = [f"<h2>{title}</h2>\n{html_table(content)}" for title, content in sections(table, results).items()]
     drawn = [f"<figure>{svg.decode()[svg.decode().index('<svg') :]}</figure>" for svg in svgs.values()]
     notes = "".join(f"<li>{escape(plain(text))}</li>" for text in remarks(table))
     return template.substitute(
@@ -132,8 +134,12 @@ def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
     )
 
 
-def _html(table: Table) -> str:
-    head = "".join(f'<th scope="col">{escape(plain(text))}</th>' for text in table.head)
-    rows = ["".join(f"<td>{escape(plain(cell.text))}</td>" for cell in row) for row in table.rows]
+def html_table(table: Table) -> str:
+    """The table with its numbers aligned right and its words left."""
+    kinds = [' class="words"' if words else "" for words in has_words(table)]
+    named = zip(kinds, table.head, strict=True)
+    head = "".join(f'<th scope="col"{kind}>{escape(plain(text))}</th>' for kind, text in named)
+    lines = [zip(kinds, row, strict=True) for row in table.rows]
+    rows = ["".join(f"<td{kind}>{escape(plain(cell.text))}</td>" for kind, cell in line) for line in lines]
     body = "\n".join(f"<tr>{row}</tr>" for row in rows)
     return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"

@@ -94,15 +94,22 @@ def reported(row: Row, column: str) -> float | None:
 
 def savings(table: PaperTable, results: Results) -> Table | None:
     """The speed-up and saving as reported and as measured here; none for tables without both kinds of rows."""
+    known = {"reported": saving(table, reported)}
+    for budget in sorted({each.budget for some in results.values() for each in some}):
+        known[f"here, {budget or 'other budgets'}"] = saving(table, _measured(table, results, budget))
+    rows = [_row(name, each) for name, each in known.items() if each]
+    return Table(HEAD, [[Cell(text) for text in row] for row in rows]) if rows else None
+
+
+def _measured(table: PaperTable, results: Results, budget: str) -> Times:
+    """The times of one budget: those of two are not compared."""
 
     def here(row: Row, column: str) -> float | None:
-        found = groups(table, results.get(row.label, ()))
+        found = groups(table, [each for each in results.get(row.label, ()) if each.budget == budget])
         measured = value(table, column, found[0]) if found else None
         return None if measured is None else measured.value
 
-    known = {"reported": saving(table, reported), "here": saving(table, here)}
-    rows = [_row(name, each) for name, each in known.items() if each]
-    return Table(HEAD, [[Cell(text) for text in row] for row in rows]) if rows else None
+    return here
 
 
 def _row(name: str, each: Saving) -> list[str]:

@@ -13,7 +13,7 @@ from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
 from radii.experiment.lineage import teachers
 from radii.experiment.run import Run
-from radii.experiment.table import PaperTable, Reported
+from radii.experiment.table import PaperTable, Reported, Row
 from radii.experiment.table_runs import Result
 from radii.report import protocol
 from radii.report.facts import EpochTime, epoch_time
@@ -21,6 +21,8 @@ from radii.report.summary import CONFIDENCE, Summary
 from radii.report.table_corruptions import corrupted
 
 HOUR = 3600.0
+EXACT = 12
+"""Digits to which a difference of two decimal numbers is exact in floating point."""
 
 
 class Measured(NamedTuple):
@@ -61,6 +63,7 @@ def _made(result: Result) -> str:
     kept = ("procedure", "parameters", "noise", "every", "most", "images", "split", "label_known")
     stated: dict[str, object] = {key: header.get(key) for key in kept} if recipe else {"file": result.source}
     # Engines give the same function but for rounding, and `auto` takes the fastest; int8 is another function.
+    stated["rows"] = len(made.rows) if made else None  # a file that is not complete is of other images
     stated["int8"] = str(header.get("engine")).endswith("int8")
     training = {**asdict(recipe), "seed": 0, "dataset": recipe.dataset["name"]} if recipe else {}
     return json.dumps([stated, training, result.remark], sort_keys=True)
@@ -83,7 +86,7 @@ def value(table: PaperTable, column: str, group: Sequence[Result], baseline: Seq
     if column == "acr_std":
         return _deviation([each.acr for each in _summaries(group)])
     if (radius := radius_of(column)) is not None:
-        return _over_seeds([_accuracy(each, radius) for each in _summaries(group)])
+        return _over_seeds([_accuracy(each, radius) for each in _summaries(group)], most=1.0)
     times = [measured for each in group if each.run and (measured := epoch_time(each.run))]
     return _time(column, times, group, table) if times else None
 
@@ -115,8 +118,11 @@ def _deviation(values: Sequence[float]) -> Measured | None:
     return Measured(stdev(values)) if len(values) > 1 else None
 
 
-def _over_seeds(found: Sequence[Measured | None]) -> Measured | None:
-    """The mean; its interval has the choice of images, as wide as for one seed, and the choice of seeds."""
+def _over_seeds(found: Sequence[Measured | None], most: float = math.inf) -> Measured | None:
+    """The mean; its interval has the choice of images, as wide as for one seed, and the choice of seeds.
+
+    It ends at 0 and at `most`, which no value is above.
+    """
     known = [each for each in found if each is not None]
     if not known or len(known) < len(found):
         return None
@@ -126,9 +132,11 @@ def _over_seeds(found: Sequence[Measured | None]) -> Measured | None:
     ends = [each.interval for each in known if each.interval]
     below = mean - fmean(low for low, _ in ends) if ends else 0.0
     above = fmean(high for _, high in ends) - mean if ends else 0.0
-    interval = (mean - math.hypot(below, seeds or 0.0), mean + math.hypot(above, seeds or 0.0))
+    low, high = mean - math.hypot(below, seeds or 0.0), mean + math.hypot(above, seeds or 0.0)
     exact = all(each.exact for each in known)
-    return Measured(mean, stdev(each.value for each in known), interval if exact else None, exact)
+    return Measured(
+        mean, stdev(each.value for each in known), (max(0.0, low), min(most, high)) if exact else None, exact
+    )
 
 
 def _margin(values: Sequence[float]) -> float | None:
@@ -202,10 +210,20 @@ def difference(found: Measured, reported: Reported, shift: int = 0) -> Differenc
     if isinstance(reported, str) or not found.exact:
         return None
     printed, half = float(Decimal(reported).scaleb(-shift)), 0.5 * 10.0 ** -(digits_of(reported) + shift)
+    gap = round(found.value - printed, EXACT)
     if found.interval is None:
-        return Difference(found.value - printed, None)
+        return Difference(gap, None)
     low, high = found.interval
-    return Difference(found.value - printed, (low - printed - half, high - printed + half))
+    return Difference(gap, (low - printed - half, high - printed + half))
+
+
+def as_precise(row: Row, column: str) -> Reported | None:
+    """A reported cell, a whole accuracy with as many digits as the others of its row: the 0 of MACER is a 0.00."""
+    reported = row.reported.get(column)
+    if not isinstance(reported, int) or radius_of(column) is None:
+        return reported
+    others = [value for name, value in row.reported.items() if radius_of(name) is not None]
+    return Decimal(reported).quantize(Decimal(1).scaleb(-max(map(digits_of, others))))
 
 
 def digits_of(reported: Reported) -> int:
