@@ -1,7 +1,7 @@
 """Split a file of SVHN images into training and test images for the dataset `arrays`: svhn_subset.py IN.npz OUT.npz.
 
-IN holds `images`, bytes [n, 32, 32, 3], and `labels`, of the first 10,000 test images of SVHN. The first 8,000 are to train
-on, the rest to test on.
+IN holds `images`, bytes [n, 32, 32, 3], and `labels`, of the first 10,000 test images of SVHN. The first 8,000 are to
+train on, the rest to test on.
 """
 
 import sys
