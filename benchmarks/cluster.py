@@ -15,7 +15,8 @@ from radii.loops.train import train
 from tools.cluster import dask_cluster
 
 IMAGES = 200
-SAMPLES = 1_500
+SAMPLES = (1_500, 10_000)
+"""Short images, a seventh of a second each, and those of the results."""
 WARM = 20
 """Images before the clock starts: processes start and load the model meanwhile."""
 
@@ -25,14 +26,17 @@ def measure(data: Path | None = None) -> dict[str, Any]:
     with tempfile.TemporaryDirectory() as folder:
         wanted = recipe.read(recipe.find("mnist/gaussian-0.50"), ["training.epochs=1"])
         run = train(wanted, Path(folder) / "lenet", data=data)
-        certifier = certifiers.create("fixed", selection=100, estimation=SAMPLES)
-        config = CertificationConfig(
-            run=run.path, certifier=certifier, every=50, max_images=IMAGES, engine="torch", data=data
-        )
-        rates = {"one Dask worker": _on_dask(config, 1), "two Dask workers": _on_dask(config, 2)}
-        rates["two processes"] = _rate(config, None)
+        by_samples = [_of_samples(run.path, samples, data) for samples in SAMPLES]
+    return {"machine": machine(), "by_samples": by_samples}
+
+
+def _of_samples(run: Path, samples: int, data: Path | None) -> dict[str, Any]:
+    certifier = certifiers.create("fixed", selection=100, estimation=samples)
+    config = CertificationConfig(run=run, certifier=certifier, every=50, max_images=IMAGES, engine="torch", data=data)
+    rates = {"one Dask worker": _on_dask(config, 1), "two Dask workers": _on_dask(config, 2)}
+    rates["two processes"] = _rate(config, None)
     return {
-        "machine": machine(),
+        "samples": samples + 100,
         "images_per_second": rates,
         "speed_up": rates["two Dask workers"] / rates["one Dask worker"],
         "over_the_pool": rates["two Dask workers"] / rates["two processes"],

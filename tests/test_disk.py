@@ -19,8 +19,9 @@ ELSEWHERE = {
     ("datasets/_published.py", "retrieve"),
     ("report/curves.py", "savefig"),
     ("cli/launched.py", "open"),
+    ("loops/shipping.py", "rmtree"),
 }
-"""Writes of other libraries: to a temporary folder, an atomic download, into memory; and to nowhere."""
+"""Writes of other libraries: to a temporary folder, an atomic download, into memory; to nowhere; and the end of a temporary folder."""
 CHANGES = {
     "Path": {"write_text", "write_bytes", "mkdir", "touch", "unlink", "rmdir", "rename", "symlink_to", "hardlink_to"},
     "os": {"open", "write", "replace", "rename", "remove", "unlink", "mkdir", "makedirs", "truncate", "link", "rmdir"},

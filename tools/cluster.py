@@ -32,14 +32,9 @@ class DaskCluster:
         os.kill(running[number % len(running)], signal.SIGKILL)
 
 
-TRIM = "MALLOC_TRIM_THRESHOLD_"
-"""Dask has its workers return memory to the system at every 64 KiB, and forward passes wait for it again and again."""
-
-
 @contextmanager
 def dask_cluster(workers: int = 2) -> Iterator[DaskCluster]:
     """A scheduler and its workers; they end with the block."""
-    os.environ.setdefault(TRIM, str(1 << 28))
     dask, local = import_module("dask"), import_module("distributed").LocalCluster
     # A worker that takes long to be replaced would be given up, unlike one of `dask worker`.
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})

@@ -97,16 +97,21 @@ def test_no_scheduler_is_a_sentence(address: str, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize("words", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
 def test_another_server_is_no_scheduler(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radii.loops.cluster.TIMEOUT", 1.0)
+    ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:
 
         def serve() -> None:
             connection, _ = server.accept()
-            connection.sendall(words)
-            time.sleep(10)
+            with connection:
+                connection.sendall(words)
+                ended.wait(10)
 
-        threading.Thread(target=serve, daemon=True).start()
+        thread = threading.Thread(target=serve, daemon=True)
+        thread.start()
         with (
             pytest.raises(ParameterError, match="no Dask scheduler answers at"),
             cluster_executor(f"tcp://127.0.0.1:{server.getsockname()[1]}"),
         ):
             pass
+        ended.set()
+        thread.join(10)

@@ -190,7 +190,8 @@ def engine_table() -> str:
 
 
 def _speeds() -> list[list[str]]:
-    lines = (ROOT / "docs" / "performance.md").read_text().partition("## scripts/bench certification")[2].splitlines()
+    page = (ROOT / "docs" / "performance.md").read_text()
+    lines = page.partition("## scripts/bench certification")[2].partition("\n## ")[0].splitlines()
     cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.count("|") == 7]
     return [[row[0], f"`{row[1]}`", row[2], row[4]] for row in cells[2:] if row[1] not in ("plain loop", "art")]
 

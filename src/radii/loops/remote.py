@@ -10,6 +10,7 @@ from functools import cache
 from typing import Any
 
 from radii.datasets.base import DataError
+from radii.loops.allocator import keep_freed_memory
 from radii.loops.identity import environment_of
 from radii.loops.pool import portable
 from radii.loops.session import Shipment
@@ -68,6 +69,7 @@ class _Sessions:
     def session(self, config: Any, shipment: Shipment | None) -> Any:
         with self._lock:
             if config not in self._open:
+                keep_freed_memory()
                 found = _opened(config, shipment)
                 if isinstance(found, Missing):
                     return found
