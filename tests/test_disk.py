@@ -21,7 +21,7 @@ ELSEWHERE = {
     ("cli/launched.py", "open"),
     ("loops/shipping.py", "rmtree"),
 }
-"""Writes of other libraries: to a temporary folder, an atomic download, into memory; to nowhere; and the end of a temporary folder."""
+"""Writes of other libraries: to a temporary folder, an atomic download, into memory; to nowhere; a removal of such."""
 CHANGES = {
     "Path": {"write_text", "write_bytes", "mkdir", "touch", "unlink", "rmdir", "rename", "symlink_to", "hardlink_to"},
     "os": {"open", "write", "replace", "rename", "remove", "unlink", "mkdir", "makedirs", "truncate", "link", "rmdir"},

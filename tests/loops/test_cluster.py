@@ -2,7 +2,6 @@
 
 import socket
 import threading
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
