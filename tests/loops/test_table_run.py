@@ -176,6 +176,16 @@ def test_timings_are_kept_and_a_damaged_file_is_as_none(tmp_path: Path) -> None:
     assert Timings(tmp_path, measure=False).of(wanted) is None
 
 
+def test_a_sweep_of_weights_is_timed_once(tmp_path: Path) -> None:
+    """Hyper-parameters that cost nothing, such as weights and warm-ups, share a timing; steps and copies do not."""
+    timed: list[str] = []
+    timings = Timings(tmp_path, measure=True, on_timed=timed.append)
+    settings = ["weight=1.0", "weight=2.0", "entropy_weight=0.1", "copies=3", "weight=0.0"]
+    for setting in settings:
+        timings.of(recipe.read(recipe.find("digits/consistency-0.25"), [f"objective.{setting}"]))
+    assert len(timed) == 3
+
+
 def cost(found: table.PaperTable, label: str, budget: budgets.Budget, timings: Timings) -> float:
     parts = row_cost(found, found.row(label), budget, timings)
     assert parts is not None

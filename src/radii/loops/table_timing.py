@@ -4,7 +4,7 @@ import json
 import math
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from radii import objectives, plugins
 from radii.datasets import Dataset
 from radii.experiment import files, readers
+from radii.experiment.budgets import IN_EPOCHS
 from radii.experiment.recipe import Recipe, fields_of
 from radii.loops.device import default_device
 from radii.loops.weights import ModelSpec, make_model
@@ -23,6 +24,8 @@ from radii.smoothing.modes import evaluating
 from radii.smoothing.normalisation import NONE
 
 TIMED_IMAGES, TIMED_STEPS, TIMED_SAMPLES = 4, 2, 64
+LONG_STEP = 1.0
+"""Seconds of a first step that make more steps needless: what it does once for all is little beside them."""
 CACHE = "table-times.json"
 IMAGENET = (3, 224, 224), 1000
 """What a folder of images is taken for."""
@@ -43,17 +46,31 @@ class Timings:
         self.measure = measure
         self.on_timed = on_timed
         self._known = _read(self.file)
+        self._samples: dict[str, float] = {}
 
     def of(self, recipe: Recipe, teacher: Recipe | None = None) -> Seconds | None:
         """The seconds of a recipe that is taught by another, or by none; none where they are not known."""
-        parts = (recipe.dataset["name"], recipe.model, recipe.objective, teacher.model if teacher else None)
-        key = json.dumps(parts, sort_keys=True)
+        taught_by = teacher.model if teacher else None
+        key = json.dumps((recipe.dataset["name"], recipe.model, _costing(recipe.objective), taught_by), sort_keys=True)
         if key not in self._known and self.measure:
-            self._known[key] = list(timed(recipe, teacher))
+            self._known[key] = [timed_step(recipe, teacher), self._sample(recipe)]
             files.make_folder(self.file.parent)
             files.write_json(self.file, {_machine(): self._known})
             self.on_timed(f"{recipe.objective['name']} on {recipe.model['name']}")
         return Seconds(*self._known[key]) if key in self._known else None
+
+    def _sample(self, recipe: Recipe) -> float:
+        """The seconds of a sample, which do not depend on the objective."""
+        key = json.dumps((recipe.dataset["name"], recipe.model), sort_keys=True)
+        if key not in self._samples:
+            self._samples[key] = timed_sample(recipe)
+        return self._samples[key]
+
+
+def _costing(objective: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields of an objective that its cost depends on: of a weight or a length, only whether it is there."""
+    stated = {key: value for key, value in objective.items() if key not in IN_EPOCHS}
+    return {key: value != 0 if isinstance(value, float) else value for key, value in stated.items()}
 
 
 def _read(file: Path) -> dict[str, list[float]]:
@@ -76,18 +93,36 @@ def _machine() -> str:
     return f"{kind}, {os.cpu_count()} cores, {torch.get_num_threads()} threads, torch {torch.__version__}"
 
 
-def timed(recipe: Recipe, teacher: Recipe | None = None) -> Seconds:
-    """Time training steps on a few random images, and noisy copies as in certification."""
-    device, (shape, classes) = default_device(), _images_of(recipe)
-    spec = ModelSpec(shape, tuple(map(str, range(classes))), NONE)
+def timed_step(recipe: Recipe, teacher: Recipe | None = None) -> float:
+    """The seconds of one image in a training step, timed on a few random images."""
+    device, spec = default_device(), _spec_of(recipe)
     model = make_model(recipe, spec).to(device).train()
-    images = torch.rand(TIMED_IMAGES, *shape, generator=torch.Generator().manual_seed(0)).to(device)
+    images = torch.rand(TIMED_IMAGES, *spec.shape, generator=torch.Generator().manual_seed(0)).to(device)
     numbers = torch.arange(TIMED_IMAGES, device=device)
-    batch = Batch(images, numbers % classes, numbers)
+    batch = Batch(images, numbers % spec.classes, numbers)
     objective = _objective(recipe, teacher, spec)
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    steps = [_step(objective, model, optimizer, batch, number) for number in range(TIMED_STEPS + 1)]
-    return Seconds(min(steps[1:]) / TIMED_IMAGES, _sample(model, shape, device))
+    first = _step(objective, model, optimizer, batch, 0)
+    if first < LONG_STEP:
+        first = min(_step(objective, model, optimizer, batch, number + 1) for number in range(TIMED_STEPS))
+    return first / TIMED_IMAGES
+
+
+def timed_sample(recipe: Recipe) -> float:
+    """The seconds of one noisy copy, in the forward pass of many; engines other than torch are faster."""
+    device, spec = default_device(), _spec_of(recipe)
+    model = make_model(recipe, spec).to(device)
+    copies = torch.rand(TIMED_SAMPLES, *spec.shape).to(device)
+    with evaluating(model), torch.inference_mode():
+        model(copies[:1])
+        began = time.perf_counter()
+        model(copies)
+    return (time.perf_counter() - began) / TIMED_SAMPLES
+
+
+def _spec_of(recipe: Recipe) -> ModelSpec:
+    shape, classes = _images_of(recipe)
+    return ModelSpec(shape, tuple(map(str, range(classes))), NONE)
 
 
 def _images_of(recipe: Recipe) -> tuple[tuple[int, int, int], int]:
@@ -120,13 +155,3 @@ def _step(objective: Objective, model: nn.Module, optimizer: torch.optim.Optimiz
 
 def _loss(objective: Objective, model: nn.Module, batch: Batch, step: Step) -> Tensor:
     return torch.stack([term.mean() for term in objective.terms(model, batch, step).values()]).sum()
-
-
-def _sample(model: nn.Module, shape: tuple[int, int, int], device: torch.device) -> float:
-    """The seconds of one noisy copy, in the forward pass of many; engines other than torch are faster."""
-    copies = torch.rand(TIMED_SAMPLES, *shape).to(device)
-    with evaluating(model), torch.inference_mode():
-        model(copies)
-        began = time.perf_counter()
-        model(copies)
-    return (time.perf_counter() - began) / TIMED_SAMPLES
