@@ -79,7 +79,7 @@ def test_archive_refuses_what_is_no_run_before_it_copies(tmp_path: Path) -> None
 
 
 def test_recipes_of_reproduce_exist() -> None:
-    names = re.findall(r"(?:trained|radii train) (\w+/[\w.$-]+)", text("scripts/reproduce"))
+    names = re.findall(r"(?:train|trained) (\w+/[\w.$-]+)", text("scripts/reproduce"))
     sample = {"$method": "gaussian", "$sigma": "0.25"}
     for old, new in sample.items():
         names = [name.replace(old, new) for name in names]
