@@ -21,7 +21,8 @@ OWN = ("examples.convnet",)
 """The module of a user-defined architecture that runs in the archive name."""
 RUNS = sorted(path.parent for path in RESULTS.rglob("recipe.toml"))
 TRIED = [path for path in RUNS if "tried" in path.parts]
-BUDGETS = sorted({path.parent for path in RUNS if path not in TRIED})
+BUDGETS = sorted({path.parent for path in RUNS if path not in TRIED and any(path.glob("certificates/*.tsv"))})
+"""Those with certificates: of one whose runs are not finished, nothing can be reported yet."""
 STUDENTS = [path for path in RUNS if Run(path).source("teacher")]
 WITH_SOFT_LABELS = [path for path in RUNS if Run(path).source("soft_labels")]
 

@@ -51,11 +51,11 @@ def files_of(path: Path) -> set[str]:
 
 def test_archive_keeps_the_weights_of_a_finished_run(tmp_path: Path) -> None:
     a_run(tmp_path / "runs/mnist/short/finished", "model.safetensors")
-    (tmp_path / "results/mnist/short/finished").mkdir(parents=True)
-    (tmp_path / "results/mnist/short/finished/checkpoint.pt").write_text("of an earlier sitting")
+    a_run(tmp_path / "unfinished/mnist/short/finished")
     assert archived(tmp_path, "mnist/short/finished").returncode == 0
     kept = {"recipe.toml", "certificates/fixed-1.tsv", "model.safetensors"}
     assert files_of(tmp_path / "results/mnist/short/finished") == kept
+    assert not files_of(tmp_path / "unfinished")
 
 
 def test_archive_leaves_weights_out_on_request(tmp_path: Path) -> None:
@@ -67,7 +67,8 @@ def test_archive_leaves_weights_out_on_request(tmp_path: Path) -> None:
 def test_archive_takes_the_checkpoint_of_an_unfinished_run(tmp_path: Path) -> None:
     a_run(tmp_path / "runs/a")
     assert archived(tmp_path, "a").returncode == 0
-    assert files_of(tmp_path / "results/a") == {"recipe.toml", "certificates/fixed-1.tsv", "checkpoint.pt"}
+    assert files_of(tmp_path / "unfinished/a") == {"recipe.toml", "certificates/fixed-1.tsv", "checkpoint.pt"}
+    assert not (tmp_path / "results").exists()
 
 
 def test_archive_refuses_what_is_no_run_before_it_copies(tmp_path: Path) -> None:
