@@ -9,8 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
-import torch
-
 from radii.certifiers import Certifier
 from radii.certifiers.base import Voter
 from radii.datasets import Images
@@ -27,7 +25,7 @@ from radii.loops.identity import artefact_digest, code_digests, environment_of
 from radii.loops.load import noise_of, open_run
 from radii.loops.pictures import keep_pictures
 from radii.loops.recording import recorded_images
-from radii.loops.session import Item, RowStore, Sample, Session, SessionConfig, certified_row, one_thread
+from radii.loops.session import ByIndex, Item, RowStore, Sample, Session, SessionConfig, certified_row, one_thread
 from radii.loops.shipping import AbsentImages, opened, shipped_files
 from radii.loops.spread import certificates
 from radii.smoothing.noise import Noise
@@ -138,7 +136,7 @@ def certify_images(session: Session[Any], indices: Sequence[int], workers: int) 
     return certificates(session, indices, workers, None)
 
 
-class CertificationSession:
+class CertificationSession(ByIndex):
     """A loaded classifier and the images of a run: what one process needs to certify."""
 
     def __init__(self, config: CertificationConfig, about: Evaluated | None = None) -> None:
@@ -164,16 +162,6 @@ class CertificationSession:
     def image_digest(self, index: int) -> str:
         """The digest of a test image; empty where there is none of that number."""
         return self.images.image_digest(index) if index < len(self.images) else ""
-
-    def items(self, indices: Sequence[int]) -> Sequence[int]:
-        """The indices: a worker reads the images itself."""
-        return indices
-
-    def sample(self, item: int | Sample) -> Sample:
-        """An image with its number and its label."""
-        if not isinstance(item, int):
-            return item
-        return item, self.images.batch(torch.tensor([item]))[0], int(self.images.labels[item])
 
     def shipment(self) -> "RunShipment":
         return RunShipment(self.config, shipped_files(self.run.path))

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from radii.certifiers import Certifier
 from radii.certifiers.base import Voter
-from radii.datasets.base import image_digest
+from radii.datasets.base import Images, image_digest
 from radii.experiment.certificates import Row
 from radii.smoothing.addresses import NoiseAddress
 
@@ -60,6 +60,22 @@ class SessionConfig(Protocol[Item]):
     def open(self) -> Session[Item]: ...
 
     def __hash__(self) -> int: ...
+
+
+class ByIndex:
+    """A session of a split: its items are indices, or samples where a worker cannot read the images."""
+
+    images: Images
+
+    def items(self, indices: Sequence[int]) -> Sequence[int]:
+        """The indices: a worker reads the images itself."""
+        return indices
+
+    def sample(self, item: int | Sample) -> Sample:
+        """An image with its number and its label."""
+        if not isinstance(item, int):
+            return item
+        return item, self.images.batch(torch.tensor([item]))[0], int(self.images.labels[item])
 
 
 class RowStore(Protocol):

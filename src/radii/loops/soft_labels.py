@@ -2,14 +2,13 @@
 
 import io
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from radii.datasets import Images
@@ -21,7 +20,7 @@ from radii.loops.components import dataset_of
 from radii.loops.delivery import in_order
 from radii.loops.device import default_workers
 from radii.loops.load import noise_of, open_run
-from radii.loops.session import Sample, one_thread
+from radii.loops.session import ByIndex, Sample, one_thread
 from radii.loops.shipping import AbsentImages, opened, shipped_files
 from radii.smoothing.addresses import NoiseAddress
 
@@ -107,7 +106,7 @@ def cast_votes(session: "VotingSession", item: int | Sample) -> Votes:
     return session.vote(item)
 
 
-class VotingSession:
+class VotingSession(ByIndex):
     """A loaded classifier and its training images: what one process needs to vote."""
 
     def __init__(self, config: VotingConfig, images: Images | None = None) -> None:
@@ -130,16 +129,6 @@ class VotingSession:
         settled = {} if config.settle is None else {"settle": config.settle}
         stated = {"samples": config.samples, "seed": config.seed, "engine": config.engine, **settled}
         return {**stated, "weights": weights, "data": data}
-
-    def items(self, indices: Sequence[int]) -> Sequence[int]:
-        """The indices: a worker reads the images itself."""
-        return indices
-
-    def sample(self, item: int | Sample) -> Sample:
-        """An image with its number and its label."""
-        if not isinstance(item, int):
-            return item
-        return item, self.images.batch(torch.tensor([item]))[0], int(self.images.labels[item])
 
     def shipment(self) -> "VotingShipment":
         return VotingShipment(self.config, shipped_files(self.run.path))
