@@ -1,21 +1,26 @@
-"""The C library keeps the memory of freed tensors, as it does by itself, where a launcher has told it to return it."""
+"""The C library keeps the memory of freed tensors for the next ones, where it would return it to the system."""
 
 import ctypes
 import os
+import sys
 
-VARIABLE = "MALLOC_TRIM_THRESHOLD_"
-OF_DASK = "65536"
-"""What Dask sets for its workers. Every tensor of a forward pass then gets new memory from the system, which has to be
-cleared first: that takes as long again as the pass."""
+VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
+OF_DASK = {"MALLOC_TRIM_THRESHOLD_": "65536"}
+"""What Dask sets for its workers, which is worse still: it takes as long again as a forward pass."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """From malloc.h."""
-KEPT_BYTES, MAPPED_BYTES = 1 << 28, 1 << 25
-"""How much free memory is kept, and from which size on memory is never kept: the largest that glibc chooses itself."""
+KEPT_BYTES, MAPPED_BYTES = (1 << 31) - 1, 1 << 30
+"""How much free memory is kept, and from which size on memory is never kept."""
 
 
 def keep_freed_memory() -> None:
-    """Undo Dask's setting in this process; another value was chosen by somebody, and stays."""
-    if os.environ.get(VARIABLE) != OF_DASK:
+    """Keep what a step or a block has freed for the next one, in this process; values of the environment stay.
+
+    Otherwise glibc returns it after every step, and the system has to clear the same memory again: up to a quarter of
+    the time of a step. The process uses no more than it has used at its peak.
+    """
+    chosen = {name: os.environ[name] for name in VARIABLES if name in os.environ}
+    if sys.platform != "linux" or chosen not in ({}, OF_DASK):
         return
     if mallopt := getattr(ctypes.CDLL(None), "mallopt", None):
         mallopt(M_MMAP_THRESHOLD, MAPPED_BYTES)

@@ -15,6 +15,7 @@ from radii.experiment import files
 from radii.experiment.recipe import Recipe, RecipeError, Training
 from radii.experiment.run import Run
 from radii.loops.agreement import expect_same
+from radii.loops.allocator import keep_freed_memory
 from radii.loops.batches import parts, prefetch
 from radii.loops.batchnorm import synchronise
 from radii.loops.components import Components, assemble, stored
@@ -68,6 +69,7 @@ def train(
     `trust` names the modules whose code may be imported by the runs that the recipe starts from. In processes that
     torchrun started, all train together, and rank 0 alone reads and writes the run and calls `on_step`.
     """
+    keep_freed_memory()
     run, world = Run(path), joined()
     components = assemble(recipe, data, teacher, soft_labels, trust)
     images, test = components.dataset.part("train"), components.dataset.part("test")
