@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import radii
 from radii import engines, models
-from radii.engines import EngineSpec, _prepare, agreement, folded, prepare
+from radii.engines import EngineSpec, _prepare, agreement, folded, openvino_bf16, prepare
 from radii.engines.base import Engine
 from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
@@ -62,9 +62,11 @@ def engine_spec(tmp_path: Path) -> EngineSpec:
 
 
 def skip_without_its_extra(engine: str) -> None:
-    extra = engine.removesuffix("_int8")
+    extra = engine.removesuffix("_int8").removesuffix("_bf16")
     if extra in ("onnx", "openvino") and not importlib.util.find_spec(extra):
         pytest.skip(f"the extra radii[{extra}] is not installed")
+    if engine == "openvino_bf16" and not engines.create(engine).runs_on(torch.device("cpu")):
+        pytest.skip("this CPU has no bfloat16 units")
 
 
 @pytest.mark.slow
@@ -79,7 +81,7 @@ def test_every_engine_agrees_with_plain_torch(engine: str, tmp_path: Path) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("engine", ["torch", "onnx", "openvino", "openvino_int8"])
+@pytest.mark.parametrize("engine", ["torch", "onnx", "openvino", "openvino_bf16", "openvino_int8"])
 def test_engine_radius_does_not_exceed_the_distance_to_a_plane(engine: str, tmp_path: Path) -> None:
     skip_without_its_extra(engine)
     torch.manual_seed(0)
@@ -92,8 +94,8 @@ def test_engine_radius_does_not_exceed_the_distance_to_a_plane(engine: str, tmp_
     model = nn.Sequential(nn.Flatten(), layer).eval()
     made = EngineSpec(model, shape, Gaussian(sigma), 64, tmp_path / "int8", lambda: torch.rand(128, *shape))
     smoothed = SmoothedClassifier(prepare(made, engine)[1], sigma=sigma, classes=2, batch_size=64)
-    # Quantisation moves the plane: what it is certified for is the plane that runs.
-    slack = 0.05 if engine.endswith("int8") else 1e-4
+    # Quantisation and coarse rounding move the plane: what it is certified for is the plane that runs.
+    slack = 0.05 if engine.endswith(("int8", "bf16")) else 1e-4
     for number in range(8):
         image = torch.rand(shape, generator=torch.Generator().manual_seed(number))
         distance = abs(float(image.flatten() @ plane - layer.bias.detach()[0])) / float(plane.norm())
@@ -120,6 +122,24 @@ def test_an_engine_that_disagrees_is_refused(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(_prepare, "create", lambda _: StuckEngine())
     with pytest.raises(ValueError, match="gives the trained model's answer on [0-9.]+ % of a probe, expected 100 %"):
         prepare(engine_spec(tmp_path), "stuck")
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not importlib.util.find_spec("openvino"), reason="the extra radii[openvino] is not installed")
+def test_bf16_is_refused_where_the_cpu_would_only_pretend(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(openvino_bf16, "capabilities", lambda: ["FP32", "INT8"])
+    assert not engines.create("openvino_bf16").runs_on(torch.device("cpu"))
+    with pytest.raises(LookupError, match="needs a CPU with bfloat16 units: use 'openvino'"):
+        prepare(engine_spec(tmp_path), "openvino_bf16")
+
+
+@pytest.mark.slow
+def test_bf16_rounds_and_openvino_does_not(tmp_path: Path) -> None:
+    skip_without_its_extra("openvino_bf16")
+    spec = engine_spec(tmp_path)
+    coarse, fine = (engines.create(name).prepare(spec) for name in ("openvino_bf16", "openvino"))
+    assert agreement(spec, fine) == 1.0
+    assert agreement(spec, coarse) < 1.0 <= agreement(spec, coarse, exact=False) + 0.05
 
 
 def test_an_unknown_engine_is_named(tmp_path: Path) -> None:

@@ -130,5 +130,5 @@ def _shared(engine: str, folder: Path, answers: int) -> list[str]:
 
 
 def _installed(engine: str) -> bool:
-    extra = {"onnx": "onnxruntime", "openvino": "openvino", "openvino_int8": "nncf"}.get(engine)
-    return extra is None or find_spec(extra) is not None
+    extra = {"openvino_int8": "nncf"}.get(engine)
+    return engines.create(engine).runs_on(torch.device("cpu")) and (extra is None or find_spec(extra) is not None)

@@ -41,10 +41,10 @@ class SmoothedClassifier(smoothing.SmoothedClassifier):
     the names of the classes.
 
     `engine` runs the forward passes: "torch" (BatchNorm folded where that keeps the function, the base itself
-    otherwise), "openvino", "onnx", "compile", or "auto", the fastest. The form that it runs is prepared at the first
-    image of every size and compared with the base, on that image and on drawn ones; it is prepared again when weights,
-    buffers, hooks or attributes of the base have changed. What a forward pass reads from anywhere else, such as global
-    variables, must not change.
+    otherwise), "openvino", "openvino_bf16", "onnx", "compile", or "auto", the fastest that only rounds differently. The
+    form that it runs is prepared at the first image of every size and compared with the base, on that image and on
+    drawn ones; it is prepared again when weights, buffers, hooks or attributes of the base have changed. What a forward
+    pass reads from anywhere else, such as global variables, must not change.
 
     Outputs that depend on anything but the image are refused (`BlockProbe`): the first image of every size costs 4.5
     more forward passes of a block. Threads may share a classifier.
@@ -161,7 +161,7 @@ def _checked(engine: str | None, base: nn.Module, artefact: Path | None) -> str:
         return "onnx" if any(isinstance(module, OnnxGraph) for module in base.modules()) else DEFAULT
     if not isinstance(engine, str):
         raise ParameterError(f"engine = {engine!r}, expected the name of an engine, such as 'torch'", "engine")
-    if engine != AUTO and create(engine).least_agreement < 1.0 and artefact is None:
+    if engine != AUTO and create(engine).calibrates and artefact is None:
         raise ParameterError(
             f"the engine {engine!r} needs training images to calibrate on: import the model as a run, and load that",
             "engine",

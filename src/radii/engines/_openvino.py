@@ -28,6 +28,15 @@ def without_telemetry() -> None:
         sender.TelemetrySender.send = lambda *_: None
 
 
+def capabilities() -> list[str]:
+    """The precisions that OpenVINO has units for on this CPU, and other abilities of it."""
+    without_telemetry()
+    import openvino
+
+    found: list[str] = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return found
+
+
 def convert(spec: EngineSpec) -> Any:
     """The model in OpenVINO's form."""
     if not is_installed():
@@ -39,13 +48,13 @@ def convert(spec: EngineSpec) -> Any:
     return openvino.convert_model(spec.model, example_input=example, input=[list(example.shape)])
 
 
-def infer(model: Any) -> Callable[[Tensor], Tensor]:
-    """A model compiled by OpenVINO, in the precision it was given."""
+def infer(model: Any, precision: str = "f32") -> Callable[[Tensor], Tensor]:
+    """A model compiled by OpenVINO; `precision` is that of what is not quantised."""
     without_telemetry()
     import openvino
 
     settings = {
-        "INFERENCE_PRECISION_HINT": "f32",  # or a machine with bf16 units would silently use them
+        "INFERENCE_PRECISION_HINT": precision,  # or a machine with bf16 units would silently use them
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         "PERFORMANCE_HINT": "LATENCY",
         "ENABLE_CPU_PINNING": False,  # or the workers of several processes would share one core

@@ -95,6 +95,8 @@ class Engine(Component, ABC):
     """Whether `auto` may choose it: it is quick to prepare and keeps the function up to rounding."""
     least_agreement: ClassVar[float] = 1.0
     """The share of a probe on which it has to give the original model's class; all of it where it only rounds."""
+    calibrates: ClassVar[bool] = False
+    """Whether it needs training images."""
 
     @classmethod
     def runs_on(cls, device: torch.device) -> bool:

@@ -19,6 +19,7 @@ from radii.lock import locked
 @dataclass(frozen=True, kw_only=True)
 class OpenVinoInt8(Engine):
     least_agreement: ClassVar[float] = 0.9
+    calibrates: ClassVar[bool] = True
 
     @classmethod
     def runs_on(cls, device: torch.device) -> bool:
