@@ -170,6 +170,14 @@ def test_digest_covers_imported_modules(here: Path) -> None:
     assert not trust.is_known("nets")
 
 
+def test_imports_of_radii_itself_are_not_followed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (here / "nets.py").write_text("import radii.api\n" + OWN)
+    read: list[str] = []
+    monkeypatch.setattr(trust, "_imports", lambda name, _: iter(read.append(name) or ["radii.api"]))
+    assert trust.source_digest("nets") is not None
+    assert read == ["nets"]
+
+
 def test_package_is_found_without_importing_it(here: Path) -> None:
     (here / "mine").mkdir()
     (here / "mine" / "__init__.py").write_text("raise SystemExit('imported')\n")

@@ -11,6 +11,7 @@ import os
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator
+from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
@@ -131,8 +132,14 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a file belongs to Python or to an installed package: its imports are not followed."""
+    """Whether a file belongs to Python, to an installed package or to radii itself: its imports are not followed."""
     if {"site-packages", "dist-packages"} & set(path.parts):  # of the user, or of another environment on the path
         return True
-    places = {Path(sysconfig.get_path(key)).resolve() for key in ("stdlib", "platstdlib", "purelib", "platlib")}
-    return any(path.resolve().is_relative_to(place) for place in places)
+    return any(path.resolve().is_relative_to(place) for place in _places())
+
+
+@cache
+def _places() -> set[Path]:
+    """Where the code lies that runs anyway; radii may be installed from a checkout."""
+    keys = ("stdlib", "platstdlib", "purelib", "platlib")
+    return {Path(__file__).resolve().parent, *(Path(sysconfig.get_path(key)).resolve() for key in keys)}
