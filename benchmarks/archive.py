@@ -11,7 +11,7 @@ import re
 from collections.abc import Mapping
 from functools import cache, cached_property
 from pathlib import Path
-from statistics import fmean, median, pstdev
+from statistics import fmean, median, pstdev, stdev
 from typing import Any, NamedTuple
 
 from examples.whole_test_set import whole
@@ -69,6 +69,18 @@ class Archive:
     def radii(self, name: str) -> dict[int, float]:
         """The certified radius of every image, 0 for a wrong prediction or an abstention."""
         return {row.index: row.correct * row.radius for row in self.made(name).rows}
+
+    def seeds(self, name: str) -> list[str]:
+        """The names of the runs that differ from this one in the seed alone, as their names have it: NAME-seed0."""
+        first = self.run(name).path
+        stem, found, _ = first.name.rpartition("-seed")
+        alike = first.parent.glob(f"{stem}-seed[0-9]") if found else [first]
+        return [str(path.relative_to(self.folder)) for path in sorted(alike)]
+
+    def over_seeds(self, name: str) -> str:
+        """The mean ACR over seeds with the standard deviation of one of them; the ACR where there is one seed."""
+        found = [self.summary(each).acr for each in self.seeds(name)]
+        return f"{fmean(found):.4f} ± {stdev(found):.4f}" if len(found) > 1 else down(found[0], 3)
 
     def error(self, name: str) -> float:
         """The standard error of an ACR over the choice of images."""

@@ -114,6 +114,12 @@ def _acr(archive: Archive, name: str) -> str:
     return down(archive.summary(name).acr, 3)
 
 
+def _published_over_seeds(archive: Archive, name: str) -> str:
+    """The mean and deviation that the papers report for a run named DATASET/BUDGET/METHOD-seed0."""
+    dataset, _, method = name.split("/")
+    return archive.published.get(f"{dataset}/{method.partition('-seed')[0]}", {}).get("over seeds", "")
+
+
 def _below(archive: Archive, name: str, other: str, digits: str = "3") -> str:
     return _plus_minus(archive.difference(other, name), int(digits))
 
@@ -209,6 +215,9 @@ VALUES: dict[str, Callable[..., str]] = {
 """The placeholders by name."""
 COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "ACR": _acr,
+    "seeds": lambda archive, name: str(len(archive.seeds(name))),
+    "ACR over seeds": Archive.over_seeds,
+    "published": _published_over_seeds,
     "images": VALUES["count"],
     "sigma": VALUES["sigma"],
     "engine": lambda archive, name: str(archive.made(name).header["engine"]),

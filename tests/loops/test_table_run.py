@@ -73,6 +73,30 @@ def radii(*words: str) -> None:
     cli.app([*words], exit_on_error=False, print_error=False, result_action="return_value")
 
 
+def test_rows_of_one_table_are_timed(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    radii("table", "mine.toml", "--time", "--only", "gauss", "--budget", "tiny")
+    told = capsys.readouterr().out
+    _, _, costs = told.partition("Rows not made yet")
+    assert "timed: gaussian on digits_cnn" in told
+    assert "Gaussian  about" in costs and "CRT" not in costs
+    radii("table", "mine.toml", "--budget", "tiny")  # what was timed is known from then on
+    assert "Gaussian  about" in capsys.readouterr().out
+
+
+def test_quiet_leaves_the_table(
+    away: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_making.console, "quiet", True)
+    radii("table", "mine.toml", "--budget", "tiny")
+    assert "Reported and here" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("words", [["--seeds", "5"], ["--workers", "2"], ["--only", "CRT"]])
+def test_what_is_about_making_rows_needs_run(away: Path, words: list[str]) -> None:
+    with pytest.raises(ValueError, match=f"{' '.join(words)} is for the rows that --run makes: .* or add --run"):
+        radii("table", "mine.toml", "--budget", "tiny", *words)
+
+
 @pytest.mark.slow
 def test_rows_are_made_cheapest_first_and_not_twice(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
     radii("table", "mine.toml", "--run", "--budget", "tiny", "--workers", "1", "--out", "out")
@@ -209,7 +233,7 @@ def test_every_table_is_in_the_overview(capsys: pytest.CaptureFixture[str], monk
     radii("table")
     told = capsys.readouterr().out
     assert all(f"\n{name} " in told for name in table.names())
-    assert "radii table --time" in told
+    assert "radii table NAME --time" in told
 
 
 @pytest.mark.parametrize(("name", "every"), [("small", 100), ("paper", 100)])

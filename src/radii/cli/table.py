@@ -6,7 +6,7 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console
+from radii.cli.app import answers, app
 from radii.cli.arguments import Data, Whole
 from radii.cli.cluster import Cluster, executor_at
 from radii.cli.notices import warnings_in_words
@@ -16,7 +16,7 @@ from radii.experiment.table import PaperTable
 from radii.experiment.table_files import results_from
 from radii.experiment.table_runs import FOLDERS, Found, Result, results_of, runs_in
 from radii.report import table_page
-from radii.report.table_overview import overview
+from radii.report.table_overview import Costs, costs_of_rows, overview
 from radii.report.table_text import aligned
 from radii.report.text import plain
 
@@ -50,9 +50,10 @@ def table(
         name: A table, such as crt-2, or a table file; without it, every table with its rows done and missing.
         run: Train and certify the rows that are not made at this budget, the cheapest first; a second call continues.
         budget: What a row may cost: small, medium or paper, as tables/budgets.toml states them.
-        only: Make only rows whose label contains this.
+        only: Make or time only rows whose label contains this.
         seeds: How many trainings of each row to make, with the seeds 0, 1, ...
-        time: Time a few steps and samples of every row, to estimate its cost; they are kept in runs/table-times.json.
+        time: Time a few steps and samples of every row that is not made, to estimate its cost; of all tables that takes
+            long, so name one. Times are kept in runs/table-times.json.
         from_: A certificate file, ours or published, or a folder of them, to show as the row that --row names.
         row: The row that --from is for: its label, or a part that no other label has.
         in_: Folders to look for runs in; by default results and runs.
@@ -65,8 +66,8 @@ def table(
             _refuse({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out, "--cluster": cluster})
             return _print_overview(runs_in(folders(in_)), wanted_budget, time)
         wanted = tables.read(tables.find(name))
-        if cluster is not None and not run:
-            raise ValueError(f"--cluster {cluster} is for the rows that --run makes: leave it out, or add --run")
+        _expect_run(run, {"--cluster": cluster, "--workers": workers, "--seeds": seeds if seeds != 1 else None})
+        _expect_run(run or time, {"--only": only[0] if only else None})
         if run:
             from radii.cli.table_making import make_rows
 
@@ -76,7 +77,15 @@ def table(
         results = results_of(wanted, found)
         for label, named in _named(wanted, from_ or (), row or ()).items():
             results[label] = [*results[label], *named]
-    return _print_table(wanted, results, out)
+        costs = _costs([wanted], wanted_budget, time, only or ())[wanted.name]
+    return _print_table(wanted, results, costs, wanted_budget, out)
+
+
+def _expect_run(run: bool, given: dict[str, object]) -> None:
+    """Refuse what is about rows that are made where none are."""
+    for flag, value in given.items():
+        if value is not None and not run:
+            raise ValueError(f"{flag} {value} is for the rows that --run makes: leave it out, or add --run")
 
 
 def _refuse(given: dict[str, object]) -> None:
@@ -108,25 +117,35 @@ def _print_overview(found: Sequence[Found], budget: Budget, time: bool) -> None:
     every = [tables.read(tables.find(each)) for each in tables.names()]
     costs = _costs(every, budget, time)
     lines = overview([(each, results_of(each, found), costs[each.name]) for each in every])
-    console.print(aligned(lines), soft_wrap=True, markup=False)
-    estimate = f"Costs are estimates for the budget {budget.name}, from a few timed steps and samples on this machine."
-    console.print(estimate if any(costs.values()) else "Costs: `radii table --time` times a few steps for them.")
+    answers.print(aligned(lines), soft_wrap=True, markup=False)
+    answers.print(_estimate(budget) if any(costs.values()) else "Costs: `radii table NAME --time` times a few steps.")
 
 
-def _costs(every: Sequence[PaperTable], budget: Budget, time: bool) -> dict[str, dict[str, dict[str, float]]]:
+def _estimate(budget: Budget) -> str:
+    return f"Costs are estimates for the budget {budget.name}, from a few timed steps and samples on this machine."
+
+
+def _costs(
+    every: Sequence[PaperTable], budget: Budget, time: bool, only: Sequence[str] = ()
+) -> dict[str, dict[str, dict[str, float]]]:
     """What the rows would cost, as far as that was timed; torch is needed only where there is something."""
-    from radii.cli.table_making import costs_of, has_timings
+    from radii.cli.table_making import chosen_rows, costs_of, has_timings
 
     if not time and not has_timings():
         return {each.name: {} for each in every}
-    return {each.name: costs_of(each, budget, measure=time) for each in every}
+    labels = {each.name: [row.label for row in chosen_rows(each, only)] for each in every}
+    return {each.name: costs_of(each, budget, measure=time, only=labels[each.name]) for each in every}
 
 
-def _print_table(wanted: PaperTable, results: dict[str, list[Result]], out: Path | None) -> None:
-    console.print(f"{plain(wanted.source)}: {plain(wanted.title)}\n", soft_wrap=True, markup=False)
+def _print_table(
+    wanted: PaperTable, results: dict[str, list[Result]], costs: Costs, budget: Budget, out: Path | None
+) -> None:
+    answers.print(f"{plain(wanted.source)}: {plain(wanted.title)}\n", soft_wrap=True, markup=False)
     for title, content in table_page.sections(wanted, results).items():
-        console.print(f"{title}\n\n{aligned(content)}", soft_wrap=True, markup=False)
+        answers.print(f"{title}\n\n{aligned(content)}", soft_wrap=True, markup=False)
+    if (expected := costs_of_rows(wanted, results, costs)).rows:
+        answers.print(f"Rows not made yet\n\n{aligned(expected)}\n{_estimate(budget)}", soft_wrap=True, markup=False)
     for text in table_page.remarks(wanted):
-        console.print(f"- {plain(text)}", soft_wrap=True, markup=False)
+        answers.print(f"- {plain(text)}", soft_wrap=True, markup=False)
     if out is not None:
-        console.print(plain(str(table_page.write(wanted, results, out))), soft_wrap=True, markup=False)
+        answers.print(plain(str(table_page.write(wanted, results, out))), soft_wrap=True, markup=False)

@@ -36,9 +36,7 @@ def make_rows(
 
     if seeds < 1:
         raise ValueError(f"seeds = {seeds}, expected a whole number >= 1")
-    chosen = [row for row in table.rows if not only or any(part.casefold() in row.label.casefold() for part in only)]
-    if not chosen:
-        raise ValueError(f"no row of {table.name} has {' or '.join(map(repr, only))} in its label")
+    chosen = chosen_rows(table, only)
     for row in chosen:
         if row.why:
             say(f"{row.label}: missing: {row.why}")
@@ -48,6 +46,14 @@ def make_rows(
     failed = sum(not _made(maker, table, row, seed) for row, seed in wanted)
     if failed:
         raise ValueError(f"{failed} of {len(wanted)} trainings of {table.name} could not be made: see above")
+
+
+def chosen_rows(table: PaperTable, only: Sequence[str]) -> list[Row]:
+    """The rows whose label has one of these parts; all where none is named."""
+    chosen = [row for row in table.rows if not only or any(part.casefold() in row.label.casefold() for part in only)]
+    if not chosen:
+        raise ValueError(f"no row of {table.name} has {' or '.join(map(repr, only))} in its label")
+    return chosen
 
 
 def _made(maker: "Maker", table: PaperTable, row: Row, seed: int) -> bool:

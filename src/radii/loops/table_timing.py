@@ -23,9 +23,11 @@ from radii.smoothing.addresses import generator
 from radii.smoothing.modes import evaluating
 from radii.smoothing.normalisation import NONE
 
-TIMED_IMAGES, TIMED_STEPS, TIMED_SAMPLES = 4, 2, 64
-LONG_STEP = 1.0
-"""Seconds of a first step that make more steps needless: what it does once for all is little beside them."""
+FEWEST_IMAGES, MOST_IMAGES, TIMED_SAMPLES = 4, 64, 128
+LONG = 0.5
+"""Seconds that are enough: shorter steps are timed again on more images, up to those of the recipe, since what a step
+does once for all is much beside them."""
+REPEATS = 3
 CACHE = "table-times.json"
 IMAGENET = (3, 224, 224), 1000
 """What a folder of images is taken for."""
@@ -97,27 +99,39 @@ def timed_step(recipe: Recipe, teacher: Recipe | None = None) -> float:
     """The seconds of one image in a training step, timed on a few random images."""
     device, spec = default_device(), _spec_of(recipe)
     model = make_model(recipe, spec).to(device).train()
-    images = torch.rand(TIMED_IMAGES, *spec.shape, generator=torch.Generator().manual_seed(0)).to(device)
-    numbers = torch.arange(TIMED_IMAGES, device=device)
-    batch = Batch(images, numbers % spec.classes, numbers)
-    objective = _objective(recipe, teacher, spec)
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-6)
-    first = _step(objective, model, optimizer, batch, 0)
-    if first < LONG_STEP:
-        first = min(_step(objective, model, optimizer, batch, number + 1) for number in range(TIMED_STEPS))
-    return first / TIMED_IMAGES
+    objective, optimizer = _objective(recipe, teacher, spec), torch.optim.SGD(model.parameters(), lr=1e-6)
+
+    def step(count: int) -> float:
+        images = torch.rand(count, *spec.shape, generator=torch.Generator().manual_seed(0)).to(device)
+        numbers = torch.arange(count, device=device)
+        return _step(objective, model, optimizer, Batch(images, numbers % spec.classes, numbers))
+
+    most = min(MOST_IMAGES, recipe.training.images_per_step) if recipe.training else FEWEST_IMAGES
+    count = min(FEWEST_IMAGES, most)
+    while (seconds := _shortest(lambda: step(count))) < LONG and count < most:
+        count = min(4 * count, most)
+    return seconds / count
 
 
 def timed_sample(recipe: Recipe) -> float:
     """The seconds of one noisy copy, in the forward pass of many; engines other than torch are faster."""
     device, spec = default_device(), _spec_of(recipe)
     model = make_model(recipe, spec).to(device)
-    copies = torch.rand(TIMED_SAMPLES, *spec.shape).to(device)
-    with evaluating(model), torch.inference_mode():
-        model(copies[:1])
+    copies = torch.rand(TIMED_SAMPLES, *spec.shape).to(device).contiguous(memory_format=torch.channels_last)
+
+    def sample() -> float:
         began = time.perf_counter()
         model(copies)
-    return (time.perf_counter() - began) / TIMED_SAMPLES
+        return time.perf_counter() - began
+
+    with evaluating(model), torch.inference_mode():
+        return _shortest(sample) / TIMED_SAMPLES
+
+
+def _shortest(timed: Callable[[], float]) -> float:
+    """The shortest of a few times; one that is long is enough."""
+    first = timed()
+    return first if first > LONG else min(timed() for _ in range(REPEATS))
 
 
 def _spec_of(recipe: Recipe) -> ModelSpec:
@@ -137,15 +151,15 @@ def _objective(recipe: Recipe, teacher: Recipe | None, spec: ModelSpec) -> Objec
     name = recipe.objective["name"]
     offered: dict[str, Callable[[], Any]] = {
         "teacher": lambda: make_model(teacher or recipe, spec).to(default_device()).eval(),
-        "soft_labels": lambda: torch.full((TIMED_IMAGES, spec.classes), 1 / spec.classes, device=default_device()),
+        "soft_labels": lambda: torch.full((MOST_IMAGES, spec.classes), 1 / spec.classes, device=default_device()),
     }
     resources = {key: offered[key]() for key in objectives.resources_of(name)}
     return objectives.create(name, sigma=recipe.sigma, **fields_of(recipe.objective), **resources)
 
 
-def _step(objective: Objective, model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch, number: int) -> float:
+def _step(objective: Objective, model: nn.Module, optimizer: torch.optim.Optimizer, batch: Batch) -> float:
     """The seconds of a step late in training, when all terms are at work."""
-    step = Step(10_000, generator(default_device(), "time", number))
+    step = Step(10_000, generator(default_device(), "time", len(batch.images)))
     began = time.perf_counter()
     optimizer.zero_grad()
     _loss(objective, model, batch, step).backward()

@@ -37,6 +37,12 @@ def _line(table: PaperTable, results: Results, costs: Costs) -> list[str]:
     ]
 
 
+def costs_of_rows(table: PaperTable, results: Results, costs: Costs) -> Table:
+    """What each row that has no result would cost, as far as that is known."""
+    waiting = [label for label in not_made(table, results) if label in costs]
+    return Table(("Row", "Cost"), [[Cell(label), Cell(_cost([costs[label]]))] for label in waiting])
+
+
 def not_made(table: PaperTable, results: Results) -> list[str]:
     """The labels of the rows that can be made and have no result."""
     if table.kind == "settings":
