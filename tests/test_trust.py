@@ -173,7 +173,12 @@ def test_digest_covers_imported_modules(here: Path) -> None:
 def test_imports_of_radii_itself_are_not_followed(here: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (here / "nets.py").write_text("import radii.api\n" + OWN)
     read: list[str] = []
-    monkeypatch.setattr(trust, "_imports", lambda name, _: iter(read.append(name) or ["radii.api"]))
+
+    def imports(name: str, _: Path) -> list[str]:
+        read.append(name)
+        return ["radii.api"]
+
+    monkeypatch.setattr(trust, "_imports", imports)
     assert trust.source_digest("nets") is not None
     assert read == ["nets"]
 

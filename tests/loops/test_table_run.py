@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
 
 import pytest
@@ -73,26 +74,28 @@ def radii(*words: str) -> None:
     cli.app([*words], exit_on_error=False, print_error=False, result_action="return_value")
 
 
-def test_rows_of_one_table_are_timed(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.usefixtures("away")
+def test_rows_of_one_table_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
     radii("table", "mine.toml", "--time", "--only", "gauss", "--budget", "tiny")
     told = capsys.readouterr().out
     _, _, costs = told.partition("Rows not made yet")
     assert "timed: gaussian on digits_cnn" in told
-    assert "Gaussian  about" in costs and "CRT" not in costs
+    assert "Gaussian  about" in costs
+    assert "CRT" not in costs
     radii("table", "mine.toml", "--budget", "tiny")  # what was timed is known from then on
     assert "Gaussian  about" in capsys.readouterr().out
 
 
-def test_quiet_leaves_the_table(
-    away: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_making.console, "quiet", True)
+@pytest.mark.usefixtures("away")
+def test_quiet_leaves_the_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("radii.cli.app").console, "quiet", True)
     radii("table", "mine.toml", "--budget", "tiny")
     assert "Reported and here" in capsys.readouterr().out
 
 
+@pytest.mark.usefixtures("away")
 @pytest.mark.parametrize("words", [["--seeds", "5"], ["--workers", "2"], ["--only", "CRT"]])
-def test_what_is_about_making_rows_needs_run(away: Path, words: list[str]) -> None:
+def test_what_is_about_making_rows_needs_run(words: list[str]) -> None:
     with pytest.raises(ValueError, match=f"{' '.join(words)} is for the rows that --run makes: .* or add --run"):
         radii("table", "mine.toml", "--budget", "tiny", *words)
 

@@ -101,14 +101,15 @@ def timed_step(recipe: Recipe, teacher: Recipe | None = None) -> float:
     model = make_model(recipe, spec).to(device).train()
     objective, optimizer = _objective(recipe, teacher, spec), torch.optim.SGD(model.parameters(), lr=1e-6)
 
-    def step(count: int) -> float:
+    def seconds_of(count: int) -> float:
         images = torch.rand(count, *spec.shape, generator=torch.Generator().manual_seed(0)).to(device)
         numbers = torch.arange(count, device=device)
-        return _step(objective, model, optimizer, Batch(images, numbers % spec.classes, numbers))
+        batch = Batch(images, numbers % spec.classes, numbers)
+        return _shortest(lambda: _step(objective, model, optimizer, batch))
 
     most = min(MOST_IMAGES, recipe.training.images_per_step) if recipe.training else FEWEST_IMAGES
     count = min(FEWEST_IMAGES, most)
-    while (seconds := _shortest(lambda: step(count))) < LONG and count < most:
+    while (seconds := seconds_of(count)) < LONG and count < most:
         count = min(4 * count, most)
     return seconds / count
 
