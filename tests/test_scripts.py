@@ -50,10 +50,11 @@ def files_of(path: Path) -> set[str]:
 
 
 def test_archive_keeps_the_weights_of_a_finished_run(tmp_path: Path) -> None:
-    a_run(tmp_path / "runs/mnist/short/finished", "model.safetensors")
+    a_run(tmp_path / "runs/mnist/short/finished", "model.safetensors", "openvino_int8-1a.xml", "openvino_int8-1a.bin")
     a_run(tmp_path / "unfinished/mnist/short/finished")
     assert archived(tmp_path, "mnist/short/finished").returncode == 0
-    kept = {"recipe.toml", "certificates/fixed-1.tsv", "model.safetensors"}
+    engine = {"openvino_int8-1a.xml", "openvino_int8-1a.bin"}
+    kept = {"recipe.toml", "certificates/fixed-1.tsv", "model.safetensors", *engine}
     assert files_of(tmp_path / "results/mnist/short/finished") == kept
     assert not files_of(tmp_path / "unfinished")
 
@@ -86,3 +87,22 @@ def test_recipes_of_reproduce_exist() -> None:
         names = [name.replace(old, new) for name in names]
     assert len(names) > 10
     assert [name for name in names if not (ROOT / "recipes" / f"{name}.toml").is_file()] == []
+
+
+@pytest.mark.parametrize("copies", [True, False])
+def test_reproduce_continues_a_whole_copy_of_an_unfinished_run(copies: bool, tmp_path: Path) -> None:
+    (tmp_path / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "reproduce", tmp_path / "scripts")
+    commands = {"scripts/setup": "", "scripts/beside": "", ".venv/bin/radii": 'echo "$@"'}
+    if not copies:
+        commands[".venv/bin/cp"] = 'mkdir -p "$3" && exit 1'
+    for name, body in commands.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
+        (tmp_path / name).chmod(0o755)
+    run = "cifar10/twelve-epochs/smoothmix"
+    a_run(tmp_path / "unfinished" / run)
+    done = subprocess.run([tmp_path / "scripts" / "reproduce", "cifar10_teacher"], capture_output=True, text=True)
+    assert (done.returncode == 0) == copies
+    assert (f"train cifar10/smoothmix-0.25 --run runs/{run}" in done.stdout) == copies
+    assert (tmp_path / "runs" / run / "checkpoint.pt").is_file() == copies

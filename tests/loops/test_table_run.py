@@ -94,10 +94,19 @@ def test_quiet_leaves_the_table(capsys: pytest.CaptureFixture[str], monkeypatch:
 
 
 @pytest.mark.usefixtures("away")
-@pytest.mark.parametrize("words", [["--seeds", "5"], ["--workers", "2"], ["--only", "CRT"]])
+@pytest.mark.parametrize("words", [["--seeds", "5"], ["--workers", "2"], ["--data", "here"], ["--only", "CRT"]])
 def test_what_is_about_making_rows_needs_run(words: list[str]) -> None:
-    with pytest.raises(ValueError, match=f"{' '.join(words)} is for the rows that --run makes: .* or add --run"):
+    with pytest.raises(ValueError, match=f"{' '.join(words)} is for .*rows that .*: .*add --run"):
         radii("table", "mine.toml", "--budget", "tiny", *words)
+    with pytest.raises(ValueError, match=f"{words[0]} belongs to one table"):
+        radii("table", "--budget", "tiny", *words)
+
+
+@pytest.mark.usefixtures("away")
+def test_rows_that_are_made_are_not_timed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radii.cli.table.not_made", lambda *_: [])
+    radii("table", "mine.toml", "--time", "--budget", "tiny")
+    assert "timed" not in capsys.readouterr().out
 
 
 @pytest.mark.slow

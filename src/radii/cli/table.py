@@ -1,6 +1,6 @@
 """The command that shows the papers' tables beside what was measured here, and makes their rows."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -16,7 +16,8 @@ from radii.experiment.table import PaperTable
 from radii.experiment.table_files import results_from
 from radii.experiment.table_runs import FOLDERS, Found, Result, results_of, runs_in
 from radii.report import table_page
-from radii.report.table_overview import Costs, costs_of_rows, overview
+from radii.report.table_lines import Results
+from radii.report.table_overview import Costs, costs_of_rows, not_made, overview
 from radii.report.table_text import aligned
 from radii.report.text import plain
 
@@ -61,13 +62,16 @@ def table(
         workers: Processes that certify, and vote on soft labels; by default one for each core, or for each GPU.
     """
     wanted_budget = find_budget(budget)
+    making = {"--cluster": cluster, "--workers": workers, "--seeds": seeds if seeds != 1 else None, "--data": data}
     with warnings_in_words():
         if name is None:
-            _refuse({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out, "--cluster": cluster})
+            _refuse({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out, **making})
             return _print_overview(runs_in(folders(in_)), wanted_budget, time)
         wanted = tables.read(tables.find(name))
-        _expect_run(run, {"--cluster": cluster, "--workers": workers, "--seeds": seeds if seeds != 1 else None})
-        _expect_run(run or time, {"--only": only[0] if only else None})
+        if not run:
+            _refuse_without_run(making)
+        if only and not (run or time):
+            raise ValueError(f"--only {only[0]} is for rows that are made or timed: add --run or --time")
         if run:
             from radii.cli.table_making import make_rows
 
@@ -77,20 +81,20 @@ def table(
         results = results_of(wanted, found)
         for label, named in _named(wanted, from_ or (), row or ()).items():
             results[label] = [*results[label], *named]
-        costs = _costs([wanted], wanted_budget, time, only or ())[wanted.name]
+        costs = _costs([(wanted, results)], wanted_budget, time, only or ())[wanted.name]
     return _print_table(wanted, results, costs, wanted_budget, out)
 
 
-def _expect_run(run: bool, given: dict[str, object]) -> None:
+def _refuse_without_run(given: Mapping[str, object]) -> None:
     """Refuse what is about rows that are made where none are."""
     for flag, value in given.items():
-        if value is not None and not run:
+        if value is not None:
             raise ValueError(f"{flag} {value} is for the rows that --run makes: leave it out, or add --run")
 
 
 def _refuse(given: dict[str, object]) -> None:
     """Refuse what belongs to one table where none is named."""
-    if stated := [flag for flag, value in given.items() if value]:
+    if stated := [flag for flag, value in given.items() if value not in (None, False)]:
         raise ValueError(f"{stated[0]} belongs to one table: name it, such as `radii table crt-2 {stated[0]}`")
 
 
@@ -114,9 +118,10 @@ def _named(wanted: PaperTable, files: Sequence[Path], labels: Sequence[str]) -> 
 
 
 def _print_overview(found: Sequence[Found], budget: Budget, time: bool) -> None:
-    every = [tables.read(tables.find(each)) for each in tables.names()]
+    read = [tables.read(tables.find(each)) for each in tables.names()]
+    every = [(each, results_of(each, found)) for each in read]
     costs = _costs(every, budget, time)
-    lines = overview([(each, results_of(each, found), costs[each.name]) for each in every])
+    lines = overview([(each, results, costs[each.name]) for each, results in every])
     answers.print(aligned(lines), soft_wrap=True, markup=False)
     answers.print(_estimate(budget) if any(costs.values()) else "Costs: `radii table NAME --time` times a few steps.")
 
@@ -126,15 +131,18 @@ def _estimate(budget: Budget) -> str:
 
 
 def _costs(
-    every: Sequence[PaperTable], budget: Budget, time: bool, only: Sequence[str] = ()
+    every: Sequence[tuple[PaperTable, Results]], budget: Budget, time: bool, only: Sequence[str] = ()
 ) -> dict[str, dict[str, dict[str, float]]]:
-    """What the rows would cost, as far as that was timed; torch is needed only where there is something."""
+    """What rows without a result would cost, as far as that was timed; torch is needed only where any was."""
     from radii.cli.table_making import chosen_rows, costs_of, has_timings
 
     if not time and not has_timings():
-        return {each.name: {} for each in every}
-    labels = {each.name: [row.label for row in chosen_rows(each, only)] for each in every}
-    return {each.name: costs_of(each, budget, measure=time, only=labels[each.name]) for each in every}
+        return {each.name: {} for each, _ in every}
+    chosen = {each.name: {row.label for row in chosen_rows(each, only)} for each, _ in every}
+    waiting = {
+        each.name: [label for label in not_made(each, results) if label in chosen[each.name]] for each, results in every
+    }
+    return {each.name: costs_of(each, budget, measure=time, only=waiting[each.name]) for each, _ in every}
 
 
 def _print_table(
