@@ -20,6 +20,7 @@ from radii.lock import LockedError
 from radii.loops import certify
 from radii.loops.certify import CertificationConfig, CertificationSession, certify_image, certify_run
 from radii.loops.components import dataset_of
+from radii.loops.identity import environment_of
 from radii.loops.load import open_run
 from radii.loops.soft_labels import soft_labels
 from radii.loops.train import train
@@ -306,3 +307,10 @@ def test_a_seed_that_no_header_can_hold_is_refused_before_it_is_written(run: Run
     with pytest.raises(ValueError, match="expected a whole number of 128 bits at most"):
         config(run, seed=1 << 128)
     assert len(content(certify_run(config(run, seed=(1 << 128) - 1, max_images=1), workers=1))) == 1
+
+
+def test_environment_names_the_bfloat16_units_of_an_engine_that_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    units = {"avx512_bf16": True, "amx_bf16": False, "avx2": True}
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units)
+    assert environment_of("openvino_bf16")["bfloat16"] == ["avx512_bf16"]
+    assert "bfloat16" not in environment_of("openvino")

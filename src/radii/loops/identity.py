@@ -57,7 +57,13 @@ def environment_of(engine: str) -> dict[str, Any]:
         "matrix_products": torch.get_float32_matmul_precision(),
         "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
         "versions": {name: metadata.version(name) for name in packages},
+        **({"bfloat16": _bfloat16_units()} if engine.endswith("bf16") else {}),
     }
+
+
+def _bfloat16_units() -> list[str]:
+    """The units of this CPU that compute in bfloat16: each kind adds up in its own way."""
+    return sorted(name for name, there in torch.cpu.get_capabilities().items() if there and "bf16" in name)
 
 
 def claim_data(run: Run, images: Images) -> None:
