@@ -75,7 +75,7 @@ def transfer(
     """Transfer a teacher's robustness to students at about the cost of plain training; each teaches the next.
 
     Args:
-        model: The student's architecture; several are trained as a chain.
+        model: The student's architecture, or a table with its fields; several are trained as a chain.
         teacher: The run of the first teacher.
         bootstrap: Instead of --teacher, the recipe to train a teacher with.
         teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's.
@@ -88,6 +88,11 @@ def transfer(
     """
     from radii.loops.transfer import transfer as transfer_runs
 
+    if ignored := [each for each in set or () if each.startswith(("model=", "model."))]:
+        raise ValueError(
+            f"--set {ignored[0]} is of the recipe's model, which --model replaces: give its fields there, "
+            "such as --model '{ name = \"vit\", width = 96 }'"
+        )
     if (teacher is None) == (bootstrap is None):
         raise ValueError("name either --teacher RUN, or --bootstrap RECIPE to train a teacher first")
     if bootstrap is None:
