@@ -2,19 +2,10 @@
 
 import signal
 import threading
-from collections.abc import Iterator
 
 import pytest
 
 from radii.loops.interrupts import Interrupts
-
-
-@pytest.fixture(autouse=True)
-def usual_handler() -> Iterator[None]:
-    """Python's own handler of Ctrl-C, whatever a library has left: the default action would end the tests."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
 
 
 def test_first_signal_is_held_until_it_is_delivered() -> None:

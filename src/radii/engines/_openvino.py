@@ -4,6 +4,7 @@ import importlib.util
 import sys
 import threading
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -28,12 +29,22 @@ def without_telemetry() -> None:
         sender.TelemetrySender.send = lambda *_: None
 
 
-def capabilities() -> list[str]:
-    """The precisions that OpenVINO has units for on this CPU, and other abilities of it."""
+@cache
+def core() -> Any:
+    """OpenVINO's `Core`, one for the process and until its end.
+
+    Each one sets a stack of its own for signals and puts the previous one back when it goes. Two that go in the order
+    in which they came leave a stack whose memory is freed, and the next signal, a Ctrl-C, ends the process.
+    """
     without_telemetry()
     import openvino
 
-    found: list[str] = openvino.Core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return openvino.Core()
+
+
+def capabilities() -> list[str]:
+    """The precisions that OpenVINO has units for on this CPU, and other abilities of it."""
+    found: list[str] = core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     return found
 
 
@@ -50,16 +61,13 @@ def convert(spec: EngineSpec) -> Any:
 
 def infer(model: Any, precision: str = "f32") -> Callable[[Tensor], Tensor]:
     """A model compiled by OpenVINO; `precision` is that of what is not quantised."""
-    without_telemetry()
-    import openvino
-
     settings = {
         "INFERENCE_PRECISION_HINT": precision,  # or a machine with bf16 units would silently use them
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),
         "PERFORMANCE_HINT": "LATENCY",
         "ENABLE_CPU_PINNING": False,  # or the workers of several processes would share one core
     }
-    compiled = openvino.Core().compile_model(model, "CPU", settings)
+    compiled = core().compile_model(model, "CPU", settings)
     own = threading.local()  # a request holds the inputs and outputs of one inference: each thread needs its own
 
     def run(images: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ import torch
 from torch import nn
 
 from radii import disk
-from radii.engines._openvino import convert, infer, is_installed, without_telemetry
+from radii.engines._openvino import convert, core, infer, is_installed, without_telemetry
 from radii.engines.base import CALIBRATION, Engine, EngineSpec, FixedBlock
 from radii.lock import locked
 
@@ -27,13 +27,11 @@ class OpenVinoInt8(Engine):
 
     def prepare(self, spec: EngineSpec) -> nn.Module:
         converted = convert(spec)
-        import openvino
-
         file = spec.artefact.with_suffix(".xml")
         with nullcontext() if file.is_file() else locked(file, wait=True):
             if not file.is_file():
                 _save(_quantised(converted, spec), file)
-        return FixedBlock(infer(openvino.Core().read_model(file)), spec.batch_size)
+        return FixedBlock(infer(core().read_model(file)), spec.batch_size)
 
 
 def _save(model: Any, file: Path) -> None:
