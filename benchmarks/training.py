@@ -90,7 +90,7 @@ def _student(images: Images, rounds: int) -> dict[str, Any]:
 
 
 def _cifar(rounds: int) -> dict[str, Any]:
-    images = _random_images()
+    images = random_images()
     pixels = images.batch(torch.arange(len(images)))
     model = channels_last(models.create("cifar_resnet20"))
     steps = {"plain loop": plain.training_step(models.create("cifar_resnet20"), pixels, images.labels, 0.0, 128)}
@@ -101,7 +101,8 @@ def _cifar(rounds: int) -> dict[str, Any]:
     return _ratios(take_turns(steps, rounds, warmups=1), inputs, 50_000, CIFAR)
 
 
-def _random_images() -> Images:
+def random_images() -> Images:
+    """Images of CIFAR-10's size."""
     from radii.datasets.base import InMemory
 
     rng = generator("cpu", "measure", 0)
@@ -118,6 +119,7 @@ def step_of(
     batch: int,
     teacher: nn.Module,
     learning_rate: float = 1e-4,
+    precision: str = "float32",
 ) -> Callable[[], None]:
     """A step of a method as the training loop makes it, on fresh batches, batching and augmentation included."""
     resources: dict[str, Any] = {}
@@ -127,7 +129,7 @@ def step_of(
         resources["soft_labels"] = torch.nn.functional.one_hot(images.labels).float() * 0.9 + 0.01
     objective: Objective = objectives.create(name, sigma=sigma, **settings, **resources)
     optimizer = torch.optim.SGD(model.parameters(), lr=learning_rate, momentum=0.9, weight_decay=1e-4, fused=True)
-    loss = Loss(objective, model)
+    loss = Loss(objective, model, precision)
     counter = iter(range(1 << 30))
 
     def step() -> None:

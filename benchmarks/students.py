@@ -1,0 +1,49 @@
+"""The cost of the CIFAR-10 students of docs/results.md: transfer against SmoothMix on the student's architecture."""
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from benchmarks.timing import machine, take_turns
+from benchmarks.training import CIFAR, random_images, step_of
+from radii import models
+from radii.datasets import Images
+from radii.engines import channels_last
+from radii.loops.allocator import keep_freed_memory
+
+FIELDS: dict[str, dict[str, Any]] = {
+    "cifar_resnet20": {},
+    "regnetx_200mf": {"width": 0.25},
+    "resnext29_2x64d": {"width": 8},
+    "vit": {"width": 96, "layers": 4, "heads": 4},
+}
+TEACHERS = {
+    "regnetx_200mf": "cifar_resnet20",
+    "vit": "cifar_resnet20",
+    "resnext29_2x64d": "regnetx_200mf",
+    "cifar_resnet20": "resnext29_2x64d",
+}
+"""The students, each with its teacher: a chain of three, and a transformer."""
+METHODS = ("gaussian", "transfer", "smoothmix")
+
+
+def measure(_: Path | None = None, rounds: int = 5) -> dict[str, Any]:
+    """Seconds per epoch of each method on each student: one thread, bfloat16, 128 images a step, as they were made."""
+    torch.set_num_threads(1)
+    keep_freed_memory()
+    images = random_images()
+    return {"machine": machine(), "students": {name: _seconds(name, images, rounds) for name in TEACHERS}}
+
+
+def _seconds(student: str, images: Images, rounds: int) -> dict[str, float]:
+    model, teacher = _model(student), _model(TEACHERS[student]).eval()
+    steps = {
+        name: step_of(name, CIFAR[name][0], 0.25, model, images, 128, teacher, precision="bfloat16") for name in METHODS
+    }
+    return {name: seconds * 50_000 / 128 for name, seconds in take_turns(steps, rounds, warmups=1).items()}
+
+
+def _model(name: str) -> nn.Module:
+    return channels_last(models.create(name, shape=(3, 32, 32), classes=10, **FIELDS[name]))
