@@ -61,15 +61,30 @@ def _student(numbers: dict[str, Any]) -> str:
 
 
 def _students(numbers: dict[str, Any]) -> str:
-    header = ["student", "gaussian", "transfer", "smoothmix", "smoothmix over transfer", "12 epochs of it over 20"]
-    rows = [_student_row(name, found) for name, found in numbers["students"].items()]
+    header = ["student", "gaussian", "transfer", "smoothmix", "smoothmix over transfer"]
+    rows = [
+        [name, *(f"{value:.0f}" for value in found.values()), f"{found['smoothmix'] / found['transfer']:.1f}"]
+        for name, found in numbers["students"].items()
+    ]
     title = "Seconds per epoch of CIFAR-sized images, one thread, bfloat16, 128 images a step, sigma 0.25"
-    return f"{title}; the architectures of docs/results.md.\n\n{_table(header, rows)}"
+    return f"{title}; the architectures of docs/results.md.\n\n{_table(header, rows)}\n\n{_chain(numbers)}"
 
 
-def _student_row(name: str, seconds: dict[str, float]) -> list[str]:
-    ratio = seconds["smoothmix"] / seconds["transfer"]
-    return [name, *(f"{value:.0f}" for value in seconds.values()), f"{ratio:.1f}", f"{12 * ratio / 20:.1f}"]
+def _chain(numbers: dict[str, Any]) -> str:
+    """The hours of a chain, its teacher included, beside those of training every model of it anew."""
+    epochs, chain = numbers["epochs"], numbers["chain"]
+    rows, spent, anew = [], 0.0, 0.0
+    for generation, name in enumerate(chain):
+        hours = {key: value * epochs[key] / 3600 for key, value in numbers["students"][name].items() if key in epochs}
+        own = hours["transfer" if generation else "smoothmix"]
+        spent, anew = spent + own, anew + hours["smoothmix"]
+        cells = [f"{value:.2f}" for value in (own, hours["smoothmix"], spent, anew)]
+        rows.append([str(generation), name, *cells, f"{100 * (1 - spent / anew):.1f} %"])
+    header = ["generation", "model", "hours", "by SmoothMix", "all so far", "all by SmoothMix", "saved"]
+    title = (
+        f"A chain from a bootstrapped teacher ({epochs['smoothmix']} epochs of SmoothMix), {epochs['transfer']} epochs"
+    )
+    return f"{title} a student, in hours by the seconds above.\n\n{_table(header, rows)}"
 
 
 def _certification(numbers: dict[str, Any]) -> str:

@@ -26,6 +26,9 @@ TEACHERS = {
     "cifar_resnet20": "resnext29_2x64d",
 }
 """The students, each with its teacher: a chain of three, and a transformer."""
+CHAIN = ("cifar_resnet20", "regnetx_200mf", "resnext29_2x64d", "cifar_resnet20")
+"""From the teacher to the last student."""
+EPOCHS = {"smoothmix": 12, "transfer": 20}
 METHODS = ("gaussian", "transfer", "smoothmix")
 
 
@@ -34,7 +37,8 @@ def measure(_: Path | None = None, rounds: int = 5) -> dict[str, Any]:
     torch.set_num_threads(1)
     keep_freed_memory()
     images = random_images()
-    return {"machine": machine(), "students": {name: _seconds(name, images, rounds) for name in TEACHERS}}
+    seconds = {name: _seconds(name, images, rounds) for name in TEACHERS}
+    return {"machine": machine(), "students": seconds, "chain": CHAIN, "epochs": EPOCHS}
 
 
 def _seconds(student: str, images: Images, rounds: int) -> dict[str, float]:
