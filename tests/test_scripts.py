@@ -72,6 +72,14 @@ def test_archive_takes_the_checkpoint_of_an_unfinished_run(tmp_path: Path) -> No
     assert not (tmp_path / "results").exists()
 
 
+def test_archive_takes_the_weights_of_a_run_without_certificates(tmp_path: Path) -> None:
+    a_run(tmp_path / "runs/a", "model.safetensors")
+    shutil.rmtree(tmp_path / "runs/a/certificates")
+    assert archived(tmp_path, "--without-weights", "a").returncode == 0
+    assert files_of(tmp_path / "unfinished/a") == {"recipe.toml", "model.safetensors"}
+    assert not (tmp_path / "results").exists()
+
+
 def test_archive_refuses_what_is_no_run_before_it_copies(tmp_path: Path) -> None:
     a_run(tmp_path / "runs/a")
     refused = archived(tmp_path, "a", "b")
