@@ -117,7 +117,7 @@ def _acr(archive: Archive, name: str) -> str:
 def _published_over_seeds(archive: Archive, name: str) -> str:
     """The mean and deviation that the papers report for a run named DATASET/BUDGET/METHOD-seed0."""
     dataset, _, method = name.split("/")
-    return archive.published.get(f"{dataset}/{method.partition('-seed')[0]}", {}).get("over seeds", "")
+    return archive.published.get(f"{dataset}/{method.rpartition('-seed')[0]}", {}).get("over seeds", "")
 
 
 def _below(archive: Archive, name: str, other: str, digits: str = "3") -> str:

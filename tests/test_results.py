@@ -165,3 +165,10 @@ def test_the_readme_has_the_same_numbers() -> None:
     )
     readme = " ".join((ROOT / "README.md").read_text().split())
     assert [line for line in made.split("\n\n")[1:] if line.strip() not in readme] == []
+
+
+def test_published_numbers_of_a_teacher_are_not_its_students() -> None:
+    template = "{{table\nmethod | published\na | mnist/ten-epochs/smoothmix-0.50-seed0%s\n}}\n"
+    teacher, student = (render(template % end, Archive(ROOT)) for end in ("", "-to-lenet-seed0"))
+    assert "| a | 1.6932 ± 0.0007 |" in teacher
+    assert "| a | |" in student
