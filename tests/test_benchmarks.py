@@ -6,8 +6,9 @@ from pathlib import Path
 import pytest
 
 import benchmarks
-from benchmarks import sample_cost
+from benchmarks import sample_cost, students
 from benchmarks.performance import SECTIONS
+from radii.experiment.run import Run
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,3 +28,15 @@ def test_missing_logs_are_an_error_before_measuring(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("RADII_LOGS", str(tmp_path))
     with pytest.raises(LookupError, match="expected a folder of published logs"):
         sample_cost.published_logs()
+
+
+def test_timed_students_are_the_archived_ones() -> None:
+    archive = ROOT / "results" / "cifar10" / "twelve-epochs"
+    found = {path.name: Run(path).recipe for path in archive.iterdir()}
+    pupils = [recipe for name, recipe in found.items() if "-to-" in name]
+    assert pupils
+    assert {recipe.training.epochs for recipe in pupils if recipe.training} == {students.EPOCHS["transfer"]}
+    assert found["smoothmix"].training
+    assert found["smoothmix"].training.epochs == students.EPOCHS["smoothmix"]
+    for model in (recipe.model for recipe in pupils):
+        assert model.items() >= students.FIELDS[model["name"]].items()
