@@ -1,7 +1,8 @@
 """The archive in results/: runs and their certificates by name, and the numbers measured on them.
 
-A name is a run's folder under results/, such as mnist/six-epochs/gaussian. Where the run has several certificate files,
-`:fixed-cd8cde39` says which one, and `@` and another name leave only the images that the other has too.
+A name is a run's folder under results/, such as mnist/six-epochs/gaussian, and stands for its certificates by `fixed`;
+`:sequential`, or `:fixed-cd8cde39` where there are several, says which others. `@` and another name leave only the images
+that the other has too.
 """
 
 import csv
@@ -49,7 +50,7 @@ class Archive:
     def file(self, name: str) -> Path:
         """The certificate file of this name."""
         folder, _, stem = name.partition(":")
-        found = sorted(self.run(folder).certificates.glob(f"{stem or '*'}.tsv"))
+        found = sorted(self.run(folder).certificates.glob(f"{stem or 'fixed'}*.tsv"))
         if len(found) != 1:
             raise ValueError(f"{name} stands for {len(found)} certificate files, expected 1: restore it, or name one")
         return found[0]
@@ -90,6 +91,21 @@ class Archive:
         """The mean of the first minus the second, over the images that both have."""
         mine, theirs = self.radii(name), self.radii(other)
         return _measured([mine[index] - theirs[index] for index in mine.keys() & theirs.keys()])
+
+    def difference_at(self, name: str, other: str, radius: float) -> Measured:
+        """The first one's certified accuracy minus the second one's at a radius, over the images that both have."""
+        mine, theirs = self.certified(name, radius), self.certified(other, radius)
+        return _measured([mine[index] - theirs[index] for index in mine.keys() & theirs.keys()])
+
+    def certified(self, name: str, radius: float) -> dict[int, bool]:
+        """Whether an image is certified and correct at a radius, which must be one of those that were decided."""
+        self.expect_decided(name, radius)
+        return {row.index: row.correct and row.radius >= radius for row in self.made(name).rows}
+
+    def expect_decided(self, name: str, radius: float) -> None:
+        """A ValueError where the certificates did not ask for this radius, as the answer would be a bound only."""
+        if not self.summary(name).decided(radius):
+            raise ValueError(f"{name} did not decide the radius {radius}: take one that its certificates asked for")
 
     def whole(self, few_images: str, few_samples: str) -> Measured:
         """The ACR on the whole test set, as examples/whole_test_set.py estimates it."""

@@ -107,6 +107,7 @@ def _cell(archive: Archive, name: str, column: str) -> str:
 
 def _share(archive: Archive, name: str, radius: str) -> str:
     """Certified accuracy in per cent, rounded down as in a report."""
+    archive.expect_decided(name, float(radius))
     return down(archive.summary(name).at(float(radius)).value, 1, 2)
 
 
@@ -122,6 +123,17 @@ def _published_over_seeds(archive: Archive, name: str) -> str:
 
 def _below(archive: Archive, name: str, other: str, digits: str = "3") -> str:
     return _plus_minus(archive.difference(other, name), int(digits))
+
+
+def _points(archive: Archive, name: str, other: str, radius: str) -> str:
+    """The points of certified accuracy at a radius by which the first is above the second."""
+    found = archive.difference_at(name, other, float(radius))
+    return _plus_minus(Measured(100 * found.value, 100 * found.error), 1)
+
+
+def _samples_per_image(archive: Archive, name: str) -> str:
+    spent = archive.summary(name).samples
+    return "" if spent is None else f"{spent / archive.summary(name).images:,.0f}"
 
 
 def _plus_minus(found: Measured, digits: int) -> str:
@@ -190,6 +202,7 @@ VALUES: dict[str, Callable[..., str]] = {
     "error": lambda archive, name: f"{archive.error(name):.3f}",
     "below": _below,
     "above": lambda archive, name, other: _below(archive, other, name),
+    "points": _points,
     "gap": lambda archive, name, other: f"{archive.difference(other, name).value:.4f}",
     "whole": lambda archive, few, cheap: _plus_minus(archive.whole(few, cheap), 3),
     "verdict": _verdict,
@@ -198,6 +211,7 @@ VALUES: dict[str, Callable[..., str]] = {
     "count": lambda archive, name: f"{archive.summary(name).images:,}",
     "samples": lambda archive, name: f"{archive.made(name).parameters['estimation']:,}",
     "failure": lambda archive, name: f"{archive.made(name).failure}",
+    "most": lambda archive, name: f"{archive.made(name).parameters['most_samples']:,}",
     "every": lambda archive, name: f"{archive.made(name).header['every']}",
     "seed": lambda archive, name: f"{archive.made(name).header['seed']}",
     "sigma": lambda archive, name: f"{archive.made(name).sigma:.2f}",
@@ -220,6 +234,8 @@ COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "published": _published_over_seeds,
     "images": VALUES["count"],
     "sigma": VALUES["sigma"],
+    "samples per image": _samples_per_image,
+    "minutes of certifying": lambda archive, name: f"{archive.summary(name).seconds / 60:.0f}",
     "engine": lambda archive, name: str(archive.made(name).header["engine"]),
     "seconds per epoch": VALUES["seconds"],
     "epochs": VALUES["epochs"],

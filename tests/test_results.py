@@ -65,6 +65,43 @@ def test_changed_certificate_changes_the_page(copy: Path) -> None:
     assert write(copy) != PAGE
 
 
+@pytest.fixture
+def decided(tmp_path: Path) -> Archive:
+    """An archive of one run with certificates by `fixed` and by `sequential`."""
+    run = tmp_path / "results/digits/thirty-epochs/gaussian"
+    shutil.copytree(RESULTS / "digits/thirty-epochs/gaussian", run)
+    asked = ["--with", "sequential", "--radii", "0.25,0.5", "--set", "most_samples=1000"]
+    cli.app(
+        ["certify", str(run), "--every", "30", "--engine", "torch", "--workers", "1", *asked],
+        result_action="return_value",
+    )
+    return Archive(tmp_path)
+
+
+def test_a_run_with_decisions_still_stands_for_its_fixed_certificates(decided: Archive) -> None:
+    name = "digits/thirty-epochs/gaussian"
+    assert render(f"{{{{acr {name}}}}}", decided) == render(f"{{{{acr {name}}}}}", Archive(ROOT))
+    assert decided.made(f"{name}:sequential").certifier == "sequential"
+
+
+def test_points_between_two_certificate_files_of_a_radius(decided: Archive) -> None:
+    """Of the same run: both procedures prove almost the same, the sequential one never what the other refutes by far."""
+    name = "digits/thirty-epochs/gaussian"
+    found = decided.difference_at(f"{name}:sequential", name, 0.25)
+    mine, theirs = (decided.certified(each, 0.25) for each in (f"{name}:sequential", name))
+    shared = mine.keys() & theirs.keys()
+    assert len(shared) == 15
+    assert found.value == pytest.approx((sum(mine[i] for i in shared) - sum(theirs[i] for i in shared)) / 15)
+    assert render(f"{{{{points {name} {name} 0.25}}}}", decided).strip().endswith("0.0 ± 0.0")
+
+
+@pytest.mark.parametrize("placeholder", ["share NAME 0.75", "points NAME NAME 0.00"])
+def test_a_radius_that_was_not_decided_is_refused(decided: Archive, placeholder: str) -> None:
+    text = placeholder.replace("NAME", "digits/thirty-epochs/gaussian:sequential")
+    with pytest.raises(ValueError, match="did not decide the radius"):
+        render(f"{{{{{text}}}}}", decided)
+
+
 @pytest.mark.parametrize(
     "file", ["mnist/six-epochs/macer/training.csv", "mnist/forty-epochs/smoothmix-to-lenet_wide/transfer.json"]
 )
