@@ -1,8 +1,8 @@
 """The archive in results/: runs and their certificates by name, and the numbers measured on them.
 
 A name is a run's folder under results/, such as mnist/six-epochs/gaussian, and stands for its certificates by `fixed`;
-`:sequential`, or `:fixed-cd8cde39` where there are several, says which others. `@` and another name leave only the images
-that the other has too.
+`:sequential`, or `:fixed-cd8cde39` where there are several, says which others. `@` and another name leave only the
+images that the other has too.
 """
 
 import csv

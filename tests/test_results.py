@@ -85,7 +85,6 @@ def test_a_run_with_decisions_still_stands_for_its_fixed_certificates(decided: A
 
 
 def test_points_between_two_certificate_files_of_a_radius(decided: Archive) -> None:
-    """Of the same run: both procedures prove almost the same, the sequential one never what the other refutes by far."""
     name = "digits/thirty-epochs/gaussian"
     found = decided.difference_at(f"{name}:sequential", name, 0.25)
     mine, theirs = (decided.certified(each, 0.25) for each in (f"{name}:sequential", name))
