@@ -1,6 +1,7 @@
 """The smoothed classifier of a trained run."""
 
 from collections.abc import Collection, Mapping
+from functools import partial
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from radii.experiment.run import Run
 from radii.loops.components import dataset_of, spread_images
 from radii.loops.deployment import chosen_engine, record_engine, warn_of_another
 from radii.loops.identity import artefact_path
-from radii.loops.weights import model_spec, trained_model
+from radii.loops.weights import ModelSpec, model_spec, trained_model
 from radii.smoothing import noise as noises
 from radii.smoothing.noise import Noise
 
@@ -76,43 +77,50 @@ def open_run(
     With `data_at_hand` the engine is compared with the trained model on noisy training images; on drawn ones without,
     and where the training split cannot be read.
     """
-    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ValueError(f"batch_size = {batch_size!r}, expected a whole number >= 1")
+    _expect_whole(batch_size)
     spec = model_spec(run)
     wanted = chosen_engine(run, engine)
-    artefact = artefact_path(run, wanted, files.digest(run.weights()))
-
-    def calibration_images() -> Tensor:
-        images = dataset_of(run, data).part("train")
-        return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))
-
-    def examples() -> Tensor:
-        try:
-            return spread_images(dataset_of(run, data).part("train"), batch_size)
-        except DataError:  # test images may be all there is
-            return engines.drawn(batch_size, spec.shape)
-
-    original = trained_model(run)
     prepared = EngineSpec(
-        original,
-        spec.shape,
-        noise,
-        batch_size,
-        artefact,
-        calibration_images,
-        examples if data_at_hand else None,
+        original=trained_model(run),
+        shape=spec.shape,
+        noise=noise,
+        batch_size=batch_size,
+        artefact=artefact_path(run, wanted, files.digest(run.weights())),
+        calibration_images=partial(_calibration_images, run, data, batch_size),
+        examples=partial(_examples, run, data, spec.shape, batch_size) if data_at_hand else None,
     )
     name, fast = engines.prepare(prepared, wanted)
     if engine == AUTO:
         record_engine(run, name)
-    classifier = SmoothedClassifier(
-        original,
-        noise=noise,
-        classes=spec.classes,
-        batch_size=batch_size,
-        engine=name,
-        names=spec.class_names or None,
-        artefact=artefact,
-    )
+    classifier = _classifier(prepared, name, spec)
     classifier.adopt(name, torch.empty(spec.shape), fast)
     return name, classifier
+
+
+def _expect_whole(batch_size: Any) -> None:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ValueError(f"batch_size = {batch_size!r}, expected a whole number >= 1")
+
+
+def _calibration_images(run: Run, data: Path | None, batch_size: int) -> Tensor:
+    images = dataset_of(run, data).part("train")
+    return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))
+
+
+def _examples(run: Run, data: Path | None, shape: tuple[int, int, int], batch_size: int) -> Tensor:
+    try:
+        return spread_images(dataset_of(run, data).part("train"), batch_size)
+    except DataError:  # test images may be all there is
+        return engines.drawn(batch_size, shape)
+
+
+def _classifier(prepared: EngineSpec, engine: str, spec: ModelSpec) -> SmoothedClassifier:
+    return SmoothedClassifier(
+        prepared.original,
+        noise=prepared.noise,
+        classes=spec.classes,
+        batch_size=prepared.batch_size,
+        engine=engine,
+        names=spec.class_names or None,
+        artefact=prepared.artefact,
+    )
