@@ -6,7 +6,9 @@ import pytest
 
 from radii.experiment.certificate_format import COHEN
 from radii.report import corruptions, report
+from radii.report.corruptions import mean
 from radii.report.entries import read
+from radii.report.summary import Value, shown
 
 LOGS = Path(os.environ.get("RADII_LOGS", "")) / "cifar10c-sigma0.25-cat-rs"
 
@@ -65,3 +67,19 @@ def test_a_folder_of_other_logs_is_not_of_corruptions(tmp_path: Path) -> None:
     write_log(tmp_path / "smoothmix.tsv", {0: 0.1, 100: 0.2})
     write_log(tmp_path / "macer.tsv", {0: 0.1, 100: 0.2})
     assert not corruptions.groups(read([tmp_path]))
+
+
+def test_mean_of_shares_is_not_rounded_below_its_value() -> None:
+    """Fifteen shares of a hundred whose mean is 0.716: a sum in floating point may end below it."""
+    shares = [0.77, 0.73, 0.72, 0.76, 0.67, 0.74, 0.71, 0.69, 0.72, 0.65, 0.75, 0.66, 0.69, 0.74, 0.74]
+    assert shown(mean([Value(share, True) for share in shares]), 1, 2) == "71.6"
+
+
+@pytest.mark.skipif(not LOGS.is_dir(), reason="RADII_LOGS names no folder of published logs")
+def test_published_accuracies_are_shown_as_the_paper_prints_them(tmp_path: Path) -> None:
+    """1,074 and 1,041 of 1,500 images, at the severities 2 and 4."""
+    report(LOGS, tmp_path)
+    rows = csv.DictReader((tmp_path / "corruptions.csv").read_text().splitlines())
+    means = [row for row in rows if row["kind"] == "mean"]
+    found = {row["severity"]: float(row["accuracy"]) for row in means}
+    assert (found["2"], found["4"]) == (0.716, 0.694)

@@ -2,6 +2,7 @@
 
 import csv
 import io
+import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
@@ -13,6 +14,8 @@ from radii.report.tables import Cell, Table
 SEVERITIES = (1, 2, 3, 4, 5)
 PUBLISHED_BLOCK = 10_000
 """The images of a severity of CIFAR-10-C, whose severities follow each other in every file."""
+EXACT = 12
+"""Digits to which a mean of decimal numbers is exact in floating point."""
 HEAD = (
     *("", "images"),
     *("ACR", *(f"ACR {each}" for each in SEVERITIES)),
@@ -85,7 +88,9 @@ def mean(values: Sequence[Value | None]) -> Value | None:
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
-    return Value(sum(value.value for value in known) / len(known), all(value.exact for value in known))
+    # Rounded: a sum of shares such as 0.1 may end just below its value, and is rounded down when it is shown.
+    middle = round(math.fsum(value.value for value in known) / len(known), EXACT)
+    return Value(middle, all(value.exact for value in known))
 
 
 MEASURES: Mapping[str, tuple[Callable[[Summary], Value | None], int, int]] = {
