@@ -202,3 +202,12 @@ def test_smoothadv_of_catrs_is_as_its_appendix_says(name: str, label: str, copie
     assert system is not None
     objective = system.read().objective
     assert (objective["copies"], objective["radius"]) == (copies, radius)
+
+
+def test_name_may_be_in_capitals() -> None:
+    assert table.find("CRT-2") == table.find("crt-2")
+
+
+def test_labels_with_commas_are_quoted() -> None:
+    with pytest.raises(TableError, match=r"has no row 'nonsense'; expected one of: '[^']+, [^']+', '"):
+        table.read(table.find("crt-8")).row("nonsense")

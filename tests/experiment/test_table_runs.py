@@ -149,10 +149,11 @@ def copied(tmp_path: Path, **stated: object) -> Path:
         {"parameters": {"estimation": 10_000, "selection": 100, "failure": 0.001, "bound": "top_two", "radius": None}},
         {"parameters": {"estimation": 10_000, "selection": 1, "failure": 0.001, "bound": "top", "radius": None}},
         {"noise": {"name": "grid", "sigma": 0.5}},
+        {"engine": "openvino_int8"},
     ],
 )
 def test_other_certification_is_of_no_budget(other: dict[str, object], tmp_path: Path) -> None:
-    """A larger failure or another bound proves larger radii from as many samples."""
+    """A larger failure or another bound proves larger radii from as many samples; an int8 model is another one."""
     (result,) = results_of(CATRS_3, runs_in([copied(tmp_path, **other)]))["Gaussian, sigma 0.50"]
     assert not result.budget
 

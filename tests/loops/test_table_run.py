@@ -1,5 +1,7 @@
 """Rows of a table are made from an empty folder, with all that they learn from, and continued by the same call."""
 
+import json
+import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from importlib import import_module
@@ -143,6 +145,16 @@ def test_rows_made_by_dask_workers_are_the_same(away: Path) -> None:
         assert content(here) == content(alone)
 
 
+def test_file_of_a_run_that_is_found_anyway_is_shown_once(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = Path(__file__).parents[2] / "results" / "digits" / "thirty-epochs" / "gaussian"
+    shutil.copytree(results, away / "runs" / "g")
+    words = ("table", "mine.toml", "--budget", "tiny")
+    radii(*words)
+    alone = capsys.readouterr().out
+    radii(*words, "--from", "runs/g", "--row", "Gaussian")
+    assert capsys.readouterr().out == alone
+
+
 @pytest.mark.usefixtures("away")
 def test_row_that_fails_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
@@ -178,6 +190,8 @@ def test_row_that_fails_does_not_stop_the_others(
             "--workers 2 are processes of this machine: leave it out, or --cluster tcp://h:1",
         ),
         (["mine.toml", "--budget", "tiny", "--in", "nowhere"], "there is no folder nowhere"),
+        (["crt-16", "--run", "--budget", "tiny"], "crt-16 is a table of settings: it has no rows to train"),
+        (["mine.toml", "--run", "--budget", "tiny", "--data", "nowhere"], "no folder nowhere to read the data from"),
     ],
 )
 def test_mistake_is_a_sentence(words: list[str], message: str) -> None:
@@ -220,6 +234,44 @@ def test_a_sweep_of_weights_is_timed_once(tmp_path: Path) -> None:
     for setting in settings:
         timings.of(recipe.read(recipe.find("digits/consistency-0.25"), [f"objective.{setting}"]))
     assert len(timed) == 3
+
+
+def test_timings_of_other_machines_and_processes_are_kept(tmp_path: Path) -> None:
+    """A second process that began before the first had timed anything, and another number of threads."""
+    first, second = (Timings(tmp_path, measure=True) for _ in range(2))
+    wanted = [recipe.read(recipe.find(f"digits/{name}-0.25")) for name in ("gaussian", "consistency")]
+    (tmp_path / CACHE).write_text('{"another machine": {"x": [1.0, 2.0]}}')
+    timed = [timings.of(each) for timings, each in zip((first, second), wanted, strict=True)]
+    known = Timings(tmp_path, measure=False)
+    assert [known.of(each) for each in wanted] == timed
+    assert json.loads((tmp_path / CACHE).read_text())["another machine"] == {"x": [1.0, 2.0]}
+
+
+def test_what_was_timed_is_timed_again_when_asked(tmp_path: Path) -> None:
+    wanted = recipe.read(recipe.find("digits/gaussian-0.25"))
+    timed: list[str] = []
+    for again in (False, False, True):
+        Timings(tmp_path, measure=True, again=again, on_timed=timed.append).of(wanted)
+    assert len(timed) == 2
+
+
+@pytest.mark.usefixtures("away")
+def test_table_of_means_over_seeds_is_made_with_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, int]] = []
+
+    def make(_: Maker, __: object, row: table.Row, seed: int) -> object:
+        made.append((row.label, seed))
+        return type("Made", (), {"path": "runs/x"})()
+
+    monkeypatch.setattr(Maker, "make", make)
+    monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
+    mine = Path("mine.toml")
+    mine.write_text(mine.read_text().replace("radii = [0.00]", "radii = [0.00]\nseeds = 3"))
+    radii("table", "mine.toml", "--run", "--budget", "tiny", "--only", "Gaussian")
+    assert made == [("Gaussian", 0), ("Gaussian", 1), ("Gaussian", 2)]
+    made.clear()
+    radii("table", "mine.toml", "--run", "--budget", "tiny", "--only", "Gaussian", "--seeds", "1")
+    assert made == [("Gaussian", 0)]
 
 
 def cost(found: table.PaperTable, label: str, budget: budgets.Budget, timings: Timings) -> float:

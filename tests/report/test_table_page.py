@@ -15,7 +15,7 @@ from radii.experiment.table_files import results_from
 from radii.experiment.table_runs import Result, results_of, runs_in
 from radii.report.table_lines import lines, made
 from radii.report.table_overview import overview
-from radii.report.table_page import csv_text, html, html_table, latex, markdown, write
+from radii.report.table_page import csv_text, html, html_table, latex, markdown, remarks, write
 from radii.report.table_text import aligned
 from radii.report.table_values import Measured, as_precise, difference, groups, value
 from radii.report.tables import Cell, Table
@@ -74,6 +74,53 @@ def test_formats_agree(results: dict[str, list[Result]], tmp_path: Path) -> None
     assert (line["reported"], line["budget"], line["seeds"]) == ("1.557", "small", "0")
     assert float(line["difference_lower"]) < float(line["difference"]) < float(line["difference_upper"])
     assert float(line["here"]) - 1.557 == pytest.approx(float(line["difference"]))
+
+
+def test_csv_has_one_unit_in_a_line(results: dict[str, list[Result]]) -> None:
+    found = {(each["row"], each["column"]): each for each in csv.DictReader(io.StringIO(csv_text(CATRS_3, results)))}
+    line = found[LABEL, "r0.00"]
+    assert (line["unit"], line["reported"], line["here"], line["difference"]) == ("percent", "99.2", "98.6", "-0.6")
+    assert 95 < float(line["lower"]) < 98.6 < float(line["upper"]) <= 100
+    assert found[LABEL, "acr"]["unit"] == ""
+    assert found[LABEL, "acr"]["here"].startswith("1.345")
+
+
+def test_row_of_a_mean_over_seeds_is_done_with_all_of_them(tmp_path: Path) -> None:
+    spread = table.read(table.find("catrs-12"))
+    label = next(
+        row.label
+        for row in spread.rows
+        if "Gaussian" in row.label and "mnist" in row.label.casefold() and row.sigma == 0.5
+    )
+
+    def done() -> str:
+        found = overview([(spread, results_of(spread, runs_in([tmp_path])), {})])
+        return found.rows[0][4].text
+
+    for seed in range(5):
+        assert done() == "0", label
+        run = tmp_path / f"seed{seed}"
+        shutil.copytree(SIX / "gaussian", run)
+        (run / "recipe.toml").write_text((run / "recipe.toml").read_text().replace("seed = 0", f"seed = {seed}"))
+    assert done() == "1 (small 1)"
+
+
+def test_incomplete_corruptions_say_what_is_missing(logs: Path, tmp_path: Path) -> None:
+    found = table.read(table.find("catrs-13"))
+    files = tmp_path / "cifar10c-sigma0.25"
+    shutil.copytree(logs / "cifar10c-sigma0.25-cat-rs", files)
+    (files / "snow.tsv").unlink()
+    fog = files / "fog.tsv"
+    fog.chmod(0o644)
+    lines = fog.read_text().splitlines(keepends=True)
+    fog.write_text("".join([*lines[:101], *lines[201:]]))
+    row = found.row("CAT-RS")
+    results = {row.label: results_from(found, row, files)}
+    (how,) = [[cell.text for cell in row] for row in made(found, results).rows]
+    assert "no file of snow; no images of fog at severity 2; " in how[-1]
+    assert how[6] == "every 100th image, 0 to 49,900 (500); 400 images"
+    assert "95 % from" not in markdown(found, results, [])
+    assert "CAT-RS: " not in "".join(text for text in remarks(found, results) if text.startswith("Missing"))
 
 
 def test_published_log_equals_the_reported_row(logs: Path) -> None:

@@ -35,7 +35,7 @@ def table(
     run: Switch = False,
     budget: str = "small",
     only: Annotated[list[str] | None, Parameter(negative="", json_list=False)] = None,
-    seeds: Whole = 1,
+    seeds: Whole | None = None,
     time: Switch = False,
     from_: Annotated[Paths, Parameter(name="--from")] = None,
     row: Annotated[list[str] | None, Parameter(negative="", json_list=False)] = None,
@@ -52,9 +52,10 @@ def table(
         run: Train and certify the rows that are not made at this budget, the cheapest first; a second call continues.
         budget: What a row may cost: small, medium or paper, as tables/budgets.toml states them.
         only: Make or time only rows whose label contains this.
-        seeds: How many trainings of each row to make, with the seeds 0, 1, ...
-        time: Time a few steps and samples of every row that is not made, to estimate its cost; of all tables that takes
-            long, so name one. Times are kept in runs/table-times.json.
+        seeds: How many trainings of each row to make, with the seeds 0, 1, ...; by default as many as the paper's.
+        time: Time a few steps and samples of every row that is not made, to estimate its cost, best with nothing else
+            running. Of all tables that takes long, and what was timed before is left; of one it is timed again.
+            Times are kept in runs/table-times.json.
         from_: A certificate file, ours or published, or a folder of them, to show as the row that --row names.
         row: The row that --from is for: its label, or a part that no other label has.
         in_: Folders to look for runs in; by default results and runs.
@@ -62,7 +63,7 @@ def table(
         workers: Processes that certify, and vote on soft labels; by default one for each core, or for each GPU.
     """
     wanted_budget = find_budget(budget)
-    making = {"--cluster": cluster, "--workers": workers, "--seeds": seeds if seeds != 1 else None, "--data": data}
+    making = {"--cluster": cluster, "--workers": workers, "--seeds": seeds, "--data": data}
     with warnings_in_words():
         if name is None:
             _refuse({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out, **making})
@@ -80,7 +81,7 @@ def table(
         found = runs_in({*folders(in_), *([MADE] if MADE.is_dir() else [])})
         results = results_of(wanted, found)
         for label, named in _named(wanted, from_ or (), row or ()).items():
-            results[label] = [*results[label], *named]
+            results[label] = _with(results[label], named)
         costs = _costs([(wanted, results)], wanted_budget, time, only or ())[wanted.name]
     return _print_table(wanted, results, costs, wanted_budget, out)
 
@@ -117,6 +118,12 @@ def _named(wanted: PaperTable, files: Sequence[Path], labels: Sequence[str]) -> 
     return found
 
 
+def _with(known: Sequence[Result], named: Sequence[Result]) -> list[Result]:
+    """Results and those from files, without what is there already."""
+    read = {each.file.resolve() for each in known if each.file}
+    return [*known, *(each for each in named if each.file and each.file.resolve() not in read)]
+
+
 def _print_overview(found: Sequence[Found], budget: Budget, time: bool) -> None:
     read = [tables.read(tables.find(each)) for each in tables.names()]
     every = [(each, results_of(each, found)) for each in read]
@@ -142,18 +149,20 @@ def _costs(
     waiting = {
         each.name: [label for label in not_made(each, results) if label in chosen[each.name]] for each, results in every
     }
-    return {each.name: costs_of(each, budget, measure=time, only=waiting[each.name]) for each, _ in every}
+    again = time and len(every) == 1
+    return {each.name: costs_of(each, budget, measure=time, again=again, only=waiting[each.name]) for each, _ in every}
 
 
 def _print_table(
     wanted: PaperTable, results: dict[str, list[Result]], costs: Costs, budget: Budget, out: Path | None
 ) -> None:
+    page = None if out is None else table_page.write(wanted, results, out)  # first: a terminal may lack a letter
     answers.print(f"{plain(wanted.source)}: {plain(wanted.title)}\n", soft_wrap=True, markup=False)
     for title, content in table_page.sections(wanted, results).items():
         answers.print(f"{title}\n\n{aligned(content)}", soft_wrap=True, markup=False)
     if (expected := costs_of_rows(wanted, results, costs)).rows:
         answers.print(f"Rows not made yet\n\n{aligned(expected)}\n{_estimate(budget)}", soft_wrap=True, markup=False)
-    for text in table_page.remarks(wanted):
+    for text in table_page.remarks(wanted, results):
         answers.print(f"- {plain(text)}", soft_wrap=True, markup=False)
-    if out is not None:
-        answers.print(plain(str(table_page.write(wanted, results, out))), soft_wrap=True, markup=False)
+    if page is not None:
+        answers.print(plain(str(page)), soft_wrap=True, markup=False)

@@ -24,7 +24,7 @@ RUNS = Path("runs")
 def make_rows(
     table: PaperTable,
     budget: Budget,
-    seeds: int,
+    seeds: int | None,
     only: Sequence[str],
     folder: Path,
     data: Path | None,
@@ -34,8 +34,13 @@ def make_rows(
     """Train and certify the rows that have no result of this budget and seed; raises at the end where some failed."""
     from radii.loops.table_run import Maker
 
+    seeds = table.seeds if seeds is None else seeds
     if seeds < 1:
         raise ValueError(f"seeds = {seeds}, expected a whole number >= 1")
+    if table.kind == "settings":
+        raise ValueError(f"{table.name} is a table of settings: it has no rows to train, leave --run out")
+    if data is not None and not data.is_dir():
+        raise ValueError(f"there is no folder {data} to read the data from")
     chosen = chosen_rows(table, only)
     for row in chosen:
         if row.why:
@@ -93,13 +98,18 @@ def _cheapest_first(table: PaperTable, rows: Sequence[Row], budget: Budget) -> l
 
 
 def costs_of(
-    table: PaperTable, budget: Budget, *, measure: bool, only: Sequence[str] | None = None
+    table: PaperTable,
+    budget: Budget,
+    *,
+    measure: bool,
+    again: bool = False,
+    only: Sequence[str] | None = None,
 ) -> dict[str, dict[str, float]]:
-    """The estimated seconds of rows, by label and part, as far as they are known; others are timed if `measure`."""
+    """The estimated seconds of rows, by label and part; what is not known is timed if `measure`, all if `again`."""
     from radii.loops.table_cost import row_cost
     from radii.loops.table_timing import Timings
 
-    timings = Timings(RUNS, measure=measure, on_timed=lambda what: say(f"timed: {what}"))
+    timings = Timings(RUNS, measure=measure, again=again, on_timed=lambda what: say(f"timed: {what}"))
     rows = [row for row in table.rows if only is None or row.label in only]
     found = {row.label: row_cost(table, row, budget, timings) for row in rows}
     return {label: parts for label, parts in found.items() if parts is not None}

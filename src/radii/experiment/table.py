@@ -144,9 +144,9 @@ def find(name: Path | str) -> Path:
     path = Path(name)
     if path.suffix == ".toml":
         return path
-    if str(name) not in names():
-        raise TableError(f"there is no table {str(name)!r}{did_you_mean(str(name), names())}")
-    return folder() / f"{name}.toml"
+    if (known := str(name).casefold()) not in names():
+        raise TableError(f"there is no table {str(name)!r}{did_you_mean(known, names())}")
+    return folder() / f"{known}.toml"
 
 
 def read(path: Path) -> PaperTable:

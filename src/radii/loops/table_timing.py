@@ -16,6 +16,7 @@ from radii.datasets import Dataset
 from radii.experiment import files, readers
 from radii.experiment.budgets import IN_EPOCHS
 from radii.experiment.recipe import Recipe, fields_of
+from radii.lock import locked
 from radii.loops.device import default_device
 from radii.loops.weights import ModelSpec, make_model
 from radii.objectives import Batch, Objective, Step
@@ -41,13 +42,18 @@ class Seconds(NamedTuple):
 
 
 class Timings:
-    """What was timed on this machine, kept in a file of the folder; what is not there is timed if `measure`."""
+    """What was timed on this machine, kept in a file of the folder; what is not there is timed if `measure`.
 
-    def __init__(self, folder: Path, *, measure: bool, on_timed: Callable[[str], None] = lambda _: None) -> None:
+    With `again` what is there is timed anew: it may be of a time when the machine had other work.
+    """
+
+    def __init__(
+        self, folder: Path, *, measure: bool, again: bool = False, on_timed: Callable[[str], None] = lambda _: None
+    ) -> None:
         self.file = folder / CACHE
         self.measure = measure
         self.on_timed = on_timed
-        self._known = _read(self.file)
+        self._known = {} if again else _read(self.file).get(_machine(), {})
         self._samples: dict[str, float] = {}
 
     def of(self, recipe: Recipe, teacher: Recipe | None = None) -> Seconds | None:
@@ -56,8 +62,7 @@ class Timings:
         key = json.dumps((recipe.dataset["name"], recipe.model, _costing(recipe.objective), taught_by), sort_keys=True)
         if key not in self._known and self.measure:
             self._known[key] = [timed_step(recipe, teacher), self._sample(recipe)]
-            files.make_folder(self.file.parent)
-            files.write_json(self.file, {_machine(): self._known})
+            _keep(self.file, key, self._known[key])
             self.on_timed(f"{recipe.objective['name']} on {recipe.model['name']}")
         return Seconds(*self._known[key]) if key in self._known else None
 
@@ -75,13 +80,26 @@ def _costing(objective: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value != 0 if isinstance(value, float) else value for key, value in stated.items()}
 
 
-def _read(file: Path) -> dict[str, list[float]]:
-    """The timings of this machine in a file; one that cannot be read is as none."""
+def _keep(file: Path, key: str, seconds: list[float]) -> None:
+    """Add a timing of this machine to the file, which another process may add to as well."""
+    files.make_folder(file.parent)
+    with locked(file, wait=True):
+        found = _read(file)
+        found.setdefault(_machine(), {})[key] = seconds
+        files.write_json(file, found)
+
+
+def _read(file: Path) -> dict[str, dict[str, list[float]]]:
+    """The timings in a file, by machine; one that cannot be read is as none."""
     try:
-        found = readers.json_object(file).get(_machine(), {})
+        found = readers.json_object(file)
     except (ValueError, OSError):
         return {}
-    return {key: value for key, value in found.items() if _is_timing(value)} if isinstance(found, dict) else {}
+    return {machine: _timings(stated) for machine, stated in found.items()}
+
+
+def _timings(stated: Any) -> dict[str, list[float]]:
+    return {key: value for key, value in stated.items() if _is_timing(value)} if isinstance(stated, dict) else {}
 
 
 def _is_timing(value: Any) -> bool:

@@ -23,6 +23,23 @@ def corrupted(table: PaperTable, column: str, results: Sequence[Result]) -> floa
     return known.value if known and known.exact else None
 
 
+def lacking(table: PaperTable, results: Sequence[Result]) -> list[str]:
+    """Why columns are unknown: kinds without a file, or with two of the same images, and severities without images."""
+    columns, found = KINDS[table.dataset[0]], _kinds(results)
+    if not found:
+        return ["two files are of the same kind and severity, so none is shown"]
+    absent = [kind for kind in columns.values() if kind not in found]
+    wanted = {severity for column in table.columns() for severity in _severities(table, column)}
+    short = [
+        f"{kind} at severity {severity}"
+        for kind, each in found.items()
+        for severity in sorted(severity for severity in wanted if severity is not None)
+        if severity not in each.severities
+    ]
+    told = {"no file of": absent, "no images of": short}
+    return [f"{words} {', '.join(names)}" for words, names in told.items() if names]
+
+
 def _kinds(results: Sequence[Result]) -> Mapping[str, Corrupted]:
     """The certificates of every kind; none where two files are of the same kind and severity."""
     entries = [Entry(each.source, Summary(each.certificates), folder="files") for each in results if each.certificates]

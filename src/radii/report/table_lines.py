@@ -10,6 +10,7 @@ from radii.experiment.table import PaperTable, Reported, Row
 from radii.experiment.table_runs import BASELINE, NOISES, Result, noise_of
 from radii.report.facts import certifier, choice
 from radii.report.summary import UNKNOWN, Summary, down, radius_text, up
+from radii.report.table_corruptions import lacking
 from radii.report.table_values import Measured, as_precise, difference, digits_of, groups, radius_of, shift_of, value
 from radii.report.tables import Cell, Table
 
@@ -17,7 +18,8 @@ Results = Mapping[str, Sequence[Result]]
 """The results of the rows of a table, by label."""
 HEADS = {"acr": "ACR", "acr_mean": "ACR, mean", "acr_std": "ACR, deviation", "teacher_acr": "Teacher’s ACR"}  # noqa: RUF001
 MADE = ("", "Row", "From", "Budget", "Epochs", "Schedule", "Test images", "Certifier", "Engine", "Seeds", "Remark")
-
+SPREADS = ("acr_std", "epoch_time_ci95_s")
+"""The columns that are deviations or half intervals."""
 OF_TRAINING = ("optimizer", "momentum", "nesterov", "weight_decay", "warmup_epochs", "precision", "batch_norm")
 """What a page tells of a training only where it is not the recipe's."""
 
@@ -59,10 +61,12 @@ def _here(table: PaperTable, columns: Sequence[str], group: Group, baseline: Seq
         (value(table, column, group.results, baseline), as_precise(group.row, column), shift_of(table, column))
         for column in columns
     ]
-    yield ["", f"here [{group.number}]", *(shown(*cell) for cell in cells)]
+    spread = [column in SPREADS for column in columns]
+    yield ["", f"here [{group.number}]", *(shown(*cell, spread=each) for cell, each in zip(cells, spread, strict=True))]
     gaps = [_gap(*cell) for cell in cells]
     for name, texts in zip(("difference", "95 % from", "95 % to"), zip(*gaps, strict=True), strict=True):
-        yield ["", name, *texts]
+        if name == "difference" or set(texts) != {UNKNOWN}:
+            yield ["", name, *texts]
 
 
 def head(column: str) -> str:
@@ -80,11 +84,11 @@ def _digits(reported: Reported | None) -> int:
     return 3 if reported is None else digits_of(reported) + 1
 
 
-def shown(found: Measured | None, reported: Reported | None, shift: int) -> str:
-    """A measured value as text, rounded down, with its deviation over seeds."""
+def shown(found: Measured | None, reported: Reported | None, shift: int, *, spread: bool = False) -> str:
+    """A measured value as text, rounded down, with its deviation over seeds; a spread itself is rounded up."""
     if found is None:
         return UNKNOWN
-    text = ("" if found.exact else "≥ ") + down(found.value, _digits(reported), shift)
+    text = ("" if found.exact else "≥ ") + (up if spread else down)(found.value, _digits(reported), shift)
     return text if found.deviation is None else f"{text} ± {up(found.deviation, _digits(reported), shift)}"
 
 
@@ -117,11 +121,11 @@ def _setting(row: Row, column: str) -> str:
 
 def made(table: PaperTable, results: Results) -> Table:
     """How every result was made: its budget is part of it."""
-    rows = [_made(group) for group in numbered(table, results)]
+    rows = [_made(table, group) for group in numbered(table, results)]
     return Table(MADE, [[Cell(text) for text in row] for row in rows])
 
 
-def _made(group: Group) -> list[str]:
+def _made(table: PaperTable, group: Group) -> list[str]:
     first = group.results[0]
     certified = first.certificates
     return [
@@ -131,12 +135,21 @@ def _made(group: Group) -> list[str]:
         budget(first),
         _epochs(first.recipe, group.row),
         _schedule(first.recipe, group.row),
-        choice(certified) if certified else "none: only its training is used",
+        _images(group.results) or "none: only its training is used",
         _certifier(certified) if certified else UNKNOWN,
         _engines(group.results),
         _seeds(group.results),
-        "; ".join(filter(None, [first.remark, _limit(certified)])),
+        "; ".join(filter(None, [first.remark, *_lacking(table, group.results), _limit(certified)])),
     ]
+
+
+def _images(results: Sequence[Result]) -> str:
+    """The test images, each choice of them once."""
+    return "; ".join(dict.fromkeys(choice(each.certificates) for each in results if each.certificates))
+
+
+def _lacking(table: PaperTable, results: Sequence[Result]) -> Sequence[str]:
+    return lacking(table, results) if table.kind == "corruptions" else ()
 
 
 def _sources(results: Sequence[Result]) -> str:

@@ -8,6 +8,7 @@ from radii.experiment.table_runs import Result
 from radii.report.facts import duration
 from radii.report.summary import UNKNOWN
 from radii.report.table_lines import Results
+from radii.report.table_values import groups
 from radii.report.tables import Cell, Table
 
 HEAD = ("Table", "Kind", "Dataset", "Rows", "Done", "Not made yet", "Missing", "Cost of those not made", "Title")
@@ -21,7 +22,7 @@ def overview(every: Sequence[tuple[PaperTable, Results, Costs]]) -> Table:
 
 
 def _line(table: PaperTable, results: Results, costs: Costs) -> list[str]:
-    done = [row for row in table.rows if _complete(results, row)]
+    done = [row for row in table.rows if complete(table, results, row)]
     missing = [row for row in table.rows if row.why and row not in done]
     waiting = not_made(table, results)
     return [
@@ -29,7 +30,7 @@ def _line(table: PaperTable, results: Results, costs: Costs) -> list[str]:
         table.kind,
         ", ".join(table.dataset),
         str(len(table.rows)),
-        _done(len(done), [_complete(results, row) for row in done]) if table.kind != "settings" else UNKNOWN,
+        _done(len(done), [complete(table, results, row) for row in done]) if table.kind != "settings" else UNKNOWN,
         str(len(waiting)) if table.kind != "settings" else UNKNOWN,
         str(len(missing)),
         _cost([costs.get(label) for label in waiting]),
@@ -44,14 +45,16 @@ def costs_of_rows(table: PaperTable, results: Results, costs: Costs) -> Table:
 
 
 def not_made(table: PaperTable, results: Results) -> list[str]:
-    """The labels of the rows that can be made and have no result."""
+    """The labels of the rows that can be made and have no result, or one of fewer seeds than the paper's."""
     if table.kind == "settings":
         return []
-    return [row.label for row in table.rows if not row.why and not _complete(results, row)]
+    return [row.label for row in table.rows if not row.why and not complete(table, results, row)]
 
 
-def _complete(results: Results, row: Row) -> list[Result]:
-    return [each for each in results.get(row.label, ()) if each.complete]
+def complete(table: PaperTable, results: Results, row: Row) -> list[Result]:
+    """The results of a row that are all of what the paper's numbers are: a mean over seeds needs as many seeds."""
+    found = [each for each in results.get(row.label, ()) if each.complete]
+    return [each for group in groups(table, found) if len(group) >= table.seeds for each in group]
 
 
 def _done(count: int, found: Sequence[Sequence[Result]]) -> str:

@@ -2,21 +2,22 @@
 
 import csv
 import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
 from html import escape
 from pathlib import Path
 from string import Template
 
 from radii.experiment import files
 from radii.experiment.table import PaperTable
-from radii.experiment.table_runs import BASELINE
+from radii.experiment.table_runs import BASELINE, Result
 from radii.report import curves, formats
 from radii.report.summary import UNKNOWN
 from radii.report.table_figure import figures
-from radii.report.table_lines import Results, budget, lines, made, numbered
+from radii.report.table_lines import Group, Results, budget, lines, made, numbered
 from radii.report.table_savings import savings
 from radii.report.table_text import has_words
-from radii.report.table_values import as_precise, difference, shift_of, value
+from radii.report.table_values import as_precise, difference, radius_of, shift_of, value
 from radii.report.tables import Table
 from radii.report.text import csv_cell, markdown_text, plain
 
@@ -27,9 +28,11 @@ BUDGET = (
     "number; it does not have the spread of a single training."
 )
 COLUMNS = (
-    *("table", "row", "column", "reported", "here", "deviation", "lower", "upper", "difference"),
+    *("table", "row", "column", "unit", "reported", "here", "deviation", "lower", "upper", "difference"),
     *("difference_lower", "difference_upper", "budget", "seeds", "from"),
 )
+SHARES, SHARE = "percent", "share"
+"""Units of accuracies; the column of other numbers names what they are."""
 
 
 def write(table: PaperTable, results: Results, out: Path) -> Path:
@@ -58,19 +61,20 @@ def sections(table: PaperTable, results: Results) -> dict[str, Table]:
     return found
 
 
-def remarks(table: PaperTable) -> list[str]:
+def remarks(table: PaperTable, results: Results) -> list[str]:
     """What the numbers themselves do not show."""
     about = [f"Reported: {table.unit}.", f"Test images of the paper: {table.images}." if table.images else ""]
     kinds = {"Uncertain": table.uncertain, "Note": table.notes, "Mended in the transcription": table.mended}
     rows = [f"{row.label}: {row.note}." for row in table.rows if row.note]
     told = [f"{kind}: {text}." for kind, texts in kinds.items() for text in texts]
-    return [*filter(None, about), *_missing(table), *told, *rows]
+    return [*filter(None, about), *_missing(table, results), *told, *rows]
 
 
-def _missing(table: PaperTable) -> list[str]:
+def _missing(table: PaperTable, results: Results) -> list[str]:
     """Why rows are missing, each reason once."""
-    reasons = dict.fromkeys(row.why for row in table.rows if row.why)
-    named = {why: ", ".join(row.label for row in table.rows if row.why == why) for why in reasons}
+    missing = [row for row in table.rows if row.why and not results.get(row.label)]
+    reasons = dict.fromkeys(row.why for row in missing)
+    named = {why: ", ".join(row.label for row in missing if row.why == why) for why in reasons}
     return [f"Missing: {labels}: {why}." for why, labels in named.items()]
 
 
@@ -79,7 +83,7 @@ def markdown(table: PaperTable, results: Results, drawn: list[str]) -> str:
     for title, content in sections(table, results).items():
         parts += [f"## {title}", formats.markdown(content).strip()]
     parts += [f"![{name}]({table.name}-{name}.svg)" for name in drawn]
-    parts.append("\n".join(f"- {markdown_text(text)}" for text in remarks(table)))
+    parts.append("\n".join(f"- {markdown_text(text)}" for text in remarks(table, results)))
     return "\n\n".join(parts) + "\n"
 
 
@@ -90,7 +94,7 @@ def latex(table: PaperTable, results: Results) -> str:
 
 
 def csv_text(table: PaperTable, results: Results) -> str:
-    """One line for every number measured here, shares as fractions; and for every reported one without any."""
+    """One line for every number measured here, in the unit of the reported one; and for every one without any."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -104,19 +108,32 @@ def _records(table: PaperTable, results: Results) -> Iterator[list[object]]:
     for row in table.rows:
         mine = [group for group in groups if group.row is row]
         for column in table.columns():
-            reported = row.reported.get(column)
-            if not mine and reported is not None:
-                yield [table.name, row.label, column, reported, *("" for _ in COLUMNS[4:])]
+            what = [table.name, row.label, column, _unit(table, column), row.reported.get(column)]
+            if not mine and row.reported.get(column) is not None:
+                yield [*what, *("" for _ in COLUMNS[len(what) :])]
             for group in mine:
-                found = value(table, column, group.results, baseline)
-                printed = as_precise(row, column)
-                known = difference(found, printed, shift_of(table, column)) if found and printed is not None else None
-                here = [found.value, found.deviation, *(found.interval or (None, None))] if found else [None] * 4
-                gap = [known.value, *(known.interval or (None, None))] if known else [None] * 3
-                seeds = " ".join(str(each.seed) for each in group.results)
-                sources = " ".join(each.source for each in group.results)
-                how = [budget(group.results[0]), seeds, sources]
-                yield [table.name, row.label, column, reported, *here, *gap, *how]
+                yield [*what, *_numbers(table, column, group, baseline), *_how(group)]
+
+
+def _unit(table: PaperTable, column: str) -> str:
+    if shift_of(table, column):
+        return SHARES
+    return SHARE if radius_of(column) is not None else ""
+
+
+def _numbers(table: PaperTable, column: str, group: Group, baseline: Sequence[Result]) -> list[object]:
+    """What is measured here, its deviation and interval, and the difference with its own, in the column's unit."""
+    found, printed = value(table, column, group.results, baseline), as_precise(group.row, column)
+    shift = shift_of(table, column)
+    known = difference(found, printed, shift) if found and printed is not None else None
+    here = [found.value, found.deviation, *(found.interval or (None, None))] if found else [None] * 4
+    gap = [known.value, *(known.interval or (None, None))] if known else [None] * 3
+    return [None if each is None else Decimal(repr(each)).scaleb(shift) for each in [*here, *gap]]
+
+
+def _how(group: Group) -> list[object]:
+    seeds = " ".join(str(each.seed) for each in group.results if each.seed is not None)
+    return [budget(group.results[0]), seeds, "; ".join(each.source for each in group.results)]
 
 
 def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
@@ -124,7 +141,7 @@ def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
     template = Template(Path(__file__).with_name("table.html").read_text(encoding="utf-8"))
     parts = [f"<h2>{title}</h2>\n{html_table(content)}" for title, content in sections(table, results).items()]
     drawn = [f"<figure>{svg.decode()[svg.decode().index('<svg') :]}</figure>" for svg in svgs.values()]
-    notes = "".join(f"<li>{escape(plain(text))}</li>" for text in remarks(table))
+    notes = "".join(f"<li>{escape(plain(text))}</li>" for text in remarks(table, results))
     return template.substitute(
         title=escape(plain(table.title)),
         source=escape(plain(table.source)),

@@ -14,7 +14,7 @@ from radii.experiment.certificates import Certificates
 from radii.experiment.lineage import teachers
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Reported, Row
-from radii.experiment.table_runs import Result
+from radii.experiment.table_runs import Result, is_int8
 from radii.report import protocol
 from radii.report.facts import EpochTime, epoch_time
 from radii.report.summary import CONFIDENCE, Summary
@@ -64,7 +64,7 @@ def _made(result: Result) -> str:
     stated: dict[str, object] = {key: header.get(key) for key in kept} if recipe else {"file": result.source}
     # Engines give the same function but for rounding, and `auto` takes the fastest; int8 is another function.
     stated["rows"] = len(made.rows) if made else None  # a file that is not complete is of other images
-    stated["int8"] = str(header.get("engine")).endswith("int8")
+    stated["int8"] = made is not None and is_int8(made)
     training = {**asdict(recipe), "seed": 0, "dataset": recipe.dataset["name"]} if recipe else {}
     return json.dumps([stated, training, result.remark], sort_keys=True)
 
