@@ -81,7 +81,7 @@ class Archive:
     def over_seeds(self, name: str) -> str:
         """The mean ACR over seeds with the standard deviation of one of them; the ACR where there is one seed."""
         found = [self.summary(each).acr for each in self.seeds(name)]
-        return f"{fmean(found):.4f} ± {stdev(found):.4f}" if len(found) > 1 else down(found[0], 3)
+        return f"{down(fmean(found), 4)} ± {up(stdev(found), 4)}" if len(found) > 1 else down(found[0], 3)
 
     def error(self, name: str) -> float:
         """The standard error of an ACR over the choice of images."""

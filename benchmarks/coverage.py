@@ -10,11 +10,14 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from radii import plugins
 from radii.experiment import certificates, lineage, recipe, table
 from radii.experiment.certificates import header_file, read_header
 from radii.experiment.run import Run
+from radii.experiment.table_identity import REGISTRIES
 from radii.experiment.table_runs import LEFT_OUT, results_of, runs_in, soft_label_samples
 from radii.fields import from_mapping
+from radii.report.table_overview import complete
 
 ROOT = Path(__file__).parents[1]
 NOTICE = "<!-- Written by scripts/coverage: edit docs/coverage.toml or add runs to results/, and run it again. -->"
@@ -31,11 +34,13 @@ class Item:
     command: str
     code: Sequence[str] = ()
     """Files that have to be there for the command to work, or FILE:WORD for a word in one."""
-    measured: Facts = field(default_factory=dict)
-    """What is true of a run that has measured it; a list names values of which one suffices."""
+    measured: Facts | Sequence[Facts] = field(default_factory=dict)
+    """What is true of a run that has measured it; a list names values of which one suffices. Of several such sets of
+    facts, each needs a run."""
     shown: Sequence[str] = ()
     """Tests or pages on published numbers that show it without a run."""
     note: str = ""
+    """What is to be said beside the evidence."""
 
 
 def main() -> None:
@@ -54,8 +59,10 @@ def write(root: Path) -> str:
         NOTICE,
         "# What of the papers is here",
         f"{len(found)} systems, variants, protocols and figures of the papers on CRT, MACER, Consistency and CAT-RS: "
-        f"{summary}. Measured is what an archived run with certificates has, or a test on published numbers shows; a "
-        "run's budget is its own, as results/README.md states it. `radii table` shows every row of the papers' tables.",
+        f"{summary}. Measured is what an archived run with certificates has, or a test on published numbers or a page "
+        "of measurements shows; a run's budget is its own, as results/README.md states it. `radii table` shows every "
+        "row of the papers' tables; `logs` in a command stands for a folder of certification logs that the methods' "
+        "authors have published.",
         *(
             _section(word, [(item, why) for item, each, why in found if each == word])
             for word in (MEASURED, CODE, MISSING)
@@ -75,13 +82,19 @@ def status(item: Item, runs: Sequence[tuple[str, Facts]], root: Path) -> tuple[s
     absent = [each for each in item.code if not _is_there(each, root)]
     if absent:
         return MISSING, item.note or f"no {absent[0]}"
-    having = sorted({name for name, facts in runs if item.measured and has(facts, item.measured)}, key=_worth)
-    if having:
+    if having := _having(item, runs):
         more = f" and {len(having) - 1} more" if len(having) > 1 else ""
-        return MEASURED, f"{having[0]}{more}"
+        return MEASURED, "; ".join(filter(None, [f"{having[0]}{more}", item.note]))
     if item.shown and all(_is_there(each.replace("::", ":"), root) for each in item.shown):
         return MEASURED, ", ".join(item.shown)
     return CODE, item.note or ", ".join(item.code)
+
+
+def _having(item: Item, runs: Sequence[tuple[str, Facts]]) -> list[str]:
+    """The runs that have measured an item; none where a part of it is still without a run."""
+    wanted = [item.measured] if isinstance(item.measured, Mapping) else item.measured
+    found = [{name for name, facts in runs if each and has(facts, each)} for each in wanted]
+    return sorted(set().union(*found), key=_worth) if all(found) else []
 
 
 def _worth(name: str) -> tuple[bool, str]:
@@ -125,10 +138,18 @@ def _trained(run: Run) -> dict[str, Any]:
 
 
 def _flat(run: Run) -> dict[str, Any]:
+    """The fields of a recipe, those of its components with their defaults."""
     found: dict[str, Any] = {}
     for key, value in asdict(recipe.read(run.recipe_file)).items():
-        found |= {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, Mapping) else {key: value}
+        stated = {**_defaults(key, value), **value} if isinstance(value, Mapping) else {}
+        found |= {f"{key}.{name}": each for name, each in stated.items()} if stated else {key: value}
     return found
+
+
+def _defaults(kind: str, stated: Facts) -> Facts:
+    name = stated.get("name")
+    shipped = kind in REGISTRIES and isinstance(name, str) and ":" not in name
+    return plugins.defaults(REGISTRIES[kind], str(name)) if shipped else {}
 
 
 def _certified(header: Facts) -> dict[str, Any]:
@@ -162,7 +183,8 @@ def _tables(root: Path) -> str:
     for name in table.names():
         each = table.read(table.find(name))
         results = results_of(each, found)
-        done, missing = sum(bool(results[row.label]) for row in each.rows), sum(bool(row.why) for row in each.rows)
+        done = sum(bool(complete(each, results, row)) for row in each.rows)
+        missing = sum(bool(row.why) for row in each.rows)
         shown = ("–", "–") if each.kind == "settings" else (str(done), str(len(each.rows) - done - missing))  # noqa: RUF001
         lines.append(f"| {name} | {len(each.rows)} | {shown[0]} | {shown[1]} | {missing} |")
     return "\n".join(lines)

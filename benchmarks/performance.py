@@ -41,7 +41,7 @@ def _training(numbers: dict[str, Any]) -> str:
                 name,
                 f"{row['seconds_per_epoch']:.1f}",
                 f"{row['ratio_to_plain_loop']:.2f}",
-                f"{row['published_ratio']:.1f}" if row["published_ratio"] else "",
+                str(row["published_ratio"]) if row["published_ratio"] else "",
                 f"{row['share_of_published']:.2f}" if row["share_of_published"] else "",
             ]
             for name, row in numbers[key].items()

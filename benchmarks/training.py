@@ -34,10 +34,10 @@ CIFAR: Settings = {
     "gaussian": ({}, None),
     "stability": ({}, None),
     "consistency": ({"copies": 2, "weight": 20.0}, None),
-    "smoothmix": ({"copies": 2, "steps": 4, "step_size": 0.5}, 5.0),
+    "smoothmix": ({"copies": 2, "steps": 4, "step_size": 0.5}, 4.97),
     "catrs": ({"copies": 4, "steps": 4, "weight": 0.5}, None),
-    "macer": ({"copies": 16, "weight": 12.0}, 21.0),
-    "smoothadv": ({"copies": 8, "steps": 10}, 46.0),
+    "macer": ({"copies": 16, "weight": 12.0}, 20.86),
+    "smoothadv": ({"copies": 8, "steps": 10}, 46.2),
     "transfer": ({}, None),
 }
 

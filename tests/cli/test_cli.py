@@ -190,7 +190,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["verify", "runs/g", "--rows", "-1"], "rows = -1, expected"),
     (["report"], "nothing to report"),
     (["report", "nowhere"], "nowhere"),
-    (["transfer", "--model", "digits_cnn"], "either --teacher RUN, or --bootstrap RECIPE"),
+    (["transfer", "--model", "digits_cnn"], "name --teacher RUN, or --bootstrap RECIPE"),
     (["transfer", "--teacher", "g", "--model", "vit", "--set", "model.width=9"], "which --model replaces"),
     (["import", "absent.pth", "--dataset", "cifar10", "--model", "cifar_resnet20", "--run", "x"], "no checkpoint"),
 ]

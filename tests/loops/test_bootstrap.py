@@ -6,9 +6,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from radii import cli
+from radii.cli.app import in_words
 from radii.experiment.lineage import seconds_before, training_seconds
 from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
+from radii.experiment.run import Run, RunError
 from radii.loops.bootstrap import bootstrap, default_voter, needs_soft_labels
 from radii.loops.transfer import transfer
 
@@ -44,3 +46,36 @@ def test_the_voter_is_the_gaussian_recipe_of_the_dataset_with_the_teachers_model
     assert needs_soft_labels(CATRS)
     assert not needs_soft_labels(replace(CATRS, objective={"name": "catrs", "target": "hard_label"}))
     assert not needs_soft_labels(replace(CATRS, objective="gaussian"))
+
+
+def radii(*words: str) -> None:
+    cli.app([*words], exit_on_error=False, print_error=False, result_action="return_value")
+
+
+def test_teacher_with_other_settings_goes_to_a_folder_that_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    student = ("--model", "digits_mlp", "--set", "training.epochs=1")
+    words = ("transfer", "--bootstrap", "digits/gaussian-0.25", *student)
+    radii(*words, "--teacher-set", "training.epochs=1")
+    again = (*words, "--teacher-set", "training.epochs=2", "--run", "runs/second")
+    with pytest.raises(RunError, match="runs/digits-gaussian-0.25-digits_cnn belongs to another recipe") as told:
+        radii(*again)
+    assert in_words(told.value).endswith("; name another with --teacher")
+    radii(*again, "--teacher", "runs/other")
+    assert Run("runs/second").source("teacher") == Path("runs/other")
+    assert len(Run("runs/other").history()) == 2
+
+
+def test_no_votes_are_refused_before_anything_is_trained(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="votes = 0, expected"):
+        bootstrap(CATRS, tmp_path / "teacher", votes=0)
+    assert not any(tmp_path.iterdir())
+
+
+def test_other_votes_are_named_in_words(tmp_path: Path) -> None:
+    voter = replace(default_voter(CATRS), training=TRAINING)
+    bootstrap(CATRS, tmp_path / "teacher", voter=voter, votes=2, workers=1)
+    with pytest.raises(RunError, match=r"has soft labels of other votes \(samples 2, not 3\): remove"):
+        bootstrap(CATRS, tmp_path / "teacher", voter=voter, votes=3, workers=1)

@@ -5,12 +5,18 @@ from pathlib import Path
 import pytest
 
 from radii.experiment.certificate_format import COHEN
+from radii.experiment.certificates import CertificateFile, Row
 from radii.report import corruptions, report
 from radii.report.corruptions import mean
 from radii.report.entries import read
 from radii.report.summary import Value, shown
 
 LOGS = Path(os.environ.get("RADII_LOGS", "")) / "cifar10c-sigma0.25-cat-rs"
+
+HEADER = {
+    **{"procedure": "fixed", "dataset": "cifar10_c", "split": "test", "images": 100, "every": 1},
+    **{"noise": {"name": "gaussian", "sigma": 0.25}},
+}
 
 
 def write_log(path: Path, radii: dict[int, float]) -> None:
@@ -83,3 +89,16 @@ def test_published_accuracies_are_shown_as_the_paper_prints_them(tmp_path: Path)
     means = [row for row in rows if row["kind"] == "mean"]
     found = {row["severity"]: float(row["accuracy"]) for row in means}
     assert (found["2"], found["4"]) == (0.716, 0.694)
+
+
+def test_mean_of_kinds_that_were_certified_differently_says_so(tmp_path: Path) -> None:
+    for kind, samples in (("fog", 1000), ("snow", 100_000)):
+        header = {**HEADER, "parameters": {"estimation": samples, "failure": 0.001}}
+        stated = {**header, "evaluated_on": {"name": "cifar10_c", "kind": kind, "severity": 0}}
+        file = CertificateFile(tmp_path / f"fixed-{kind}.tsv", stated)
+        file.append(Row(0, 1, 1, 0.4, 0.1, samples, {1: samples - 5}, "digest"))
+    entries = read([tmp_path])
+    assert "all severities" in entries[0].evaluated
+    (kinds,) = corruptions.groups(entries).values()
+    assert corruptions.table(kinds).rows[-1][0].text == "mean of 2 kinds, which were certified differently"
+    assert corruptions.table(kinds[:1]).rows[-1][0].text == "mean of 1 kind"

@@ -76,6 +76,15 @@ def test_formats_agree(results: dict[str, list[Result]], tmp_path: Path) -> None
     assert float(line["here"]) - 1.557 == pytest.approx(float(line["difference"]))
 
 
+@pytest.mark.parametrize("label", [row.label for row in table.read(table.find("crt-16")).rows])
+def test_recipes_decay_where_the_paper_does(label: str) -> None:
+    found = table.read(table.find("crt-16"))
+    column = 2 + found.columns().index("lr_decay_epochs")
+    rows = [[cell.text for cell in row] for row in lines(found, {}).rows]
+    start = next(number for number, row in enumerate(rows) if row[0] == label)
+    assert rows[start][column] == rows[start + 1][column]
+
+
 def test_csv_has_one_unit_in_a_line(results: dict[str, list[Result]]) -> None:
     found = {(each["row"], each["column"]): each for each in csv.DictReader(io.StringIO(csv_text(CATRS_3, results)))}
     line = found[LABEL, "r0.00"]

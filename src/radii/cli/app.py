@@ -39,6 +39,7 @@ HINTS = {
     "size": "pass --size",
     "soft_labels": "pass --soft-labels FILE made by `radii soft-labels RUN`",
     "teacher": "pass --teacher RUN",
+    "teacher_run": "name another with --teacher",
     "workers": "say how many with --workers",
 }
 """What the command line adds to an error about a parameter."""

@@ -2,7 +2,7 @@
 
 import shlex
 from pathlib import Path
-from typing import Annotated, cast
+from typing import Annotated
 
 from cyclopts import Parameter
 
@@ -15,7 +15,7 @@ from radii.cli.progress import CountingBar, TrainingBar
 from radii.cli.tensorboard import step_writer
 from radii.experiment import recipe as recipes
 from radii.experiment.from_run import recipe_from, transfer_recipe
-from radii.experiment.run import Run
+from radii.experiment.run import Run, RunError
 from radii.report.summary import down
 
 
@@ -76,8 +76,9 @@ def transfer(
 
     Args:
         model: The student's architecture, or a table with its fields; several are trained as a chain.
-        teacher: The run of the first teacher.
-        bootstrap: Instead of --teacher, the recipe to train a teacher with.
+        teacher: The run of the first teacher; with --bootstrap, where it is trained, by default in
+            runs/DATASET-RECIPE-MODEL.
+        bootstrap: The recipe to train a teacher with first.
         teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's.
         teacher_set: KEY=VALUE that overrides the recipe of the teacher that --bootstrap trains.
         voter_set: KEY=VALUE that overrides the recipe of the run whose votes are the soft labels of a `catrs` teacher:
@@ -93,15 +94,15 @@ def transfer(
             f"--set {ignored[0]} is of the recipe's model, which --model replaces: give its fields there, "
             "such as --model '{ name = \"vit\", width = 96 }'"
         )
-    if (teacher is None) == (bootstrap is None):
-        raise ValueError("name either --teacher RUN, or --bootstrap RECIPE to train a teacher first")
-    if bootstrap is None:
-        if teacher_model or teacher_set or voter_set:
-            raise ValueError("--teacher-model, --teacher-set and --voter-set are of --bootstrap: leave them out")
-        first = Run(cast(Path, teacher), trust or ())
-    else:
+    if bootstrap is not None:
         settings = [*([f"model={teacher_model}"] if teacher_model else []), *(teacher_set or [])]
-        first = _bootstrapped(bootstrap, settings, voter_set or [], votes, data)
+        first = _bootstrapped(bootstrap, teacher, settings, voter_set or [], votes, data)
+    elif teacher is None:
+        raise ValueError("name --teacher RUN, or --bootstrap RECIPE to train a teacher first")
+    elif teacher_model or teacher_set or voter_set:
+        raise ValueError("--teacher-model, --teacher-set and --voter-set are of --bootstrap: leave them out")
+    else:
+        first = Run(teacher, trust or ())
     schedule = recipes.read(recipes.find(recipe), set or ()) if recipe else transfer_recipe(first, set or ())
     students = [recipes.parse_value(each) for each in model]
     with TrainingBar(console) as bar:
@@ -109,8 +110,10 @@ def transfer(
             print_trained(student)
 
 
-def _bootstrapped(recipe: Path, settings: list[str], voting: list[str], votes: int, data: Path | None) -> Run:
-    """Train a teacher with a recipe, in runs/DATASET-RECIPE-MODEL, and before it the run that votes, if any."""
+def _bootstrapped(
+    recipe: Path, run: Path | None, settings: list[str], voting: list[str], votes: int, data: Path | None
+) -> Run:
+    """Train a teacher with a recipe, and before it the run that votes, if any."""
     from radii.loops.bootstrap import bootstrap, default_voter, needs_soft_labels
 
     path = recipes.find(recipe)
@@ -118,9 +121,12 @@ def _bootstrapped(recipe: Path, settings: list[str], voting: list[str], votes: i
     if voting and not needs_soft_labels(wanted):
         raise ValueError(f"--voter-set: objective {wanted.objective['name']!r} learns from no soft labels")
     voter = recipes.parse(default_voter(wanted).to_toml(), "the run that votes", voting) if voting else None
-    name = f"{wanted.dataset['name']}-{path.stem}-{wanted.model['name']}"
-    with TrainingBar(console) as bar:
-        done = bootstrap(wanted, Path("runs") / name, voter=voter, votes=votes, data=data, on_step=bar)
+    usual = Path("runs") / f"{wanted.dataset['name']}-{path.stem}-{wanted.model['name']}"
+    try:
+        with TrainingBar(console) as bar:
+            done = bootstrap(wanted, run or usual, voter=voter, votes=votes, data=data, on_step=bar)
+    except RunError as error:
+        raise RunError(str(error), "teacher_run" if error.parameter == "run" else error.parameter) from error
     print_trained(done)
     return done
 

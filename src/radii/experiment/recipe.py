@@ -63,6 +63,12 @@ class Training:
         if self.nesterov and (self.optimizer != "sgd" or not self.momentum):
             raise ValueError("training: nesterov needs optimizer = 'sgd' and a momentum > 0")
 
+    @property
+    def decays(self) -> tuple[int, ...]:
+        """The epochs at which the learning rate falls; none where it is annealed."""
+        steps = {"step": range(self.decay_every, self.epochs, self.decay_every), "multi_step": self.decay_at}
+        return tuple(steps.get(self.schedule, ()))
+
 
 @dataclass(frozen=True, kw_only=True)
 class Recipe:

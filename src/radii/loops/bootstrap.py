@@ -31,6 +31,8 @@ def bootstrap(
 
     That run is of the recipe `voter`, by default `default_voter`. The same call continues where it stopped.
     """
+    if votes < 1:
+        raise ValueError(f"votes = {votes}, expected a whole number >= 1")
     if not needs_soft_labels(recipe):
         return train(recipe, path, data=data, trust=trust, on_step=on_step)
     voting = train(voter or default_voter(recipe), path.with_name(f"{path.name}-voter"), data=data, on_step=on_step)

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from contextlib import closing
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -162,6 +163,16 @@ class VotingShipment:
         return VotingSession(replace(self.config, run=folder), AbsentImages(self.config.identity[1]))
 
 
+def _other(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
+    """How two headers differ, such as: samples 50, not 60."""
+    differing = [key for key in sorted({*theirs, *mine}) if theirs.get(key) != mine.get(key)]
+    return "; ".join(f"{key} {_short(theirs.get(key))}, not {_short(mine.get(key))}" for key in differing)
+
+
+def _short(value: Any) -> str:
+    return str(value)[:16]
+
+
 class _Counts:
     """The votes so far in the order of the images, and their times: two files that grow by whole rows."""
 
@@ -176,7 +187,8 @@ class _Counts:
             files.write_json(beside, header)
         if (theirs := readers.json_object(beside)) != header:
             raise RunError(
-                f"{run.path} has soft labels of {theirs}, not of {header}: remove {self.file} and {beside.name}"
+                f"{run.path} has soft labels of other votes ({_other(theirs, header)}): remove {self.file} and "
+                f"{beside.name} to vote again"
             )
         self._cut(self.file, 4 * classes, self._rows(self.file, 4 * classes))
         self._cut(self.times, 8, len(self))

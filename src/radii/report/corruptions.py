@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 from radii.experiment.certificates import Certificates, Row
+from radii.report import protocol
 from radii.report.entries import Entry
 from radii.report.summary import Summary, Value, down, shown
 from radii.report.tables import Cell, Table
@@ -111,7 +112,13 @@ def values(kinds: Sequence[Corrupted], measure: str) -> list[Value | None]:
 def table(kinds: Sequence[Corrupted]) -> Table:
     """A row for every kind, and the last one of their means: mACR and mean accuracy, in all and by severity."""
     rows = [_row(each.kind, [each]) for each in kinds]
-    return Table(HEAD, [*rows, _row(f"mean of {len(kinds)} kind{'s' * (len(kinds) > 1)}", kinds)])
+    return Table(HEAD, [*rows, _row(f"mean of {len(kinds)} kind{'s' * (len(kinds) > 1)}{_caution(kinds)}", kinds)])
+
+
+def _caution(kinds: Sequence[Corrupted]) -> str:
+    """What is to be said of a mean of kinds that were certified differently, such as with more samples."""
+    found = set(protocol.differences([each.whole.certificates for each in kinds])) - {protocol.IMAGES}
+    return ", which were certified differently" if found else ""
 
 
 def _row(name: str, kinds: Sequence[Corrupted]) -> list[Cell]:

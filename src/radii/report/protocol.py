@@ -40,7 +40,9 @@ def evaluated(made: Certificates) -> str:
     other, split = made.header.get("evaluated_on"), made.header.get("split", "test")
     if not isinstance(other, Mapping):
         return "" if split == "test" else str(split)
-    fields = [f"{key} {value}" for key, value in other.items() if key not in ("name", "validation")]
+    stated = {key: value for key, value in other.items() if key not in ("name", "validation")}
+    # Of the corruptions 0 is the default, which is no severity but all of them.
+    fields = ["all severities" if each == ("severity", 0) else f"{each[0]} {each[1]}" for each in stated.items()]
     return ", ".join([str(other["name"]), *fields])
 
 

@@ -116,6 +116,8 @@ def _setting(row: Row, column: str) -> str:
     table, _, name = row.fields[column].partition(".")
     stated = getattr(row.system.read(), table)
     found = stated.get(name) if isinstance(stated, Mapping) else getattr(stated, name)
+    if isinstance(found, tuple):
+        return ";".join(map(str, found)) or UNKNOWN
     return UNKNOWN if found is None else f"{found:g}" if isinstance(found, float) else str(found)
 
 
