@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+from radii.loops.soft_labels import VotingConfig
+
 ROOT = Path(__file__).parents[1]
 CI = [".ci/run", ".github/workflows/ci.yml"]
 HOOKS = ".pre-commit-config.yaml"
@@ -95,6 +97,14 @@ def test_recipes_of_reproduce_exist() -> None:
         names = [name.replace(old, new) for name in names]
     assert len(names) > 10
     assert [name for name in names if not (ROOT / "recipes" / f"{name}.toml").is_file()] == []
+
+
+def test_votes_of_reproduce_are_possible(tmp_path: Path) -> None:
+    """It is asked for them only after hours of training."""
+    found = re.findall(r"--samples (\d+) --settle (\d+)", text("scripts/reproduce"))
+    assert found
+    for samples, settle in found:
+        VotingConfig(run=tmp_path, samples=int(samples), settle=int(settle))
 
 
 @pytest.mark.parametrize("copies", [True, False])
