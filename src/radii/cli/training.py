@@ -152,8 +152,8 @@ def soft_labels(
     Args:
         run: A trained run directory, usually plain Gaussian at sigma 0.25.
         samples: Noisy copies of each image.
-        settle: An image whose first SETTLE votes, a multiple of 128, are all for one class gets no more: its shares are 1
-            and 0, which more votes could change a little. By default every image gets all.
+        settle: An image whose first SETTLE votes, a multiple of 128, are all for one class gets no more: its shares are
+            1 and 0, which more votes could change a little. By default every image gets all.
         seed: The seed of the noise.
         engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core, or for each GPU.
