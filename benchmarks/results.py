@@ -115,10 +115,17 @@ def _acr(archive: Archive, name: str) -> str:
     return down(archive.summary(name).acr, 3)
 
 
+def _weight(archive: Archive, name: str) -> str:
+    """The weight of an objective's second term, where its recipe states one."""
+    stated = archive.setting(name, "objective").get("weight")
+    return "" if stated is None else f"{stated:g}"
+
+
 def _published_over_seeds(archive: Archive, name: str) -> str:
-    """The mean and deviation that the papers report for a run named DATASET/BUDGET/METHOD-seed0."""
-    dataset, _, method = name.split("/")
-    return archive.published.get(f"{dataset}/{method.rpartition('-seed')[0]}", {}).get("over seeds", "")
+    """The mean and deviation that the papers report for a run named DATASET/BUDGET/METHOD-seed0; none for a student."""
+    dataset, _, run = name.split("/")
+    found = re.fullmatch(r"(.+)-seed\d", run)
+    return archive.published.get(f"{dataset}/{found[1]}", {}).get("over seeds", "") if found else ""
 
 
 def _below(archive: Archive, name: str, other: str, digits: str = "3") -> str:
@@ -232,6 +239,7 @@ COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "seeds": lambda archive, name: str(len(archive.seeds(name))),
     "ACR over seeds": Archive.over_seeds,
     "published": _published_over_seeds,
+    "weight": _weight,
     "images": VALUES["count"],
     "sigma": VALUES["sigma"],
     "samples per image": _samples_per_image,
