@@ -41,6 +41,8 @@ class Item:
     """Tests or pages on published numbers that show it without a run."""
     note: str = ""
     """What is to be said beside the evidence."""
+    partly: str = ""
+    """What there is while it is not measured as the papers have it."""
 
 
 def main() -> None:
@@ -87,14 +89,15 @@ def status(item: Item, runs: Sequence[tuple[str, Facts]], root: Path) -> tuple[s
         return MEASURED, "; ".join(filter(None, [f"{having[0]}{more}", item.note]))
     if item.shown and all(_is_there(each.replace("::", ":"), root) for each in item.shown):
         return MEASURED, ", ".join(item.shown)
-    return CODE, item.note or ", ".join(item.code)
+    return CODE, item.partly or item.note or ", ".join(item.code)
 
 
 def _having(item: Item, runs: Sequence[tuple[str, Facts]]) -> list[str]:
-    """The runs that have measured an item; none where a part of it is still without a run."""
+    """The runs that have measured an item, of its rarest part; none where a part is still without a run."""
     wanted = [item.measured] if isinstance(item.measured, Mapping) else item.measured
     found = [{name for name, facts in runs if each and has(facts, each)} for each in wanted]
-    return sorted(set().union(*found), key=_worth) if all(found) else []
+    rarest: set[str] = min(found, key=len)
+    return sorted(rarest, key=_worth) if all(found) else []
 
 
 def _worth(name: str) -> tuple[bool, str]:
@@ -122,10 +125,8 @@ def archived(root: Path) -> Iterator[tuple[str, Facts]]:
             continue
         for file in sorted(run.certificates.glob("*.tsv")):
             if len(certificates.first_lines(file)) > 1:
-                yield (
-                    run.path.relative_to(root).as_posix(),
-                    {**_trained(run), **_certified(read_header(header_file(file)))},
-                )
+                name = run.path.relative_to(root).as_posix()
+                yield name, {"run": name, **_trained(run), **_certified(read_header(header_file(file)))}
 
 
 def _trained(run: Run) -> dict[str, Any]:

@@ -240,6 +240,7 @@ COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "ACR over seeds": Archive.over_seeds,
     "published": _published_over_seeds,
     "weight": _weight,
+    "sharpness": lambda archive, name: f"{archive.made(name).parameters['sharpness']:g}",
     "images": VALUES["count"],
     "sigma": VALUES["sigma"],
     "samples per image": _samples_per_image,

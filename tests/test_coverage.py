@@ -52,6 +52,21 @@ def test_status_is_computed() -> None:
     assert status(Item(item="x", papers="", command="", code=["README.md:no such word here"]), RUNS, ROOT)[0] == MISSING
 
 
+def test_every_part_of_an_item_needs_a_run() -> None:
+    parts = [{"seed": 0}, {"seed": 1}]
+    item = Item(item="x", papers="", command="", measured=parts, note="only so", partly="one seed")
+    runs = [("results/a", {"seed": 0}), ("results/b", {"seed": 0}), ("results/c", {"seed": 1})]
+    assert status(item, runs, ROOT) == (MEASURED, "results/c; only so")
+    assert status(item, runs[:2], ROOT) == (CODE, "one seed")
+
+
+def test_width_that_a_recipe_leaves_out_is_the_default() -> None:
+    (plain,) = [facts for name, facts in RUNS if name == "results/cifar10/twelve-epochs/gaussian"]
+    assert plain["model.width"] == 16
+    narrow = [facts for name, facts in RUNS if name == "results/cifar10/twelve-epochs/smoothmix-to-regnetx_200mf"]
+    assert {facts["model.width"] for facts in narrow} == {0.25}
+
+
 def test_shown_needs_the_test_itself() -> None:
     item = Item(item="x", papers="", command="", shown=["tests/test_coverage.py::test_that_is_not_" + "here"])
     assert status(item, RUNS, ROOT)[0] == CODE

@@ -107,17 +107,49 @@ def test_votes_of_reproduce_are_possible(tmp_path: Path) -> None:
         VotingConfig(run=tmp_path, samples=int(samples), settle=int(settle))
 
 
+STUB = """
+echo "$@"
+while [ $# -gt 1 ]; do
+    case $1 in --run | --teacher) mkdir -p "$2" && touch "$2/model.safetensors" "$2/recipe.toml" ;; esac
+    shift
+done
+"""
+
+
+def parts() -> list[str]:
+    return re.findall(r"^((?:digits|fashion|mnist|cifar10|svhn)_\w+)\(\) \{", text("scripts/reproduce"), re.MULTILINE)
+
+
+@pytest.mark.parametrize("part", parts())
+def test_every_part_of_reproduce_goes_on_from_the_archive(part: str, tmp_path: Path) -> None:
+    """In a fresh checkout, where some runs are archived without their weights."""
+    shutil.copytree(ROOT / "results", tmp_path / "results", ignore=shutil.ignore_patterns("*.tsv", "*.bin", "*.xml"))
+    if (ROOT / "unfinished").is_dir():
+        shutil.copytree(ROOT / "unfinished", tmp_path / "unfinished")
+    (tmp_path / "runs" / "arrays").mkdir(parents=True)
+    (tmp_path / "runs" / "arrays" / "arrays.npz").touch()
+    stubbed(tmp_path, {"scripts/setup": "", "scripts/beside": "", ".venv/bin/radii": STUB})
+    done = subprocess.run([tmp_path / "scripts" / "reproduce", part], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert "has no weights" not in done.stderr
+
+
+def stubbed(folder: Path, commands: dict[str, str]) -> None:
+    """A folder with scripts/reproduce, and other commands in place of those that it calls."""
+    (folder / "scripts").mkdir()
+    shutil.copy(ROOT / "scripts" / "reproduce", folder / "scripts")
+    for name, body in commands.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(f"#!/bin/sh\n{body}\n")
+        (folder / name).chmod(0o755)
+
+
 @pytest.mark.parametrize("copies", [True, False])
 def test_reproduce_continues_a_whole_copy_of_an_unfinished_run(copies: bool, tmp_path: Path) -> None:
-    (tmp_path / "scripts").mkdir()
-    shutil.copy(ROOT / "scripts" / "reproduce", tmp_path / "scripts")
     commands = {"scripts/setup": "", "scripts/beside": "", ".venv/bin/radii": 'echo "$@"'}
     if not copies:
         commands[".venv/bin/cp"] = 'mkdir -p "$3" && exit 1'
-    for name, body in commands.items():
-        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
-        (tmp_path / name).write_text(f"#!/bin/sh\n{body}\n")
-        (tmp_path / name).chmod(0o755)
+    stubbed(tmp_path, commands)
     run = "cifar10/twelve-epochs/smoothmix"
     a_run(tmp_path / "unfinished" / run)
     done = subprocess.run([tmp_path / "scripts" / "reproduce", "cifar10_teacher"], capture_output=True, text=True)

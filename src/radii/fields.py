@@ -126,7 +126,8 @@ def did_you_mean(word: str, known: Iterable[str]) -> str:
     if near:
         return f"; did you mean {near[0]!r}?"
     more = f", and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-    shown = [repr(each) if any("," in word for word in known) else each for each in known[:MOST_NAMED]]
+    quoted = any("," in each for each in known)
+    shown = [repr(each) if quoted else each for each in known[:MOST_NAMED]]
     return f"; expected one of: {', '.join(shown)}{more}" if known else "; it has none"
 
 

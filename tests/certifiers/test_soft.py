@@ -1,6 +1,8 @@
 """Soft-RS: the bound of the mean probability, and the classifier that it certifies."""
 
+import json
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import Any
 
 import numpy as np
@@ -96,3 +98,8 @@ def test_fewest_samples(bound: str, fewest: int) -> None:
 def test_fields_out_of_range_are_refused(fields: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=message):
         certifiers.create("soft", **fields)
+
+
+def test_whole_number_for_a_float_is_the_same_setting() -> None:
+    """Their certificates are one file, which the other one continues."""
+    assert json.dumps(asdict(Soft(sharpness=4))) == json.dumps(asdict(Soft(sharpness=4.0)))

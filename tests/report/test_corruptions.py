@@ -101,4 +101,6 @@ def test_mean_of_kinds_that_were_certified_differently_says_so(tmp_path: Path) -
     assert "all severities" in entries[0].evaluated
     (kinds,) = corruptions.groups(entries).values()
     assert corruptions.table(kinds).rows[-1][0].text == "mean of 2 kinds, which were certified differently"
+    alike = [kinds[0], kinds[0]._replace(kind="frost")]
+    assert corruptions.table(alike).rows[-1][0].text == "mean of 2 kinds"
     assert corruptions.table(kinds[:1]).rows[-1][0].text == "mean of 1 kind"

@@ -4,13 +4,13 @@ import math
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from radii.errors import ParameterError
-from radii.fields import option
+from radii.fields import option, settings_of
 from radii.plugins import Component
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
@@ -46,6 +46,10 @@ class Certifier(Component, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        for setting in settings_of(type(self)):  # 1 and 1.0 are one setting, whose certificates are one file
+            value = getattr(self, setting.name)
+            if float in (setting.hint, *get_args(setting.hint)) and isinstance(value, int):
+                object.__setattr__(self, setting.name, float(value))
         field, fewest = self.fewest_samples()
         if (samples := getattr(self, field)) < fewest:
             raise ValueError(

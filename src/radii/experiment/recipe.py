@@ -67,7 +67,7 @@ class Training:
     def decays(self) -> tuple[int, ...]:
         """The epochs at which the learning rate falls; none where it is annealed."""
         steps = {"step": range(self.decay_every, self.epochs, self.decay_every), "multi_step": self.decay_at}
-        return tuple(steps.get(self.schedule, ()))
+        return tuple(epoch for epoch in steps.get(self.schedule, ()) if epoch < self.epochs)
 
 
 @dataclass(frozen=True, kw_only=True)

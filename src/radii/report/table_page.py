@@ -31,7 +31,7 @@ COLUMNS = (
     *("table", "row", "column", "unit", "reported", "here", "deviation", "lower", "upper", "difference"),
     *("difference_lower", "difference_upper", "budget", "seeds", "from"),
 )
-SHARES, SHARE = "percent", "share"
+PERCENT, FRACTION = "percent", "fraction"
 """Units of accuracies; the column of other numbers names what they are."""
 
 
@@ -117,8 +117,8 @@ def _records(table: PaperTable, results: Results) -> Iterator[list[object]]:
 
 def _unit(table: PaperTable, column: str) -> str:
     if shift_of(table, column):
-        return SHARES
-    return SHARE if radius_of(column) is not None else ""
+        return PERCENT
+    return FRACTION if radius_of(column) is not None else ""
 
 
 def _numbers(table: PaperTable, column: str, group: Group, baseline: Sequence[Result]) -> list[object]:
