@@ -41,10 +41,16 @@ def archived(tree: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     return subprocess.run([tree / "scripts" / "archive", *arguments], capture_output=True, text=True)
 
 
+CERTIFICATES = {"certificates/fixed-1.tsv", "certificates/fixed-1.json"}
+
+
 def a_run(path: Path, *files: str) -> None:
-    for name in ("recipe.toml", "events.jsonl", "checkpoint.pt", "certificates/fixed-1.tsv", *files):
+    """A run with certificates of every third of seven images, all of them."""
+    for name in ("recipe.toml", "events.jsonl", "checkpoint.pt", *CERTIFICATES, *files):
         (path / name).parent.mkdir(parents=True, exist_ok=True)
         (path / name).write_text(name)
+    (path / "certificates/fixed-1.tsv").write_text("idx\n0\n3\n6\n")
+    (path / "certificates/fixed-1.json").write_text('{\n  "every": 3,\n  "images": 7,\n  "most": null\n}\n')
 
 
 def files_of(path: Path) -> set[str]:
@@ -56,7 +62,7 @@ def test_archive_keeps_the_weights_of_a_finished_run(tmp_path: Path) -> None:
     a_run(tmp_path / "unfinished/mnist/short/finished")
     assert archived(tmp_path, "mnist/short/finished").returncode == 0
     engine = {"openvino_int8-1a.xml", "openvino_int8-1a.bin"}
-    kept = {"recipe.toml", "certificates/fixed-1.tsv", "model.safetensors", *engine}
+    kept = {"recipe.toml", *CERTIFICATES, "model.safetensors", *engine}
     assert files_of(tmp_path / "results/mnist/short/finished") == kept
     assert not files_of(tmp_path / "unfinished")
 
@@ -64,13 +70,13 @@ def test_archive_keeps_the_weights_of_a_finished_run(tmp_path: Path) -> None:
 def test_archive_leaves_weights_out_on_request(tmp_path: Path) -> None:
     a_run(tmp_path / "runs/a", "model.safetensors")
     assert archived(tmp_path, "--without-weights", "a").returncode == 0
-    assert files_of(tmp_path / "results/a") == {"recipe.toml", "certificates/fixed-1.tsv"}
+    assert files_of(tmp_path / "results/a") == {"recipe.toml", *CERTIFICATES}
 
 
 def test_archive_takes_the_checkpoint_of_an_unfinished_run(tmp_path: Path) -> None:
     a_run(tmp_path / "runs/a")
     assert archived(tmp_path, "a").returncode == 0
-    assert files_of(tmp_path / "unfinished/a") == {"recipe.toml", "certificates/fixed-1.tsv", "checkpoint.pt"}
+    assert files_of(tmp_path / "unfinished/a") == {"recipe.toml", *CERTIFICATES, "checkpoint.pt"}
     assert not (tmp_path / "results").exists()
 
 
@@ -79,6 +85,14 @@ def test_archive_takes_the_weights_of_a_run_without_certificates(tmp_path: Path)
     shutil.rmtree(tmp_path / "runs/a/certificates")
     assert archived(tmp_path, "--without-weights", "a").returncode == 0
     assert files_of(tmp_path / "unfinished/a") == {"recipe.toml", "model.safetensors"}
+    assert not (tmp_path / "results").exists()
+
+
+def test_archive_takes_a_run_whose_certificates_are_not_whole_for_unfinished(tmp_path: Path) -> None:
+    a_run(tmp_path / "runs/a", "model.safetensors")
+    (tmp_path / "runs/a/certificates/fixed-1.tsv").write_text("idx\n0\n3\n")
+    assert archived(tmp_path, "--without-weights", "a").returncode == 0
+    assert files_of(tmp_path / "unfinished/a") == {"recipe.toml", *CERTIFICATES, "model.safetensors"}
     assert not (tmp_path / "results").exists()
 
 
