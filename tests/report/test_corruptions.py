@@ -1,5 +1,4 @@
 import csv
-import os
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from radii.report.corruptions import mean
 from radii.report.entries import read
 from radii.report.summary import Value, shown
 
-LOGS = Path(os.environ.get("RADII_LOGS", "")) / "cifar10c-sigma0.25-cat-rs"
+PUBLISHED = "cifar10c-sigma0.25-cat-rs"
 
 HEADER = {
     **{"procedure": "fixed", "dataset": "cifar10_c", "split": "test", "images": 100, "every": 1},
@@ -24,9 +23,8 @@ def write_log(path: Path, radii: dict[int, float]) -> None:
     path.write_text("\n".join(["\t".join(COHEN), *rows]) + "\n")
 
 
-@pytest.mark.skipif(not LOGS.is_dir(), reason="RADII_LOGS names no folder of published logs")
-def test_published_logs_give_the_row_of_the_paper() -> None:
-    (kinds,) = corruptions.groups(read([LOGS])).values()
+def test_published_logs_give_the_row_of_the_paper(logs: Path) -> None:
+    (kinds,) = corruptions.groups(read([logs / PUBLISHED])).values()
     assert len(kinds) == 15
     acr, accuracy = (corruptions.values(kinds, measure) for measure in ("ACR", "accuracy"))
     assert [round(value.value, 3) for value in acr if value] == [0.475, 0.521, 0.493, 0.476, 0.458, 0.430]
@@ -81,10 +79,9 @@ def test_mean_of_shares_is_not_rounded_below_its_value() -> None:
     assert shown(mean([Value(share, True) for share in shares]), 1, 2) == "71.6"
 
 
-@pytest.mark.skipif(not LOGS.is_dir(), reason="RADII_LOGS names no folder of published logs")
-def test_published_accuracies_are_shown_as_the_paper_prints_them(tmp_path: Path) -> None:
+def test_published_accuracies_are_shown_as_the_paper_prints_them(logs: Path, tmp_path: Path) -> None:
     """1,074 and 1,041 of 1,500 images, at the severities 2 and 4."""
-    report(LOGS, tmp_path)
+    report(logs / PUBLISHED, tmp_path)
     rows = csv.DictReader((tmp_path / "corruptions.csv").read_text().splitlines())
     means = [row for row in rows if row["kind"] == "mean"]
     found = {row["severity"]: float(row["accuracy"]) for row in means}

@@ -16,7 +16,7 @@ SEVERITIES = (1, 2, 3, 4, 5)
 PUBLISHED_BLOCK = 10_000
 """The images of a severity of CIFAR-10-C, whose severities follow each other in every file."""
 EXACT = 12
-"""Digits to which a mean of decimal numbers is exact in floating point."""
+"""Digits to which a mean, or a difference, of decimal numbers is exact in floating point."""
 HEAD = (
     *("", "images"),
     *("ACR", *(f"ACR {each}" for each in SEVERITIES)),

@@ -16,13 +16,12 @@ from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Reported, Row
 from radii.experiment.table_runs import Result, is_int8
 from radii.report import protocol
+from radii.report.corruptions import EXACT
 from radii.report.facts import EpochTime, epoch_time
 from radii.report.summary import CONFIDENCE, Summary
 from radii.report.table_corruptions import corrupted
 
 HOUR = 3600.0
-EXACT = 12
-"""Digits to which a difference of two decimal numbers is exact in floating point."""
 
 
 class Measured(NamedTuple):
