@@ -1,5 +1,6 @@
 """Rows of a table are made from an empty folder, with all that they learn from, and continued by the same call."""
 
+import gzip
 import json
 import shutil
 from collections.abc import Iterator
@@ -7,12 +8,14 @@ from dataclasses import replace
 from importlib import import_module
 from pathlib import Path
 
+import numpy as np
 import pytest
 from PIL import Image
 
 from radii import cli, datasets, models, plugins
 from radii.cli import table_making
 from radii.experiment import budgets, recipe, table
+from radii.experiment.corruption_kinds import corrupted_sets
 from radii.experiment.run import Run
 from radii.experiment.table import System, TableError
 from radii.experiment.table_identity import identity
@@ -57,6 +60,23 @@ unit = "per cent"
 sigma = [0.25]
 radii = [0.00]
 """
+
+
+CORRUPTIONS = """
+title = "Corrupted digits"
+source = "Nobody, Table 2"
+kind = "corruptions"
+dataset = "mnist_c"
+unit = "average certified l2 radius"
+sigma = [0.25]
+
+[[rows]]
+label = "Gaussian"
+sigma = 0.25
+recipe = "mnist/gaussian-0.25"
+reported = { Fog = 0.500, mACR = 0.500 }
+"""
+LABELS = np.arange(250) % 10
 
 
 @pytest.fixture
@@ -316,6 +336,55 @@ def test_photographs_are_certified_as_the_papers_certify_imagenet(
     parts = row_cost(found, row, budget, Timings(tmp_path, measure=False))
     assert parts is not None
     assert sum(parts.values()) == 500 * budget.estimation
+
+
+def corrupted_digits(folder: Path) -> None:
+    """Random images in the published layouts of MNIST and of the fifteen kinds of MNIST-C."""
+    rng = np.random.default_rng(0)
+    for prefix, count in (("train", 64), ("t10k", 250)):
+        for kind, content in (
+            ("images-idx3", rng.integers(256, size=(count, 28, 28))),
+            ("labels-idx1", LABELS[:count]),
+        ):
+            sizes = b"".join(side.to_bytes(4, "big") for side in content.shape)
+            packed = gzip.compress(b"\0\0\x08" + bytes([content.ndim]) + sizes + content.astype(np.uint8).tobytes())
+            (folder / f"{prefix}-{kind}-ubyte.gz").write_bytes(packed)
+    for each in corrupted_sets("mnist_c"):
+        place = folder / "mnist_c" / each["kind"]
+        place.mkdir(parents=True)
+        np.save(place / "test_images.npy", rng.integers(256, size=(250, 28, 28, 1), dtype=np.uint8))
+        np.save(place / "test_labels.npy", LABELS)
+
+
+@pytest.mark.slow
+def test_rows_of_corruptions_are_made_of_every_kind(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (away / "corruptions.toml").write_text(CORRUPTIONS)
+    corrupted_digits(away)
+    published = away / "mnist_c"
+    words = ("table", "corruptions.toml", "--run", "--budget", "tiny", "--workers", "1", "--data", ".")
+    published.rename(away / "elsewhere")
+    with pytest.raises(ValueError, match="1 of 1 trainings"):
+        radii(*words)
+    assert "not made: . has no folder mnist_c" in capsys.readouterr().out
+    assert not list((away / "runs").rglob("recipe.toml")), "nothing is trained for images that are not there"
+    (away / "elsewhere").rename(published)
+    radii(*words)
+    told = capsys.readouterr().out
+    assert "every 120th of 250 test images of mnist_c (3)" in told
+    assert "no complete file of" not in told
+    assert {"95 % from", "95 % to"} <= {line.strip().split("  ")[0] for line in told.splitlines()}
+    made = sorted((away / "runs").rglob("*.tsv"))
+    assert len(made) == 15
+    radii(*words)
+    assert "Gaussian, seed 0: done before" in capsys.readouterr().out
+    made[0].unlink()
+    radii(*words)
+    assert "done before" not in capsys.readouterr().out
+    assert sorted((away / "runs").rglob("*.tsv")) == made
+    cut = made[1].read_text().splitlines(keepends=True)
+    made[1].write_text("".join(cut[:-1]))
+    radii("table", "corruptions.toml", "--budget", "tiny")
+    assert "no complete file of" in capsys.readouterr().out
 
 
 def as_a_run_states_it(system: System) -> recipe.Recipe:

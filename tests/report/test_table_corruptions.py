@@ -4,15 +4,17 @@ import shutil
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
+from statistics import fmean, stdev
 
 import pytest
+from scipy.special import stdtrit
 
 from radii.experiment import table
 from radii.experiment.certificates import CertificateFile, Row
 from radii.experiment.corruption_kinds import KINDS
 from radii.experiment.table import TableError
 from radii.experiment.table_files import results_from
-from radii.report.table_corruptions import corrupted
+from radii.report.table_corruptions import by_image, corrupted
 from radii.report.table_values import difference, shift_of, value
 
 HEADER = {
@@ -36,6 +38,22 @@ def test_published_logs_give_the_papers_row(name: str, logs: Path) -> None:
         assert gap is not None
         # 100 images a kind, radii of three digits: the mean of fifteen kinds was rounded once more.
         assert abs(gap.value) <= 0.00051, column
+
+
+def test_interval_is_of_the_images_before_they_are_corrupted(logs: Path) -> None:
+    """The 7,500 files' rows are of one hundred images: their corruptions are no independent choice."""
+    found = table.read(table.find("catrs-13"))
+    results = results_from(found, found.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
+    values = by_image(found, "macr", results)
+    assert len(values) == 100
+    assert fmean(values) == pytest.approx(corrupted(found, "macr", results))
+    rows = [row for each in results if each.certificates for row in each.certificates.rows]
+    of_first = [row.radius * row.correct for row in rows if row.index % 10_000 == 0]
+    assert values[0] == pytest.approx(fmean(of_first))
+    measured = value(found, "macr", results)
+    assert measured is not None
+    assert measured.interval is not None
+    assert measured.interval[1] - measured.value == pytest.approx(stdtrit(99, 0.975) * stdev(values) / 10)
 
 
 def test_kind_without_a_file_is_unknown(logs: Path) -> None:

@@ -126,7 +126,7 @@ def test_incomplete_corruptions_say_what_is_missing(logs: Path, tmp_path: Path) 
     row = found.row("CAT-RS")
     results = {row.label: results_from(found, row, files)}
     (how,) = [[cell.text for cell in row] for row in made(found, results).rows]
-    assert "no file of snow; no images of fog at severity 2; " in how[-1]
+    assert "no complete file of snow; no images of fog at severity 2; " in how[-1]
     assert how[6] == "every 100th image, 0 to 49,900 (500); 400 images"
     assert "95 % from" not in markdown(found, results, [])
     assert "CAT-RS: " not in "".join(text for text in remarks(found, results) if text.startswith("Missing"))

@@ -15,10 +15,10 @@ TEST_IMAGES = {
     "cifar100": 10_000,
     "svhn": 26_032,
     "imagenet": 500,
-    "cifar10_c": 1_500,
-    "mnist_c": 1_500,
+    "cifar10_c": 15 * 500,
+    "mnist_c": 15 * 10_000,
 }
-"""Images of a row: the test split; 500 of ImageNet's, and 100 of each of 15 corruptions, as in the papers."""
+"""Images of a row: the test split; of ImageNet and of each of 15 kinds of CIFAR-10-C 500, as in the papers."""
 NETWORK = {"mnist": "LeNet", "fashion_mnist": "LeNet", "mnist_c": "LeNet", "imagenet": "ResNet-50"}
 MULTIPLY_ADDS = {"LeNet": 2.293e6, "ResNet-110": 2.53e8, "ResNet-50": 4.09e9}
 SAMPLES = costs.SELECTION_AND_ESTIMATION

@@ -14,6 +14,8 @@ from radii.experiment.budgets import Budget
 from radii.experiment.table import PaperTable, Row
 from radii.experiment.table_runs import results_of, runs_in
 from radii.report.facts import duration
+from radii.report.table_corruptions import all_kinds
+from radii.report.table_values import groups
 
 if TYPE_CHECKING:
     from radii.loops.table_run import Maker
@@ -85,7 +87,8 @@ def _is_done(table: PaperTable, row: Row, seed: int, budget: Budget, folder: Pat
         warnings.simplefilter("ignore", RunWarning)  # a run that is only begun is no news here
         found = results_of(table, runs_in([folder]))[row.label]
     finished = [each for each in found if each.run and each.run.finished]
-    return any((each.budget, each.seed) == (budget.name, seed) for each in finished)
+    wanted = [each for each in finished if (each.budget, each.seed) == (budget.name, seed)]
+    return any(all_kinds(table, group) for group in groups(table, wanted))
 
 
 def _cheapest_first(table: PaperTable, rows: Sequence[Row], budget: Budget) -> list[Row]:

@@ -1,6 +1,6 @@
 """The kinds of corruption that the papers average over: the files of each, by the name that its column has."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 KINDS: Mapping[str, Mapping[str, str]] = {
     "cifar10_c": {
@@ -18,6 +18,11 @@ KINDS: Mapping[str, Mapping[str, str]] = {
 }
 """By dataset. CIFAR-10-C has four kinds more, which are not in the means."""
 MORE = ("gaussian_blur", "saturate", "spatter", "speckle_noise")
+
+
+def corrupted_sets(dataset: str) -> Sequence[Mapping[str, str]]:
+    """The corrupted test images of every kind, as datasets with their fields; of CIFAR-10-C with all severities."""
+    return [{"name": dataset, "kind": kind} for kind in KINDS[dataset].values()]
 
 
 def is_kind(name: str) -> bool:

@@ -10,6 +10,7 @@ from radii.errors import RunWarning
 from radii.experiment import certificates, files, readers, recipe
 from radii.experiment.budgets import Budget, budgets
 from radii.experiment.certificates import Certificates
+from radii.experiment.corruption_kinds import corrupted_sets
 from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, System
@@ -92,7 +93,7 @@ def _of_run(table: PaperTable, row: Row, found: Found) -> list[Result]:
         return []
     if table.kind == "settings":
         return []
-    made = [each for each in _certificates(found.run) if of_own_images(each) and _of_present_model(found, each)]
+    made = [each for each in _certificates(found.run) if _of_images(table, each) and _of_present_model(found, each)]
     if table.kind == "time":
         return [_result(table, row, found, made[0] if made else None)] if _is_trained(found) else []
     return [_result(table, row, found, each) for each in made]
@@ -171,6 +172,14 @@ def _certificates(run: Run) -> list[Certificates]:
         except (ValueError, OSError) as error:
             warnings.warn(f"{file} is left out: {error}", RunWarning, stacklevel=2)
     return found
+
+
+def _of_images(table: PaperTable, made: Certificates) -> bool:
+    """Whether certificates are of the images that a table is about."""
+    if table.kind != "corruptions":
+        return of_own_images(made)
+    other = made.header.get("evaluated_on", {})
+    return {"name": other.get("name"), "kind": other.get("kind")} in corrupted_sets(table.dataset[0])
 
 
 def of_own_images(made: Certificates) -> bool:

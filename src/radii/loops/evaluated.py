@@ -43,7 +43,7 @@ def evaluated(run: Run, part: Part, other: Key, data: Path | None) -> Evaluated:
         return Evaluated(own.part(part), facts, run.recipe.dataset["name"])
     if part != "test":
         raise ValueError(f"split = {part!r} is of the run's own data: leave out the other dataset")
-    found = _open(other, data)
+    found = open_other(other, data)
     _expect_same_classes(run, found)
     stated = {key: value for key, value in dataset_fields(found).items() if key != "path"}
     return Evaluated(
@@ -59,7 +59,8 @@ def named_in(run: Run, header: Mapping[str, Any]) -> tuple[Part, Key]:
     return header.get("split", "test"), other
 
 
-def _open(other: Key, data: Path | None) -> Dataset:
+def open_other(other: Key, data: Path | None) -> Dataset:
+    """Another dataset than a run's own, by its key; `data` is where it is."""
     table = dict(other)
     fields = fields_of(table) | ({} if data is None else {"path": str(data)})
     return datasets.create(table["name"], **fields)

@@ -3,6 +3,7 @@
 from collections.abc import Collection
 
 from radii.experiment.budgets import Budget
+from radii.experiment.corruption_kinds import corrupted_sets
 from radii.experiment.recipe import Recipe
 from radii.experiment.table import PaperTable, Row, System
 from radii.loops.table_run import name_of
@@ -16,8 +17,10 @@ SIZES = {
     "svhn": (73_257, 26_032),
     "digits": (1_347, 450),
     "folder": (1_281_167, 50_000),
+    "mnist_c": (60_000, 10_000),
+    "cifar10_c": (0, 50_000),
 }
-"""Training and test images, as published; a folder is taken for ImageNet."""
+"""Training and test images, as published, of corruptions those of one kind; a folder is taken for ImageNet."""
 
 
 def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> dict[str, float] | None:
@@ -34,13 +37,13 @@ def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> d
     recipe = budget.recipe(system, table.varies)
     seconds = timings.of(recipe, _teacher(system, budget))
     name = name_of(system, budget, table.varies, 0)
-    return None if seconds is None else training | {f"certify {name}": seconds.sample * _samples(recipe, budget)}
+    return None if seconds is None else training | {f"certify {name}": seconds.sample * _samples(table, recipe, budget)}
 
 
-def _samples(recipe: Recipe, budget: Budget) -> int:
-    name = recipe.dataset["name"]
-    images = -(-SIZES.get(name, (0, 0))[1] // budget.every_of(name))
-    return images * budget.estimation
+def _samples(table: PaperTable, recipe: Recipe, budget: Budget) -> int:
+    sets = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else [recipe.dataset]
+    names = [each["name"] for each in sets]
+    return sum(-(-SIZES.get(name, (0, 0))[1] // budget.every_of(name)) for name in names) * budget.estimation
 
 
 def _system_cost(system: System, varies: Collection[str], budget: Budget, timings: Timings) -> dict[str, float] | None:

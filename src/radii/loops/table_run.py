@@ -2,19 +2,22 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from radii import certifiers
+from radii.experiment import certificates
 from radii.experiment.budgets import Budget
+from radii.experiment.corruption_kinds import corrupted_sets
 from radii.experiment.recipe import Recipe
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, System, TableError
 from radii.experiment.table_identity import identity, schedule
 from radii.loops.certify import CertificationConfig, OnImage, certify_run
+from radii.loops.evaluated import dataset_key, open_other
 from radii.loops.soft_labels import soft_labels
 from radii.loops.train import OnStep, train
 from radii.loops.transfer import transfer
@@ -42,12 +45,15 @@ class Maker:
     """Who certifies and votes, if not `workers` processes of this machine."""
 
     def make(self, table: PaperTable, row: Row, seed: int = 0) -> Run:
-        """Train and certify a row; of a table of times only train it."""
+        """Train and certify a row: of a table of times only train it, of one of corruptions certify every kind."""
         if row.trainable is None:
             raise TableError(f"the row {row.label!r} of {table.name} cannot be made: {row.why}")
+        corrupted = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else ()
+        for images in corrupted[:1]:
+            open_other(dataset_key(images), self.data).part("test")  # hours before they are needed
         run = self.train(row.trainable, table.varies, seed)
         if table.kind != "time":
-            self._certify(run, row.trainable.read().dataset["name"])
+            self._certify(run, corrupted or [row.trainable.read().dataset], bool(corrupted))
         return run
 
     def train(self, system: System, varies: Collection[str] = (), seed: int = 0) -> Run:
@@ -76,11 +82,17 @@ class Maker:
             on_image=self.listeners.on_vote,
         )
 
-    def _certify(self, run: Run, dataset: str) -> None:
+    def _certify(self, run: Run, sets: Sequence[Mapping[str, str]], others: bool) -> None:
+        """Certify the test images of the run's own dataset, or those of others, which all have as many."""
+
+        def on_image(images: int, row: certificates.Row | None) -> None:
+            self.listeners.on_image(len(sets) * images, row)
+
         certifier = certifiers.create("fixed", estimation=self.budget.estimation)
-        every = self.budget.every_of(dataset)
-        config = CertificationConfig(run=run.path, certifier=certifier, every=every, data=self.data)
-        certify_run(config, workers=self.workers, executor=self.executor, on_image=self.listeners.on_image)
+        for each in sets:
+            every, other = self.budget.every_of(each["name"]), dataset_key(each) if others else ()
+            config = CertificationConfig(run=run.path, certifier=certifier, every=every, data=self.data, dataset=other)
+            certify_run(config, workers=self.workers, executor=self.executor, on_image=on_image)
 
 
 def name_of(system: System, budget: Budget, varies: Collection[str], seed: int) -> str:

@@ -146,8 +146,15 @@ def _made(table: PaperTable, group: Group) -> list[str]:
 
 
 def _images(results: Sequence[Result]) -> str:
-    """The test images, each choice of them once."""
-    return "; ".join(dict.fromkeys(choice(each.certificates) for each in results if each.certificates))
+    """The test images, each choice of them once, whatever the kind of corruption."""
+    return "; ".join(dict.fromkeys(choice(_of_any_kind(each.certificates)) for each in results if each.certificates))
+
+
+def _of_any_kind(made: Certificates) -> Certificates:
+    if "evaluated_on" not in made.header:
+        return made
+    stated = {key: value for key, value in made.header["evaluated_on"].items() if key != "kind"}
+    return Certificates(made.name, made.rows, {**made.header, "evaluated_on": stated})
 
 
 def _lacking(table: PaperTable, results: Sequence[Result]) -> Sequence[str]:
@@ -159,7 +166,7 @@ def _sources(results: Sequence[Result]) -> str:
     folders = {str(Path(each.source).parent) for each in results}
     if all(each.run is None for each in results) and len(results) > 1 and len(folders) == 1:
         return f"{folders.pop()} ({len(results)} files)"
-    return ", ".join(each.source for each in results)
+    return ", ".join(dict.fromkeys(each.source for each in results))
 
 
 def _limit(made: Certificates | None) -> str:
@@ -204,6 +211,6 @@ def _engines(results: Sequence[Result]) -> str:
 
 
 def _seeds(results: Sequence[Result]) -> str:
-    training = ", ".join(str(each.seed) for each in results if each.seed is not None) or UNKNOWN
+    training = ", ".join(dict.fromkeys(str(each.seed) for each in results if each.seed is not None)) or UNKNOWN
     noise = {str(each.certificates.header.get("seed", UNKNOWN)) for each in results if each.certificates}
     return f"training {training}; certification {', '.join(sorted(noise)) or UNKNOWN}"

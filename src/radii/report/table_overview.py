@@ -7,6 +7,7 @@ from radii.experiment.table import PaperTable, Row
 from radii.experiment.table_runs import Result
 from radii.report.facts import duration
 from radii.report.summary import UNKNOWN
+from radii.report.table_corruptions import all_kinds
 from radii.report.table_lines import Results
 from radii.report.table_values import groups
 from radii.report.tables import Cell, Table
@@ -52,9 +53,10 @@ def not_made(table: PaperTable, results: Results) -> list[str]:
 
 
 def complete(table: PaperTable, results: Results, row: Row) -> list[Result]:
-    """The results of a row that are all of what the paper's numbers are: a mean over seeds needs as many seeds."""
+    """The results of a row that are all of what the paper's numbers are: of as many seeds, or of all corruptions."""
     found = [each for each in results.get(row.label, ()) if each.complete]
-    return [each for group in groups(table, found) if len(group) >= table.seeds for each in group]
+    enough = [each for each in groups(table, found) if len(each) >= table.seeds and all_kinds(table, each)]
+    return [each for group in enough for each in group]
 
 
 def _done(count: int, found: Sequence[Sequence[Result]]) -> str:

@@ -19,7 +19,7 @@ from radii.report import protocol
 from radii.report.corruptions import EXACT
 from radii.report.facts import EpochTime, epoch_time
 from radii.report.summary import CONFIDENCE, Summary
-from radii.report.table_corruptions import corrupted
+from radii.report.table_corruptions import by_image, corrupted, is_accuracy
 
 HOUR = 3600.0
 
@@ -42,12 +42,22 @@ class Difference(NamedTuple):
 
 
 def groups(table: PaperTable, results: Iterable[Result]) -> list[list[Result]]:
-    """The results that differ in the seed of training alone, together; the files of corruptions are one result."""
+    """The results that differ in the seed of training alone, together; of corruptions, the kinds of one training."""
     found: dict[str, list[Result]] = {}
     for result in results:
-        key = str(Path(result.source).parent) if table.kind == "corruptions" else _made(result)
-        found.setdefault(key, []).append(result)
-    return [_one_of_each_seed(group) for group in found.values()]
+        if table.kind != "corruptions":
+            found.setdefault(_made(result), []).append(result)
+        elif result.complete:  # a kind of fewer images has no part in a mean
+            found.setdefault(_of_kinds(result), []).append(result)
+    return list(found.values()) if table.kind == "corruptions" else list(map(_one_of_each_seed, found.values()))
+
+
+def _of_kinds(result: Result) -> str:
+    """What the files of all kinds share: a folder, or a run and how they were made."""
+    if result.run is None:
+        return str(Path(result.source).parent)
+    seed = result.certificates.header.get("seed") if result.certificates else None
+    return json.dumps([result.source, _made(result), seed])
 
 
 def _one_of_each_seed(group: list[Result]) -> list[Result]:
@@ -74,8 +84,7 @@ def value(table: PaperTable, column: str, group: Sequence[Result], baseline: Seq
     `baseline` are the results of what a slow-down is relative to.
     """
     if table.kind == "corruptions":
-        found = corrupted(table, column, group)
-        return None if found is None else Measured(found)
+        return _corrupted(table, column, group)
     if column == "teacher_acr":
         return _over_seeds([_acr(Summary(each)) if each else None for each in map(_teacher, group)])
     if column == "slowdown_factor":
@@ -93,6 +102,14 @@ def value(table: PaperTable, column: str, group: Sequence[Result], baseline: Seq
 def radius_of(column: str) -> float | None:
     """The radius that a column of certified accuracies is about."""
     return float(column[1:]) if column[:1] == "r" and column[1:].replace(".", "", 1).isdecimal() else None
+
+
+def _corrupted(table: PaperTable, column: str, group: Sequence[Result]) -> Measured | None:
+    if (found := corrupted(table, column, group)) is None:
+        return None
+    around = _around(found, _margin(by_image(table, column, group)))
+    most = 1.0 if is_accuracy(table, column) else math.inf
+    return Measured(found, None, around and (around[0], min(most, around[1])))
 
 
 def _summaries(group: Sequence[Result]) -> list[Summary]:
@@ -199,8 +216,7 @@ def hours(run: Run, *, taught: bool) -> float | None:
 def shift_of(table: PaperTable, column: str) -> int:
     """By how many digits the table prints a column larger than it is measured: 2 for shares in per cent."""
     if table.kind == "corruptions":
-        shares = column.startswith(("acc", "macc")) or table.unit.startswith("percent")
-        return 2 if shares else 0
+        return 2 if is_accuracy(table, column) else 0
     return 2 if table.percent and radius_of(column) is not None else 0
 
 
