@@ -4,6 +4,7 @@ import json
 import re
 import shlex
 import shutil
+from itertools import accumulate
 from pathlib import Path
 
 import pytest
@@ -191,12 +192,23 @@ def test_every_command_of_the_page_parses(command: str) -> None:
     assert callable(function)
 
 
+CIFAR = "cifar10/twelve-epochs"
+CHAIN = list(
+    accumulate(("smoothmix-to-regnetx_200mf", "resnext29_2x64d", "cifar_resnet20"), lambda run, to: f"{run}-to-{to}")
+)
+
+
 def test_the_readme_has_the_same_numbers() -> None:
     """The README's numbers, rendered from the files."""
     made = render(
         "here, int8 | {{acr mnist/published-schedule/mnist-gaussian-0.25}}\n\n"
         "({{acr mnist/forty-epochs/smoothmix-to-lenet_wide}}, the teacher {{acr mnist/six-epochs/smoothmix}})\n\n"
-        'an epoch took {{speed "A student" transfer "over gaussian"}} times one of plain Gaussian training',
+        'an epoch took {{speed "A student" transfer "over gaussian"}} times one of plain Gaussian training\n\n'
+        f"a SmoothMix ResNet-20 has {{{{acr {CIFAR}/smoothmix}}}}\n\n"
+        f"a RegNetX taught by it {{{{acr {CIFAR}/{CHAIN[0]}}}}}\n\n"
+        f"a ResNeXt taught by that one {{{{acr {CIFAR}/{CHAIN[1]}}}}}\n\n"
+        f"a ResNet-20 taught by that one {{{{acr {CIFAR}/{CHAIN[2]}}}}}\n\n"
+        f"a ResNet-20 of plain Gaussian training {{{{acr {CIFAR}/gaussian}}}}",
         Archive(ROOT),
     )
     readme = " ".join((ROOT / "README.md").read_text().split())
