@@ -1,5 +1,6 @@
 """Rows of a table are made from an empty folder, with all that they learn from, and continued by the same call."""
 
+import csv
 import gzip
 import json
 import shutil
@@ -67,14 +68,14 @@ title = "Corrupted digits"
 source = "Nobody, Table 2"
 kind = "corruptions"
 dataset = "mnist_c"
-unit = "average certified l2 radius"
+unit = "percent"
 sigma = [0.25]
 
 [[rows]]
 label = "Gaussian"
 sigma = 0.25
 recipe = "mnist/gaussian-0.25"
-reported = { Fog = 0.500, mACR = 0.500 }
+reported = { Fog = 50.0, mAcc = 50.0 }
 """
 LABELS = np.arange(250) % 10
 
@@ -360,14 +361,14 @@ def corrupted_digits(folder: Path) -> None:
 def test_rows_of_corruptions_are_made_of_every_kind(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (away / "corruptions.toml").write_text(CORRUPTIONS)
     corrupted_digits(away)
-    published = away / "mnist_c"
+    last = away / "mnist_c" / "zigzag"
     words = ("table", "corruptions.toml", "--run", "--budget", "tiny", "--workers", "1", "--data", ".")
-    published.rename(away / "elsewhere")
+    last.rename(away / "elsewhere")
     with pytest.raises(ValueError, match="1 of 1 trainings"):
         radii(*words)
-    assert "not made: . has no folder mnist_c" in capsys.readouterr().out
+    assert "not made: . has no folder mnist_c/zigzag" in capsys.readouterr().out
     assert not list((away / "runs").rglob("recipe.toml")), "nothing is trained for images that are not there"
-    (away / "elsewhere").rename(published)
+    (away / "elsewhere").rename(last)
     radii(*words)
     told = capsys.readouterr().out
     assert "every 120th of 250 test images of mnist_c (3)" in told
@@ -383,8 +384,19 @@ def test_rows_of_corruptions_are_made_of_every_kind(away: Path, capsys: pytest.C
     assert sorted((away / "runs").rglob("*.tsv")) == made
     cut = made[1].read_text().splitlines(keepends=True)
     made[1].write_text("".join(cut[:-1]))
-    radii("table", "corruptions.toml", "--budget", "tiny")
+    shown = ("table", "corruptions.toml", "--budget", "tiny")
+    radii(*shown, "--out", "out")
     assert "no complete file of" in capsys.readouterr().out
+    (*_, seeds, place), *_ = list(csv.reader((away / "out" / "corruptions.csv").read_text().splitlines()))[1:]
+    assert (seeds, place) == ("0", str(made[0].parents[1].relative_to(away)))
+    with made[0].parents[1].joinpath("model.safetensors").open("ab") as weights:
+        weights.write(b"\0")
+    radii(*shown)
+    assert "not made yet" in capsys.readouterr().out
+    with pytest.raises(TableError, match="no certificates of the images of corruptions and of its present weights"):
+        radii(*shown, "--from", str(made[0].parents[1]), "--row", "Gaussian")
+    with pytest.raises(TableError, match="is of other weights or noise than .* has now"):
+        radii(*shown, "--from", str(made[0]), "--row", "Gaussian")
 
 
 def as_a_run_states_it(system: System) -> recipe.Recipe:

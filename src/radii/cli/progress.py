@@ -176,8 +176,9 @@ class TrainingBar(_Bar):
 class CertificationBar(_Bar):
     """Images done, and the certified accuracy so far, with its interval over the choice of images."""
 
-    def __init__(self, console: Console, radii: Sequence[float] = (0.0,)) -> None:
+    def __init__(self, console: Console, radii: Sequence[float] = (0.0,), *, independent: bool = True) -> None:
         super().__init__(console, "certifying", "images")
+        self.independent = independent  # the corruptions of one image are not, and have no interval here
         self.images, self.radius_sum = 0, 0.0
         self.certified = dict.fromkeys(radii, 0)
 
@@ -199,7 +200,8 @@ class CertificationBar(_Bar):
         share = Share(count, self.images)
         lower, upper = share.interval()
         where = f" at {radius_text(radius)}" if radius or len(self.certified) > 1 else ""
-        return f"{down(share.value, 1, 2)}% ({down(lower, 1, 2)}-{up(upper, 1, 2)}){where}"
+        around = f" ({down(lower, 1, 2)}-{up(upper, 1, 2)})" if self.independent else ""
+        return f"{down(share.value, 1, 2)}%{around}{where}"
 
 
 class AttackBar(_Bar):

@@ -71,7 +71,8 @@ def _made(maker: "Maker", table: PaperTable, row: Row, seed: int) -> bool:
         say(f"{row.label}, seed {seed}: done before")
         return True
     try:
-        with TrainingBar(console) as training, CertificationBar(console) as images, CountingBar(console) as votes:
+        certifying = CertificationBar(console, independent=table.kind != "corruptions")
+        with TrainingBar(console) as training, certifying as images, CountingBar(console) as votes:
             listeners = Listeners(training, images, votes)
             made = replace(maker, listeners=listeners).make(table, row, seed)
     except (ValueError, LookupError, OSError) as error:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from radii.experiment import readers, recipe
+from radii.experiment.corruption_kinds import KINDS as CORRUPTED
 from radii.experiment.recipe import PACKAGE, Recipe
 from radii.fields import check, did_you_mean, from_mapping, option
 
@@ -103,6 +104,8 @@ class PaperTable:
 
     def __post_init__(self) -> None:
         check(self, "the table")
+        if self.kind == "corruptions" and self.dataset[0] not in CORRUPTED:
+            raise ValueError(f"dataset = {self.dataset[0]!r}, expected one of {', '.join(CORRUPTED)} for corruptions")
         labels = [row.label for row in self.rows]
         if twice := {label for label in labels if labels.count(label) > 1}:
             raise ValueError(f"two rows are labelled {min(twice)!r}: labels name rows, state each once")

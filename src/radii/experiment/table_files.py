@@ -7,10 +7,19 @@ from statistics import NormalDist
 
 from radii.experiment import certificates, recipe
 from radii.experiment.certificates import Certificates
-from radii.experiment.corruption_kinds import KINDS, is_kind
+from radii.experiment.corruption_kinds import KINDS, MORE, is_kind
 from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, TableError
-from radii.experiment.table_runs import NOISES, Found, Result, matches, noise_of, of_own_images
+from radii.experiment.table_runs import (
+    NOISES,
+    Found,
+    Result,
+    matches,
+    noise_of,
+    of_images,
+    of_own_images,
+    of_present_model,
+)
 
 NAMED = re.compile(r"(cifar100|cifar10[-_]?c|cifar10|fashion_?mnist|mnist[-_]?c|mnist|svhn)(?![a-z0-9])")
 """The dataset that the name of a published log, or of its folder, begins with."""
@@ -28,7 +37,7 @@ def results_from(table: PaperTable, row: Row, path: Path) -> list[Result]:
     """The results of a row from a certificate file or a run; of corruptions, from those in a folder."""
     if table.kind in ("time", "settings"):
         raise TableError(f"{table.name} is a table of {table.kind}: no certificate file has its numbers")
-    files = [path] if not path.is_dir() else _in_folder(path)
+    files = [path] if not path.is_dir() else _of_table(table, _in_folder(path))
     if not files:
         raise TableError(f"{path} holds no certificate files: name a *.tsv file, a folder of them, or a run")
     if len(files) > 1 and table.kind != "corruptions" and _run_of(files[0]) is None:
@@ -39,6 +48,19 @@ def results_from(table: PaperTable, row: Row, path: Path) -> list[Result]:
 def _in_folder(folder: Path) -> list[Path]:
     inside = folder / "certificates"
     return sorted((inside if inside.is_dir() else folder).glob("*.tsv"))
+
+
+def _of_table(table: PaperTable, files: Sequence[Path]) -> list[Path]:
+    """Without the kinds of corruption that the papers leave out, and of a run what is of other images or weights."""
+    run = _run_of(files[0]) if files else None
+    if run is None:
+        return [file for file in files if table.kind != "corruptions" or file.stem not in MORE]
+    found = Found(run, recipe.read(run.recipe_file))
+    read = {file: certificates.read(file) for file in files}
+    kept = [file for file, made in read.items() if of_images(table, made) and of_present_model(found, made)]
+    if files and not kept:
+        raise TableError(f"{run.path} has no certificates of the images of {table.name} and of its present weights")
+    return kept
 
 
 def _result(table: PaperTable, row: Row, file: Path) -> Result:
@@ -110,6 +132,8 @@ def _other_settings(table: PaperTable, row: Row, file: Path) -> Iterator[str]:
         return
     found, wanted = Found(run, recipe.read(run.recipe_file)), row.system.read()
     mine, theirs = (f"{each.objective['name']} on {each.model['name']}" for each in (found.recipe, wanted))
+    if not of_present_model(found, certificates.read(file)):
+        raise TableError(f"{file} is of other weights or noise than {run.path} has now")
     if mine != theirs:
         raise TableError(f"{file} is of a run of {mine}, the row {row.label!r} of {table.name} of {theirs}")
     if not matches(found, row.system, table.varies):

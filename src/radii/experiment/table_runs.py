@@ -93,7 +93,7 @@ def _of_run(table: PaperTable, row: Row, found: Found) -> list[Result]:
         return []
     if table.kind == "settings":
         return []
-    made = [each for each in _certificates(found.run) if _of_images(table, each) and _of_present_model(found, each)]
+    made = [each for each in _certificates(found.run) if of_images(table, each) and of_present_model(found, each)]
     if table.kind == "time":
         return [_result(table, row, found, made[0] if made else None)] if _is_trained(found) else []
     return [_result(table, row, found, each) for each in made]
@@ -174,7 +174,7 @@ def _certificates(run: Run) -> list[Certificates]:
     return found
 
 
-def _of_images(table: PaperTable, made: Certificates) -> bool:
+def of_images(table: PaperTable, made: Certificates) -> bool:
     """Whether certificates are of the images that a table is about."""
     if table.kind != "corruptions":
         return of_own_images(made)
@@ -187,7 +187,7 @@ def of_own_images(made: Certificates) -> bool:
     return made.header.get("split", "test") == "test" and "evaluated_on" not in made.header
 
 
-def _of_present_model(found: Found, made: Certificates) -> bool:
+def of_present_model(found: Found, made: Certificates) -> bool:
     """Whether certificates can be of the weights that the run has now, under noise of its own sigma."""
     recorded = made.header.get("weights")
     gone = recorded is not None and found.run.finished and recorded != files.digest(found.run.weights_file)

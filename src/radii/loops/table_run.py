@@ -49,7 +49,7 @@ class Maker:
         if row.trainable is None:
             raise TableError(f"the row {row.label!r} of {table.name} cannot be made: {row.why}")
         corrupted = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else ()
-        for images in corrupted[:1]:
+        for images in corrupted:
             open_other(dataset_key(images), self.data).part("test")  # hours before they are needed
         run = self.train(row.trainable, table.varies, seed)
         if table.kind != "time":

@@ -72,16 +72,19 @@ def _stated(entry: Entry) -> int:
 
 def _severities(entry: Entry) -> Callable[[Row], int]:
     """The severity of a row: stated, or from its place in a file of five blocks; 0 where it is unknown."""
-    header = entry.certificates.header
     if stated := _stated(entry):
         return lambda _: stated
-    if "severity" in header.get("evaluated_on", {}):
-        block = int(header["images"]) // len(SEVERITIES)
-    elif max(each.index for each in entry.certificates.rows) >= (len(SEVERITIES) - 1) * PUBLISHED_BLOCK:
-        block = PUBLISHED_BLOCK
-    else:
-        block = 0
+    block = block_of(entry.certificates)
     return lambda row: row.index // block + 1 if row.index < len(SEVERITIES) * block else 0
+
+
+def block_of(made: Certificates) -> int:
+    """The images of a severity in a file of all five; 0 where it is of one, or does not say."""
+    other, images = made.header.get("evaluated_on", {}), made.header.get("images")
+    if "severity" in other:
+        return images // len(SEVERITIES) if other["severity"] == 0 and isinstance(images, int) else 0
+    last = max(row.index for row in made.rows)
+    return PUBLISHED_BLOCK if last >= (len(SEVERITIES) - 1) * PUBLISHED_BLOCK else 0
 
 
 def mean(values: Sequence[Value | None]) -> Value | None:

@@ -30,7 +30,7 @@ class Value(NamedTuple):
 class Share(NamedTuple):
     """A number of images out of all."""
 
-    hits: int
+    hits: float
     images: int
 
     @property

@@ -7,16 +7,29 @@ from statistics import fmean
 from radii.experiment.corruption_kinds import KINDS
 from radii.experiment.table import PaperTable
 from radii.experiment.table_runs import Result
-from radii.report.corruptions import MEASURES, PUBLISHED_BLOCK, SEVERITIES, Corrupted, groups, mean
+from radii.report.corruptions import MEASURES, PUBLISHED_BLOCK, SEVERITIES, Corrupted, block_of, groups, mean
 from radii.report.entries import Entry
-from radii.report.summary import Summary
+from radii.report.summary import Share, Summary, Value
+
+Place = tuple[str, int | None]
+"""A kind of corruption and its severity; none where the images have no severity."""
 
 
-def corrupted(table: PaperTable, column: str, results: Sequence[Result]) -> float | None:
+def corrupted(table: PaperTable, column: str, results: Sequence[Result]) -> Value | None:
     """A column of a table of corruptions, as a share or radius; none where its files are not all there."""
     value = MEASURES["accuracy" if is_accuracy(table, column) else "ACR"][0]
-    known = mean([None if part is None else value(part) for part in _parts(table, column, results)])
-    return known.value if known and known.exact else None
+    parts = _parts(table, results)
+    return mean([value(parts[place]) if place in parts else None for place in _places(table, column)])
+
+
+def interval(table: PaperTable, column: str, results: Sequence[Result]) -> tuple[float, float] | None:
+    """The 95 % interval of an accuracy over the choice of images, of Clopper and Pearson.
+
+    An image is taken to be right, or wrong, under all of its corruptions, which is the widest case.
+    """
+    known, images = corrupted(table, column, results), len(by_image(table, column, results))
+    failures = [each.certificates.failure or 0.0 for each in results if each.certificates]
+    return Share(known.value * images, images).interval(max(failures)) if known and known.exact else None
 
 
 def by_image(table: PaperTable, column: str, results: Sequence[Result]) -> list[float]:
@@ -24,17 +37,17 @@ def by_image(table: PaperTable, column: str, results: Sequence[Result]) -> list[
 
     The corruptions of one image go together: only the images were chosen independently.
     """
-    parts = [part for part in _parts(table, column, results) if part is not None]
-    accuracy = is_accuracy(table, column)
+    found, accuracy = _parts(table, results), is_accuracy(table, column)
+    parts = [found[place] for place in _places(table, column) if place in found]
     deviations: dict[int, float] = {}
     for part in parts:
         values = {row.index: row.correct * (1.0 if accuracy else row.radius) for row in part.certificates.rows}
-        middle = fmean(values.values())
-        for index, found in values.items():
-            image = index % _block(part)
-            deviations[image] = deviations.get(image, 0.0) + (found - middle) / (len(parts) * len(values))
-    middle = corrupted(table, column, results) or 0.0
-    return [middle + len(deviations) * each for each in deviations.values()]
+        middle, block = fmean(values.values()), block_of(part.certificates) or PUBLISHED_BLOCK
+        for index, each in values.items():
+            image = index % block
+            deviations[image] = deviations.get(image, 0.0) + (each - middle) / (len(parts) * len(values))
+    known = corrupted(table, column, results)
+    return [known.value + len(deviations) * each for each in deviations.values()] if known else []
 
 
 def is_accuracy(table: PaperTable, column: str) -> bool:
@@ -42,36 +55,19 @@ def is_accuracy(table: PaperTable, column: str) -> bool:
     return column.casefold().startswith(("acc", "macc")) or table.unit.startswith("percent")
 
 
-def _parts(table: PaperTable, column: str, results: Sequence[Result]) -> list[Summary | None]:
-    """What a column is the mean of: certificates of a kind and severity; none of those that are not there."""
-    columns, found = KINDS[table.dataset[0]], _kinds(results)
-    wanted = [columns[column]] if column in columns else list(columns.values())
-    pairs = product(wanted, _severities(table, column))
-    return [_part(found[kind], severity) if kind in found else None for kind, severity in pairs]
-
-
-def _block(part: Summary) -> int:
-    """How many images there are before they are corrupted: the severities follow each other."""
-    header = part.certificates.header
-    if header.get("evaluated_on", {}).get("severity") == 0:
-        return int(header["images"]) // len(SEVERITIES)
-    return PUBLISHED_BLOCK
-
-
 def lacking(table: PaperTable, results: Sequence[Result]) -> list[str]:
-    """Why columns are unknown: kinds without a file, or with two of the same images, and severities without images."""
-    columns, found = KINDS[table.dataset[0]], _kinds(results)
-    if not found:
-        return ["two files are of the same kind and severity, so none is shown"]
-    absent = [kind for kind in columns.values() if kind not in found]
-    wanted = {severity for column in table.columns() for severity in _severities(table, column)}
-    short = [
-        f"{kind} at severity {severity}"
-        for kind, each in found.items()
-        for severity in sorted(severity for severity in wanted if severity is not None)
-        if severity not in each.severities
-    ]
-    told = {"no complete file of": absent, "no images of": short}
+    """Why columns are unknown: kinds without a whole file, and kinds and severities with no or fewer images."""
+    found, parts = _kinds(table, results), _parts(table, results)
+    absent = [kind for kind in KINDS[table.dataset[0]].values() if kind not in found]
+    wanted = dict.fromkeys(place for column in table.columns() for place in _places(table, column))
+    short = [place for place in wanted if place[0] in found and place not in parts]
+    none = [place for place in short if _part(found[place[0]], place[1]) is None]
+    fewer = [place for place in short if place not in none]
+    told = {
+        "no complete file of": absent,
+        "no images of": [_words(place) for place in none],
+        "fewer images than of the others of": [_words(place) for place in fewer],
+    }
     return [f"{words} {', '.join(names)}" for words, names in told.items() if names]
 
 
@@ -80,14 +76,36 @@ def all_kinds(table: PaperTable, results: Sequence[Result]) -> bool:
     return table.kind != "corruptions" or not lacking(table, results)
 
 
-def _kinds(results: Sequence[Result]) -> Mapping[str, Corrupted]:
-    """The certificates of every kind; none where two files are of the same kind and severity."""
+def _places(table: PaperTable, column: str) -> list[Place]:
+    """The kinds and severities that a column is the mean of."""
+    columns = KINDS[table.dataset[0]]
+    return list(product([columns[column]] if column in columns else columns.values(), _severities(table, column)))
+
+
+def _parts(table: PaperTable, results: Sequence[Result]) -> Mapping[Place, Summary]:
+    """The certificates of every kind and severity that has as many images as the others, but for one."""
+    found = _kinds(table, results)
+    wanted = dict.fromkeys(place for column in table.columns() for place in _places(table, column))
+    parts = {place: _part(found[place[0]], place[1]) for place in wanted if place[0] in found}
+    known = {place: part for place, part in parts.items() if part is not None}
+    most = max((part.images for part in known.values()), default=0)
+    return {place: part for place, part in known.items() if part.images >= most - 1}
+
+
+def _kinds(table: PaperTable, results: Sequence[Result]) -> Mapping[str, Corrupted]:
+    """The certificates of the papers' kinds."""
     entries = [Entry(each.source, Summary(each.certificates), folder="files") for each in results if each.certificates]
-    return {each.kind: each for some in groups(entries).values() for each in some}
+    known = [each for each in entries if each.corruption in KINDS[table.dataset[0]].values()]
+    return {each.kind: each for some in groups(known).values() for each in some}
 
 
 def _part(found: Corrupted, severity: int | None) -> Summary | None:
     return found.whole if severity is None else found.severities.get(severity)
+
+
+def _words(place: Place) -> str:
+    kind, severity = place
+    return kind if severity is None else f"{kind} at severity {severity}"
 
 
 def _severities(table: PaperTable, column: str) -> Sequence[int | None]:

@@ -141,7 +141,7 @@ def _made(table: PaperTable, group: Group) -> list[str]:
         _certifier(certified) if certified else UNKNOWN,
         _engines(group.results),
         _seeds(group.results),
-        "; ".join(filter(None, [first.remark, *_lacking(table, group.results), _limit(certified)])),
+        "; ".join(filter(None, [first.remark, *_lacking(table, group.results), _limit(group.results)])),
     ]
 
 
@@ -169,9 +169,10 @@ def _sources(results: Sequence[Result]) -> str:
     return ", ".join(dict.fromkeys(each.source for each in results))
 
 
-def _limit(made: Certificates | None) -> str:
+def _limit(results: Sequence[Result]) -> str:
     """The largest certified radius: fewer samples prove none as large as the paper's."""
-    return f"no radius above {up(Summary(made).largest, 2)}" if made else ""
+    largest = [Summary(each.certificates).largest for each in results if each.certificates]
+    return f"no radius above {up(max(largest), 2)}" if largest else ""
 
 
 def budget(result: Result) -> str:

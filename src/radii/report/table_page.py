@@ -132,8 +132,9 @@ def _numbers(table: PaperTable, column: str, group: Group, baseline: Sequence[Re
 
 
 def _how(group: Group) -> list[object]:
-    seeds = " ".join(str(each.seed) for each in group.results if each.seed is not None)
-    return [budget(group.results[0]), seeds, "; ".join(each.source for each in group.results)]
+    seeds = dict.fromkeys(str(each.seed) for each in group.results if each.seed is not None)
+    sources = dict.fromkeys(each.source for each in group.results)
+    return [budget(group.results[0]), " ".join(seeds), "; ".join(sources)]
 
 
 def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:

@@ -19,9 +19,11 @@ from radii.report import protocol
 from radii.report.corruptions import EXACT
 from radii.report.facts import EpochTime, epoch_time
 from radii.report.summary import CONFIDENCE, Summary
-from radii.report.table_corruptions import by_image, corrupted, is_accuracy
+from radii.report.table_corruptions import by_image, corrupted, interval, is_accuracy
 
 HOUR = 3600.0
+OF_CERTIFICATION = ("procedure", "parameters", "noise", "every", "most", "images", "split", "label_known")
+"""The fields of a header that say how certificates were made, but for the seeds."""
 
 
 class Measured(NamedTuple):
@@ -49,15 +51,26 @@ def groups(table: PaperTable, results: Iterable[Result]) -> list[list[Result]]:
             found.setdefault(_made(result), []).append(result)
         elif result.complete:  # a kind of fewer images has no part in a mean
             found.setdefault(_of_kinds(result), []).append(result)
-    return list(found.values()) if table.kind == "corruptions" else list(map(_one_of_each_seed, found.values()))
+    return list(map(_one_of_each_kind if table.kind == "corruptions" else _one_of_each_seed, found.values()))
 
 
 def _of_kinds(result: Result) -> str:
-    """What the files of all kinds share: a folder, or a run and how they were made."""
-    if result.run is None:
-        return str(Path(result.source).parent)
-    seed = result.certificates.header.get("seed") if result.certificates else None
-    return json.dumps([result.source, _made(result), seed])
+    """What the files of all kinds of one training share: the weights, and how they were certified."""
+    header = result.certificates.header if result.certificates else {}
+    place = result.source if result.run else str(Path(result.source).parent)
+    stated = {key: header.get(key) for key in (*OF_CERTIFICATION, "seed")}
+    int8 = result.certificates is not None and is_int8(result.certificates)
+    return json.dumps([header.get("weights", place), stated, int8, result.budget, result.remark], sort_keys=True)
+
+
+def _one_of_each_kind(group: list[Result]) -> list[Result]:
+    """A kind that was certified by two engines, or that lies in two folders, is one."""
+    found = {}
+    for result in group:
+        header = result.certificates.header if result.certificates else {}
+        stated = header.get("evaluated_on", {"file": result.source})
+        found[json.dumps(stated, sort_keys=True)] = result
+    return list(found.values())
 
 
 def _one_of_each_seed(group: list[Result]) -> list[Result]:
@@ -69,8 +82,9 @@ def _made(result: Result) -> str:
     """How a result was made, but for the seeds."""
     made, recipe = result.certificates, result.recipe
     header = dict(made.header) if made else {}
-    kept = ("procedure", "parameters", "noise", "every", "most", "images", "split", "label_known")
-    stated: dict[str, object] = {key: header.get(key) for key in kept} if recipe else {"file": result.source}
+    stated: dict[str, object] = (
+        {key: header.get(key) for key in OF_CERTIFICATION} if recipe else {"file": result.source}
+    )
     # Engines give the same function but for rounding, and `auto` takes the fastest; int8 is another function.
     stated["rows"] = len(made.rows) if made else None  # a file that is not complete is of other images
     stated["int8"] = made is not None and is_int8(made)
@@ -107,9 +121,10 @@ def radius_of(column: str) -> float | None:
 def _corrupted(table: PaperTable, column: str, group: Sequence[Result]) -> Measured | None:
     if (found := corrupted(table, column, group)) is None:
         return None
-    around = _around(found, _margin(by_image(table, column, group)))
-    most = 1.0 if is_accuracy(table, column) else math.inf
-    return Measured(found, None, around and (around[0], min(most, around[1])))
+    if is_accuracy(table, column):
+        return Measured(found.value, None, interval(table, column, group), found.exact)
+    margin = _margin(by_image(table, column, group)) if found.exact else None
+    return Measured(found.value, None, _around(found.value, margin), found.exact)
 
 
 def _summaries(group: Sequence[Result]) -> list[Summary]:
@@ -156,8 +171,8 @@ def _over_seeds(found: Sequence[Measured | None], most: float = math.inf) -> Mea
 
 
 def _margin(values: Sequence[float]) -> float | None:
-    """Half the 95 % interval of a mean; none of a single value."""
-    if len(values) < 2:
+    """Half the 95 % interval of a mean; none of a single value, or of equal ones, which do not show how they vary."""
+    if len(values) < 2 or not stdev(values):
         return None
     from scipy.special import stdtrit
 

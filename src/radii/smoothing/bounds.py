@@ -6,12 +6,12 @@ from typing import Any
 from scipy.special import bdtr, betaincinv, ndtr, ndtri
 
 
-def binomial_lower(hits: int, samples: int, failure: float) -> float:
+def binomial_lower(hits: float, samples: int, failure: float) -> float:
     """A lower bound on a probability that is wrong with probability at most `failure`."""
     return 0.0 if hits == 0 else float(betaincinv(hits, samples - hits + 1, failure))
 
 
-def binomial_upper(hits: int, samples: int, failure: float) -> float:
+def binomial_upper(hits: float, samples: int, failure: float) -> float:
     """An upper bound on a probability that is wrong with probability at most `failure`."""
     return 1.0 if hits == samples else float(betaincinv(hits + 1, samples - hits, 1.0 - failure))
 
