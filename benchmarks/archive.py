@@ -19,6 +19,7 @@ from examples.whole_test_set import whole
 from radii.experiment import certificates
 from radii.experiment.certificates import Certificates
 from radii.experiment.run import Run
+from radii.experiment.table_runs import soft_label_samples
 from radii.report.facts import choice
 from radii.report.summary import Summary, down, up
 
@@ -124,6 +125,12 @@ class Archive:
         """The time of an epoch of the first teacher's method on a student, from transfer.json."""
         cost = json.loads((self.run(name).path / "transfer.json").read_text())
         return float(cost["method_seconds_per_epoch"])
+
+    def votes(self, name: str) -> int:
+        """How many votes the soft labels of a run are of."""
+        if (found := soft_label_samples(self.run(name))) is None:
+            raise ValueError(f"{name} does not record the votes of its soft labels")
+        return found
 
     def setting(self, name: str, key: str) -> Any:
         """A value of a run's recipe, such as training.epochs."""

@@ -227,6 +227,7 @@ VALUES: dict[str, Callable[..., str]] = {
     "seconds": lambda archive, name: f"{archive.epoch_seconds(name):.0f}",
     "last": lambda archive, name, column, digits: f"{archive.history(name, column)[-1]:.{digits}f}",
     "recipe": lambda archive, name, key: f"{archive.setting(name, key):g}",
+    "votes": lambda archive, name: f"{archive.votes(name):,}",
     "hours": _hours,
     "published": lambda archive, name, column: archive.published[name][column],
     "paper": _paper,
