@@ -144,7 +144,7 @@ def _samples_per_image(archive: Archive, name: str) -> str:
 
 
 def _plus_minus(found: Measured, digits: int) -> str:
-    return f"{found.value:.{digits}f} ± {found.error:.{digits}f}"
+    return f"{found.value:z.{digits}f} ± {found.error:.{digits}f}"
 
 
 def _verdict(archive: Archive, name: str, published: str, aim: str) -> str:
