@@ -41,10 +41,10 @@ GPU), scaled to other networks by their multiply-adds, at most four times as fas
 TABLES = """## The tables of the papers
 
 Time and price to certify every row of a table once, with 100,100 samples an image, without training: the whole test
-split, 500 images of ImageNet, 500 of each kind of CIFAR-10-C. Every row is taken to be LeNet on MNIST and Fashion-MNIST,
-ResNet-50 on ImageNet and ResNet-110 elsewhere, and a table of two datasets to be all of its first. A core-hour is
-{core:.2f} dollars and a GPU-hour {gpu:.2f} dollars, stated. Work is shared out perfectly here, after {start:.0f} s of
-start; the simulation below says how far that holds.
+split, 500 images of ImageNet, 500 of each kind of CIFAR-10-C. Every row is taken to be LeNet on MNIST and
+Fashion-MNIST, ResNet-50 on ImageNet and ResNet-110 elsewhere, and a table of two datasets to be all of its first.
+A core-hour is {core:.2f} dollars and a GPU-hour {gpu:.2f} dollars, stated. Work is shared out perfectly here,
+after {start:.0f} s of start; the simulation below says how far that holds.
 
 {table}
 """
