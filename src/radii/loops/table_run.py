@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from radii.experiment.run import Run
 from radii.experiment.table import PaperTable, Row, System, TableError
 from radii.experiment.table_identity import identity, schedule
 from radii.loops.certify import CertificationConfig, OnImage, certify_run
-from radii.loops.evaluated import dataset_key, open_other
+from radii.loops.evaluated import Key, dataset_key, open_other
 from radii.loops.soft_labels import soft_labels
 from radii.loops.train import OnStep, train
 from radii.loops.transfer import transfer
@@ -48,12 +48,14 @@ class Maker:
         """Train and certify a row: of a table of times only train it, of one of corruptions certify every kind."""
         if row.trainable is None:
             raise TableError(f"the row {row.label!r} of {table.name} cannot be made: {row.why}")
-        corrupted = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else ()
+        sets = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else ()
+        corrupted = [dataset_key(each) for each in sets]
         for images in corrupted:
-            open_other(dataset_key(images), self.data).part("test")  # hours before they are needed
+            open_other(images, self.data).part("test")  # hours before they are needed
         run = self.train(row.trainable, table.varies, seed)
         if table.kind != "time":
-            self._certify(run, corrupted or [row.trainable.read().dataset], bool(corrupted))
+            every = self.budget.every_of(table.dataset[0] if corrupted else row.trainable.read().dataset["name"])
+            self._certify(run, corrupted or [()], every)
         return run
 
     def train(self, system: System, varies: Collection[str] = (), seed: int = 0) -> Run:
@@ -82,16 +84,15 @@ class Maker:
             on_image=self.listeners.on_vote,
         )
 
-    def _certify(self, run: Run, sets: Sequence[Mapping[str, str]], others: bool) -> None:
-        """Certify the test images of the run's own dataset, or those of others, which all have as many."""
+    def _certify(self, run: Run, sets: Sequence[Key], every: int) -> None:
+        """Certify test images of the run's own dataset, whose key is empty, or of others, which all have as many."""
 
         def on_image(images: int, row: certificates.Row | None) -> None:
             self.listeners.on_image(len(sets) * images, row)
 
         certifier = certifiers.create("fixed", estimation=self.budget.estimation)
-        for each in sets:
-            every, other = self.budget.every_of(each["name"]), dataset_key(each) if others else ()
-            config = CertificationConfig(run=run.path, certifier=certifier, every=every, data=self.data, dataset=other)
+        for key in sets:
+            config = CertificationConfig(run=run.path, certifier=certifier, every=every, data=self.data, dataset=key)
             certify_run(config, workers=self.workers, executor=self.executor, on_image=on_image)
 
 

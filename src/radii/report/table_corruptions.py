@@ -59,8 +59,7 @@ def lacking(table: PaperTable, results: Sequence[Result]) -> list[str]:
     """Why columns are unknown: kinds without a whole file, and kinds and severities with no or fewer images."""
     found, parts = _kinds(table, results), _parts(table, results)
     absent = [kind for kind in KINDS[table.dataset[0]].values() if kind not in found]
-    wanted = dict.fromkeys(place for column in table.columns() for place in _places(table, column))
-    short = [place for place in wanted if place[0] in found and place not in parts]
+    short = [place for place in _all_places(table) if place[0] in found and place not in parts]
     none = [place for place in short if _part(found[place[0]], place[1]) is None]
     fewer = [place for place in short if place not in none]
     told = {
@@ -82,11 +81,15 @@ def _places(table: PaperTable, column: str) -> list[Place]:
     return list(product([columns[column]] if column in columns else columns.values(), _severities(table, column)))
 
 
+def _all_places(table: PaperTable) -> list[Place]:
+    """The kinds and severities that the table is about, each once."""
+    return list(dict.fromkeys(place for column in table.columns() for place in _places(table, column)))
+
+
 def _parts(table: PaperTable, results: Sequence[Result]) -> Mapping[Place, Summary]:
     """The certificates of every kind and severity that has as many images as the others, but for one."""
     found = _kinds(table, results)
-    wanted = dict.fromkeys(place for column in table.columns() for place in _places(table, column))
-    parts = {place: _part(found[place[0]], place[1]) for place in wanted if place[0] in found}
+    parts = {place: _part(found[place[0]], place[1]) for place in _all_places(table) if place[0] in found}
     known = {place: part for place, part in parts.items() if part is not None}
     most = max((part.images for part in known.values()), default=0)
     return {place: part for place, part in known.items() if part.images >= most - 1}
