@@ -147,9 +147,10 @@ def _plus_minus(found: Measured, digits: int) -> str:
     return f"{found.value:z.{digits}f} ± {found.error:.{digits}f}"
 
 
-def _verdict(archive: Archive, name: str, published: str, aim: str) -> str:
-    """Whether an ACR is within the aim of the published one, and by how much."""
-    left = float(_literal("aim", aim)) - abs(archive.summary(name).acr - float(archive.published[published]["acr"]))
+def _verdict(archive: Archive, name: str, published: str, aim: str, cheap: str = "") -> str:
+    """Whether an ACR, or the estimate of it on the whole test set, is within the aim of the published one."""
+    acr = archive.whole(name, cheap).value if cheap else archive.summary(name).acr
+    left = float(_literal("aim", aim)) - abs(acr - float(archive.published[published]["acr"]))
     return f"met with {down(left, 4)} to spare" if left >= 0 else f"**missed by {up(-left, 4)}**"
 
 
