@@ -16,12 +16,12 @@ from statistics import fmean, median, pstdev, stdev
 from typing import Any, NamedTuple
 
 from examples.whole_test_set import whole
-from radii.experiment import certificates
-from radii.experiment.certificates import Certificates
-from radii.experiment.run import Run
-from radii.experiment.table_runs import soft_label_samples
+from radii.papers.table_runs import soft_label_samples
 from radii.report.facts import choice
 from radii.report.summary import Summary, down, up
+from radii.runs import certificates
+from radii.runs.certificates import Certificates
+from radii.runs.run import Run
 
 __all__ = ["Archive", "Measured", "choice", "down", "up"]
 

@@ -15,14 +15,14 @@ import radii
 from benchmarks import art, plain, sample_cost, timing
 from benchmarks.timing import machine, take_turns
 from radii import certifiers, engines, models
+from radii.certification.certify import CertificationConfig, certify_run
 from radii.engines import EngineSpec, folded, prepare
-from radii.experiment import certificates, recipe
-from radii.experiment.run import Run
-from radii.loops.certify import CertificationConfig, certify_run
-from radii.loops.train import train
+from radii.runs import certificates, recipe
+from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
+from radii.training.train import train
 
 SAMPLES = 2_560
 MULTIPLY_ADDS = {"cifar_resnet20": 40_813_184, "lenet": 2_293_000}

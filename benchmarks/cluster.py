@@ -8,10 +8,10 @@ from typing import Any
 
 from benchmarks.timing import machine
 from radii import certifiers
-from radii.experiment import recipe
-from radii.loops.certify import CertificationConfig, certify_run
-from radii.loops.cluster import cluster_executor
-from radii.loops.train import train
+from radii.certification.certify import CertificationConfig, certify_run
+from radii.runs import recipe
+from radii.training.train import train
+from radii.workers.cluster import cluster_executor
 from tools.cluster import dask_cluster
 
 IMAGES = 200

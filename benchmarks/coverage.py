@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from radii import plugins
-from radii.experiment import certificates, lineage, recipe, table
-from radii.experiment.certificates import header_file, read_header
-from radii.experiment.run import Run
-from radii.experiment.table_identity import REGISTRIES
-from radii.experiment.table_runs import LEFT_OUT, results_of, runs_in, soft_label_samples
 from radii.fields import from_mapping
-from radii.report.table_overview import complete
+from radii.papers import table
+from radii.papers.table_identity import REGISTRIES
+from radii.papers.table_overview import complete
+from radii.papers.table_runs import LEFT_OUT, results_of, runs_in, soft_label_samples
+from radii.runs import certificates, lineage, recipe
+from radii.runs.certificates import header_file, read_header
+from radii.runs.run import Run
 
 ROOT = Path(__file__).parents[1]
 NOTICE = "<!-- Written by scripts/coverage: edit docs/coverage.toml or add runs to results/, and run it again. -->"

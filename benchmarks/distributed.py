@@ -16,13 +16,13 @@ from benchmarks.timing import machine
 from radii import models, objectives
 from radii.datasets.base import InMemory
 from radii.engines import channels_last
-from radii.experiment.recipe import Training
-from radii.loops.batches import parts, prefetch
-from radii.loops.distributed import World, joined, leave
-from radii.loops.schedule import make_optimizer
-from radii.loops.step import Loss, gradient_step
 from radii.objectives import Step
+from radii.runs.recipe import Training
 from radii.smoothing.addresses import generator
+from radii.training.batches import parts, prefetch
+from radii.training.distributed import World, joined, leave
+from radii.training.schedule import make_optimizer
+from radii.training.step import Loss, gradient_step
 
 
 class Case(NamedTuple):

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import bdtrc
 
 from radii.certifiers.sequential import Sequential
-from radii.experiment import certificates
+from radii.runs import certificates
 from radii.smoothing.bounds import binomial_lower
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Gaussian

@@ -12,9 +12,9 @@ from benchmarks.timing import machine, take_turns
 from radii import datasets, models, objectives
 from radii.datasets import Images
 from radii.engines import channels_last
-from radii.loops.step import Loss, Part, gradient_step
 from radii.objectives import Batch, Objective, Step
 from radii.smoothing.addresses import generator
+from radii.training.step import Loss, Part, gradient_step
 
 Settings = dict[str, tuple[dict[str, Any], float | None]]
 

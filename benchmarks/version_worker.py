@@ -14,7 +14,7 @@ import torch
 
 from radii import certifiers
 
-NEW = "radii.loops.certify", "CertificationConfig", "certifier", "max_images", "on_image"
+NEW = "radii.certification.certify", "CertificationConfig", "certifier", "max_images", "on_image"
 OLD = "radii.engine.certify", "Plan", "procedure", "most", "watch"
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from radii.experiment import certificates
+from radii.runs import certificates
 
 
 def radii_of(file: Path) -> dict[int, float]:

@@ -8,7 +8,7 @@ import pytest
 import benchmarks
 from benchmarks import sample_cost, students
 from benchmarks.performance import SECTIONS
-from radii.experiment.run import Run
+from radii.runs.run import Run
 
 ROOT = Path(__file__).parents[1]
 

@@ -8,7 +8,8 @@ import pytest
 
 from benchmarks.coverage import CODE, MEASURED, MISSING, Item, archived, has, items, status, write
 from radii import cli
-from radii.experiment import recipe, table
+from radii.papers import table
+from radii.runs import recipe
 
 ROOT = Path(__file__).parents[1]
 ITEMS = items(ROOT)

@@ -16,7 +16,7 @@ import torch
 import radii as radii_package
 from radii import cli, plugins
 from radii.cli import demo
-from radii.experiment import recipe as recipes
+from radii.runs import recipe as recipes
 from tools.manual import drawing
 from tools.manual.__main__ import FIGURES, MEASURED, OF_LOGS, measured
 from tools.manual.blocks import Block, blocks, commands, every_command

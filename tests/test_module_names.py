@@ -10,8 +10,8 @@ import torch
 import radii
 from radii import certifiers, datasets, engines, objectives
 from radii.cli import main
-from radii.experiment.recipe import Training
-from radii.experiment.run import Run
+from radii.runs.recipe import Training
+from radii.runs.run import Run
 from radii.smoothing import noise as noises
 
 OWN = """

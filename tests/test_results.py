@@ -12,8 +12,8 @@ import pytest
 from benchmarks.archive import Archive
 from benchmarks.results import render, typed_numbers, write
 from radii import cli
-from radii.experiment.run import Run
 from radii.report import report
+from radii.runs.run import Run
 
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"

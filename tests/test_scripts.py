@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from radii.loops.soft_labels import VotingConfig
+from radii.training.soft_labels import VotingConfig
 
 ROOT = Path(__file__).parents[1]
 CI = [".ci/run", ".github/workflows/ci.yml"]

@@ -11,8 +11,8 @@ from tools.stress.outcome import Effort, Outcome, refused
 
 IN_TESTS_OF_THEIR_OWN = {
     16: "tests/cli/test_signals.py",
-    17: "tests/loops/test_crash_points.py",
-    22: "tests/loops/test_cluster.py",
+    17: "tests/certification/test_crash_points.py",
+    22: "tests/workers/test_cluster.py",
 }
 """Minutes even in the short form."""
 

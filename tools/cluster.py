@@ -14,8 +14,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from radii.experiment import certificates
-from radii.experiment.certificates import Row
+from radii.runs import certificates
+from radii.runs.certificates import Row
 from tools.processes import wait_for
 
 

@@ -19,17 +19,17 @@ from typing import Any
 import numpy as np
 import torch
 
-from radii import certifiers, disk, lock, trust
+from radii import certifiers, disk, lock
+from radii.certification.certify import CertificationConfig, certify_run
 from radii.engines import openvino_int8
-from radii.experiment import certificates
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
-from radii.loops import train as loop
-from radii.loops.certify import CertificationConfig, certify_run
-from radii.loops.import_checkpoint import import_checkpoint
-from radii.loops.soft_labels import soft_labels
-from radii.loops.train import train
-from radii.loops.transfer import transfer
+from radii.interop.import_checkpoint import import_checkpoint
+from radii.runs import certificates, trust
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
+from radii.training import train as loop
+from radii.training.soft_labels import soft_labels
+from radii.training.train import train
+from radii.training.transfer import transfer
 
 WRITES = ("open", "write", "fsync", "replace", "unlink", "mkdir", "truncate", "ftruncate")
 """The calls by which the package changes files; `tests/test_disk.py` checks that there are no others."""
@@ -74,7 +74,7 @@ def prepare(folder: Path) -> None:
 
 
 def run_tensors(run: Run) -> dict[str, torch.Tensor]:
-    from radii.loops.weights import read_tensors
+    from radii.training.weights import read_tensors
 
     return read_tensors(run.weights())
 

@@ -9,14 +9,17 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "radii"
 LAYERS = (
     ("disk", "errors", "fields"),
-    ("lock", "onnx", "plugins", "trust"),
+    ("lock", "onnx", "plugins"),
     ("smoothing",),
-    ("objectives", "certifiers", "models", "datasets", "engines", "experiment"),
-    ("loops", "report"),
-    ("api", "bounds"),
+    ("objectives", "certifiers", "models", "datasets", "engines", "runs", "device"),
+    ("report", "provenance"),
+    ("workers", "training", "certification", "interop"),
+    ("papers", "bounds"),
     ("cli",),
 )
 """The layers, the lowest first, and the packages of each. A package imports only from lower layers."""
+PEERS = {"workers", "training", "certification", "interop"}
+"""Packages of one layer that may import each other's public modules, without cycles."""
 PACKAGE_OF = {"__main__": "cli"}
 """Files beside the packages that belong to a package of another name."""
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import TypeVar
 
-from radii.loops.pool import Call, Outcome, ProcessCrew
+from radii.workers.pool import Call, Outcome, ProcessCrew
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")

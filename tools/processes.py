@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
 
 RECIPE = Recipe(
     dataset="digits",

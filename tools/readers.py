@@ -19,14 +19,14 @@ from radii import datasets, models
 from radii.datasets._cifar import read_members
 from radii.datasets._idx import read_idx
 from radii.datasets.svhn import read_mat
-from radii.experiment import certificates, lineage, readers, recipe
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
-from radii.loops.tensor_files import matching, tensors_in
-from radii.loops.train import train
-from radii.loops.weights import trained_model
+from radii.interop.tensor_files import matching, tensors_in
 from radii.report import entries, page
+from radii.runs import certificates, lineage, readers, recipe
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
+from radii.training.train import train
+from radii.training.weights import trained_model
 from tools.forked import forks
 from tools.fuzz import Reader
 

@@ -5,12 +5,15 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from radii import bounds
-    from radii.api import Results, certify, certify_dataset, export, predict, train, transfer
+    from radii.certification.dataset import certify_dataset
+    from radii.certification.images import certify, predict
+    from radii.certification.load import load
     from radii.engines import SmoothedClassifier
-    from radii.experiment.recipe import Recipe
-    from radii.experiment.run import Run
-    from radii.loops.load import load
+    from radii.interop.python import export, train, transfer
     from radii.report import report
+    from radii.report.results import Results
+    from radii.runs.recipe import Recipe
+    from radii.runs.run import Run
     from radii.smoothing.certificate import ABSTAIN, Certificate
 
 __all__ = [
@@ -34,17 +37,17 @@ __all__ = [
 _LAZY = {
     "ABSTAIN": "radii.smoothing.certificate",
     "Certificate": "radii.smoothing.certificate",
-    "Recipe": "radii.experiment.recipe",
-    "Results": "radii.api",
-    "Run": "radii.experiment.run",
+    "Recipe": "radii.runs.recipe",
+    "Results": "radii.report.results",
+    "Run": "radii.runs.run",
     "SmoothedClassifier": "radii.engines",
-    "certify": "radii.api",
-    "certify_dataset": "radii.api",
-    "export": "radii.api",
-    "load": "radii.loops.load",
-    "predict": "radii.api",
-    "train": "radii.api",
-    "transfer": "radii.api",
+    "certify": "radii.certification.images",
+    "certify_dataset": "radii.certification.dataset",
+    "export": "radii.interop.python",
+    "load": "radii.certification.load",
+    "predict": "radii.certification.images",
+    "train": "radii.interop.python",
+    "transfer": "radii.interop.python",
 }
 _MODULES = ("bounds", "report")
 """Submodules that are public themselves; a call of `report` is one of its function."""

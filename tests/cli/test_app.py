@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 import torch
 
-from radii import cli
+from radii import cli, device
 from radii.cli import advice
 from radii.cli.advice import Advised
 from radii.cli.arguments import command
-from radii.experiment.certificates import Row
-from radii.loops import device
+from radii.runs.certificates import Row
 from tests.cli.running import radii
 
 

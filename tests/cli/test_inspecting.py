@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from radii.cli.listing import FOLDERS, RECIPES, fields_of, registries
-from radii.experiment import recipe as recipes
-from radii.experiment.recipe import Recipe, Training
-from radii.loops.train import train
+from radii.runs import recipe as recipes
+from radii.runs.recipe import Recipe, Training
+from radii.training.train import train
 from tests.cli.running import radii
 
 SMALL = Recipe(

@@ -10,8 +10,8 @@ from rich.console import Console
 
 from radii.cli import progress
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
-from radii.experiment.certificates import Row
-from radii.loops.train import StepEvent
+from radii.runs.certificates import Row
+from radii.training.train import StepEvent
 
 CALLS = 20_000
 

@@ -6,9 +6,9 @@ import pytest
 
 from radii import cli
 from radii.cli import certification
-from radii.experiment import certificates
-from radii.experiment.certificates import CertificateFile, Row
 from radii.report.summary import Summary
+from radii.runs import certificates
+from radii.runs.certificates import CertificateFile, Row
 
 
 def log(path: Path) -> Path:
@@ -69,7 +69,7 @@ def test_linf_radius_of_tested_radii_is_a_bound(
     class Spec:
         shape = (1, 2, 2)
 
-    monkeypatch.setattr("radii.loops.weights.model_spec", lambda _: Spec())
+    monkeypatch.setattr("radii.training.weights.model_spec", lambda _: Spec())
     for radius, words in ((0.5, "at least 0.25000:"), (0.0, "radius -:")):
         path = tmp_path / f"{radius}.tsv"
         header = {"procedure": "sequential", "parameters": {"radii": [0.5]}}

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
+from radii.certification.evaluated import Evaluated
 from radii.datasets.base import DataError
-from radii.experiment.run import Run
-from radii.loops.evaluated import Evaluated
-from radii.loops.shipping import AbsentImages
-from radii.loops.train import train
+from radii.runs.run import Run
+from radii.training.train import train
+from radii.workers.shipping import AbsentImages
 from tests.cli.running import radii
 from tools.cluster import without_times
 from tools.processes import RECIPE, copied
@@ -82,12 +82,14 @@ def test_parts_without_their_data_are_merged_without_pictures(
     def unreadable(*_: object) -> None:
         raise DataError("there is no digits here", "data")
 
-    monkeypatch.setattr("radii.loops.merging.evaluated", unreadable)
+    monkeypatch.setattr("radii.certification.merging.evaluated", unreadable)
     merged = radii("certify", "run", "--merge", cwd=tmp_path)
     assert (merged.code, "8 images" in merged.out) == (0, True)
     assert "no pictures for a report: there is no digits here; merge again" in merged.error
     assert not (run.path / "pictures").exists()
-    monkeypatch.setattr("radii.loops.merging.evaluated", lambda *_: Evaluated(AbsentImages("others"), {}, "digits"))
+    monkeypatch.setattr(
+        "radii.certification.merging.evaluated", lambda *_: Evaluated(AbsentImages("others"), {}, "digits")
+    )
     assert (
         "no pictures for a report: the images there are others"
         in radii("certify", "run", "--merge", cwd=tmp_path).error

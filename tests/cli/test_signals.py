@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from radii.experiment import certificates
-from radii.experiment.run import Run
-from radii.loops.train import train
+from radii.runs import certificates
+from radii.runs.run import Run
+from radii.training.train import train
 from tools.processes import RECIPE, STOPPED, copied, lines, members, start, wait_for, workers
 
 CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]

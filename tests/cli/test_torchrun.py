@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from radii.experiment.run import Run
-from radii.loops.train import train
+from radii.runs.run import Run
+from radii.training.train import train
 from tools.processes import RECIPE, STOPPED, alive, start_ranks, wait_for, workers
 
 

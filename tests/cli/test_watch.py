@@ -13,7 +13,7 @@ import pytest
 
 from radii import cli
 from radii.cli.watch import in_words, over
-from radii.experiment import events
+from radii.runs import events
 
 WATCH = [sys.executable, "-m", "radii", "watch", "run"]
 

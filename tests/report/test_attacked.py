@@ -6,16 +6,16 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radii.experiment import attacks, files, gallery
-from radii.experiment.attacks import AttackedImage
-from radii.experiment.certificates import CertificateFile, Row
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
 from radii.report.attacked import attack_on, broken_certificates
 from radii.report.entries import Entry, read
 from radii.report.galleries import galleries, look
 from radii.report.pictures import pictures_of
 from radii.report.reading import caption
+from radii.runs import attacks, files, gallery
+from radii.runs.attacks import AttackedImage
+from radii.runs.certificates import CertificateFile, Row
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
 
 NOISE = {"name": "gaussian", "sigma": 0.25}
 BUDGET: dict[str, Any] = {"weights": "w", "data": "d", "engine": "torch", "copies": 2, "samples": 100, "seed": 0}

@@ -9,12 +9,12 @@ import numpy as np
 import pytest
 from selenium.webdriver import Chrome
 
-from radii.experiment import attacks, files, gallery
-from radii.experiment.attacks import AttackedImage
-from radii.experiment.certificates import CertificateFile, Row
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
 from radii.report import report
+from radii.runs import attacks, files, gallery
+from radii.runs.attacks import AttackedImage
+from radii.runs.certificates import CertificateFile, Row
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
 from tools import browser as browsers
 from tools.browser import PHONE, browser, hover, logged, look, violations
 

@@ -3,12 +3,12 @@ from pathlib import Path
 
 import pytest
 
-from radii.experiment.certificate_format import COHEN
-from radii.experiment.certificates import CertificateFile, Row
 from radii.report import corruptions, report
 from radii.report.corruptions import mean
 from radii.report.entries import read
 from radii.report.summary import Value, shown
+from radii.runs.certificate_format import COHEN
+from radii.runs.certificates import CertificateFile, Row
 
 PUBLISHED = "cifar10c-sigma0.25-cat-rs"
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from radii.experiment.certificates import Certificates, Row
 from radii.report.curves import bars, curves
 from radii.report.entries import Entry
 from radii.report.summary import Summary
+from radii.runs.certificates import Certificates, Row
 
 
 def entry(certifier: str, parameters: dict[str, Any], radii: Sequence[float]) -> Entry:

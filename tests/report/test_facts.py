@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from radii.experiment.certificates import Certificates, Row
 from radii.report.entries import Entry
 from radii.report.facts import bias, choice, duration, facts
 from radii.report.summary import UNKNOWN, Summary
+from radii.runs.certificates import Certificates, Row
 
 FIXED = {"procedure": "fixed", "parameters": {"failure": 0.001, "estimation": 100_000, "radii": [0.25, 0.5]}}
 

@@ -5,12 +5,12 @@ import io
 import re
 from typing import Any
 
-from radii.experiment.certificates import Certificates, Row
 from radii.report.entries import Entry
 from radii.report.formats import csv_text, latex, markdown
 from radii.report.summary import Summary
 from radii.report.tables import accuracies
 from radii.report.weights import OWN
+from radii.runs.certificates import Certificates, Row
 
 
 def entry(name: str, *radii: float, times: int = 1, **header: Any) -> Entry:

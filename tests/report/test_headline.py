@@ -4,11 +4,11 @@ from typing import Any
 
 import pytest
 
-from radii.experiment.certificates import Certificates, Row
 from radii.report.entries import Entry
 from radii.report.headline import headline_radius, sentence
 from radii.report.summary import Summary
 from radii.report.tables import accuracies
+from radii.runs.certificates import Certificates, Row
 
 
 def entry(radii: list[float], **header: Any) -> Entry:

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from radii.experiment.certificates import Certificates, Row
 from radii.report.entries import Entry
 from radii.report.notes import notes
 from radii.report.summary import Summary
+from radii.runs.certificates import Certificates, Row
 
 FIXED: dict[str, Any] = {"procedure": "fixed", "parameters": {"failure": 0.001, "estimation": 100_000}}
 MANY = range(100)

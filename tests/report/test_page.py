@@ -9,8 +9,8 @@ from xml.etree import ElementTree
 
 import pytest
 
-from radii.experiment.certificates import CertificateFile, Row
 from radii.report import report
+from radii.runs.certificates import CertificateFile, Row
 
 FILES = {"report.md", "report.csv", "report.tex", "report.html", "curves.svg", "curves.pdf", "curves.png"}
 SIGMA_HALF = """idx\tlabel\tpredict\tradius\tcorrect\ttime

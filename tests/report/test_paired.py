@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from radii.experiment.certificates import Certificates, Row
 from radii.report.paired import difference, differences
 from radii.report.summary import Summary
+from radii.runs.certificates import Certificates, Row
 
 HEADER = {"procedure": "fixed", "parameters": {"failure": 0.001}}
 

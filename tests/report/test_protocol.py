@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from radii import certifiers
-from radii.experiment.certificates import Certificates, Row
 from radii.report.protocol import FEWEST_IMAGES, asked, chosen, comparable, differences, label_known
+from radii.runs.certificates import Certificates, Row
 
 ASKED: dict[str, tuple[dict[str, Any], tuple[float, ...] | None]] = {
     "fixed": ({"estimation": 1000, "radius": None}, None),

@@ -8,8 +8,6 @@ from typing import Any
 
 import pytest
 
-from radii.experiment.certificates import Certificates, Row
-from radii.experiment.run import Run
 from radii.report import colours, report
 from radii.report.chart import Chart, step_for, ticks_up_to
 from radii.report.classes import MOST_CLASSES, caption, per_class
@@ -17,6 +15,8 @@ from radii.report.distributions import distributions
 from radii.report.entries import Entry
 from radii.report.reading import data, figure
 from radii.report.summary import UNKNOWN, Summary
+from radii.runs.certificates import Certificates, Row
+from radii.runs.run import Run
 
 
 def entry(name: str, rows: list[Row], **header: Any) -> Entry:

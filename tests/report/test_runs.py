@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from radii.errors import RunWarning
-from radii.experiment import files
-from radii.experiment.certificates import CertificateFile, Row
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
 from radii.report import report
 from radii.report.entries import read
 from radii.report.facts import epoch_time, facts
 from radii.report.summary import UNKNOWN
 from radii.report.weights import ABSENT, GONE, OWN, UNRECORDED
+from radii.runs import files
+from radii.runs.certificates import CertificateFile, Row
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
 
 HEADER = {"parameters": {"failure": 0.001}, "sigma": 0.25, "every": 1, "images": 2, "seed": 0, "weights": "a" * 64}
 

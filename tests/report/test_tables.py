@@ -5,11 +5,11 @@ from typing import Any
 
 import pytest
 
-from radii.experiment.certificates import Certificates, Row
 from radii.report.entries import Entry
 from radii.report.protocol import FEWEST_IMAGES
 from radii.report.summary import UNKNOWN, Summary
 from radii.report.tables import Table, accuracies, facts_table, intervals, shared_facts
+from radii.runs.certificates import Certificates, Row
 
 
 def entry(name: str, *radii: float, times: int = 1, **header: Any) -> Entry:

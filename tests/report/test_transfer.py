@@ -2,13 +2,13 @@ from pathlib import Path
 
 import pytest
 
-from radii.experiment import files
-from radii.experiment.certificates import CertificateFile, Row
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
 from radii.report import report
 from radii.report.entries import read
 from radii.report.transfer import transfers
+from radii.runs import files
+from radii.runs.certificates import CertificateFile, Row
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
 
 HEADER = {"procedure": "fixed", "weights": "a"}
 

@@ -3,13 +3,13 @@
 import re
 from pathlib import Path
 
-from radii.experiment import files
-from radii.experiment.certificates import CertificateFile, Row
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
 from radii.report.entries import read
 from radii.report.training_curves import training_curves
 from radii.report.transfer_figure import transfer_figure
+from radii.runs import files
+from radii.runs.certificates import CertificateFile, Row
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
 
 
 def made(path: Path, seconds: float, teacher: Path | None = None) -> Run:

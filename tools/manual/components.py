@@ -13,11 +13,11 @@ from radii import plugins
 from radii.certifiers import Certifier
 from radii.datasets import Dataset
 from radii.engines import Engine
-from radii.experiment import recipe as shipped
-from radii.experiment.recipe import Recipe, Training
 from radii.fields import Setting, settings_of
 from radii.models import base as model_factories
 from radii.objectives import Objective
+from radii.runs import recipe as shipped
+from radii.runs.recipe import Recipe, Training
 from radii.smoothing.noise import Noise
 from tools.manual.meanings import MEANINGS
 

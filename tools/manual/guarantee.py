@@ -16,9 +16,9 @@ from torch import Tensor
 
 import radii
 from radii import datasets
-from radii.experiment.files import digest
-from radii.experiment.run import Run
 from radii.report.summary import down
+from radii.runs.files import digest
+from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import binomial_lower
 from tools.manual.drawing import GRID, INK, MUTED, PALETTE, figure, grid, picture

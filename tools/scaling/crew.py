@@ -1,4 +1,4 @@
-"""Simulated workers: radii.loops.spread runs as it is, only the forward passes and the clock are not real."""
+"""Simulated workers: radii.workers.spread runs as it is, only the forward passes and the clock are not real."""
 
 import heapq
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from numpy.typing import NDArray
 
 from radii.certifiers import Certifier
 from radii.certifiers.base import Voter
-from radii.experiment.certificates import Row
-from radii.loops.blocks import Attempt
-from radii.loops.pool import Call, Outcome
-from radii.loops.remote import Report
-from radii.loops.spread import Spread
+from radii.runs.certificates import Row
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Gaussian
+from radii.workers.blocks import Attempt
+from radii.workers.pool import Call, Outcome
+from radii.workers.remote import Report
+from radii.workers.spread import Spread
 
 ENVIRONMENT = {"versions": {"radii": metadata.version("radii")}}
 

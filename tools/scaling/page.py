@@ -23,7 +23,7 @@ SEQUENTIAL = certifiers.create("sequential", radii=(0.5,))
 HEAD = """# Beyond these machines, on paper and by simulation
 
 Written by `scripts/simulate`. Costs of a sample are measured; machines, prices and the network are stated; the time of
-many workers is simulated with the code that hands out the work (`radii.loops.spread`, `pace`, `blocks`): only the
+many workers is simulated with the code that hands out the work (`radii.workers.spread`, `pace`, `blocks`): only the
 forward passes and the clock are not real.
 
 What was run on real hardware: one machine with two cores, its pool of processes, and a Dask cluster of two worker

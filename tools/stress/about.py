@@ -14,18 +14,18 @@ from safetensors.torch import load_file, save_file
 from torch import nn
 
 from radii import certifiers, engines
+from radii.certification import certify
+from radii.certification.certify import CertificationConfig, CertificationSession, certify_image, certify_run
+from radii.certification.load import open_run
 from radii.engines import EngineSpec
-from radii.experiment import certificates
-from radii.experiment.certificate_format import identity
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
-from radii.loops import certify
-from radii.loops.certify import CertificationConfig, CertificationSession, certify_image, certify_run
-from radii.loops.load import open_run
-from radii.loops.soft_labels import soft_labels
-from radii.loops.train import train
+from radii.runs import certificates
+from radii.runs.certificate_format import identity
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
 from radii.smoothing.addresses import Purpose, entropy
 from radii.smoothing.noise import Gaussian
+from radii.training.soft_labels import soft_labels
+from radii.training.train import train
 from tools.stress.edits import certified_run
 from tools.stress.outcome import Effort, Outcome, refused
 

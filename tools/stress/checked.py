@@ -4,9 +4,9 @@ import random
 from pathlib import Path
 from shutil import copytree
 
-from radii.experiment import certificates
-from radii.experiment.run import Run
-from radii.loops.verify import verify_run
+from radii.certification.verify import verify_run
+from radii.runs import certificates
+from radii.runs.run import Run
 from tools.stress import edits
 from tools.stress.about import retrain
 from tools.stress.outcome import Effort, Outcome

@@ -5,9 +5,9 @@ import threading
 from typing import Any
 
 from radii import certifiers
-from radii.loops.certify import CertificationConfig, certify_run
-from radii.loops.cluster import cluster_executor
-from radii.loops.train import train
+from radii.certification.certify import CertificationConfig, certify_run
+from radii.training.train import train
+from radii.workers.cluster import cluster_executor
 from tools.cluster import DaskCluster, dask_cluster, without_times
 from tools.processes import RECIPE
 from tools.stress.outcome import Effort, Outcome

@@ -10,9 +10,9 @@ from typing import Any
 import torch
 from torch import nn
 
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
-from radii.loops.state import TrainState
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
+from radii.training.state import TrainState
 from tools.crash_points import COMMANDS
 from tools.stress.outcome import Effort, Outcome
 

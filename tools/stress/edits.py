@@ -9,14 +9,14 @@ import numpy as np
 import torch
 
 from radii import certifiers, datasets
+from radii.certification.certify import CertificationConfig, certify_run
 from radii.certifiers import Certifier
-from radii.experiment import certificates
-from radii.experiment.certificate_format import COLUMNS, first_checksum, sealed
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
-from radii.loops.certify import CertificationConfig, certify_run
-from radii.loops.train import train
+from radii.runs import certificates
+from radii.runs.certificate_format import COLUMNS, first_checksum, sealed
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
+from radii.training.train import train
 
 Edit = Callable[[list[str]], None]
 """A change of the cells of a line, in place."""

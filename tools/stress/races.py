@@ -9,11 +9,11 @@ from pathlib import Path
 
 import numpy as np
 
-from radii.experiment import certificates
-from radii.experiment.run import Run
 from radii.lock import LockedError
-from radii.loops.soft_labels import soft_labels
-from radii.loops.train import train
+from radii.runs import certificates
+from radii.runs.run import Run
+from radii.training.soft_labels import soft_labels
+from radii.training.train import train
 from tools import crash_points
 from tools.stress.outcome import Effort, Outcome
 

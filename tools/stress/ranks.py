@@ -9,8 +9,8 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
-from radii.experiment.recipe import Training
-from radii.experiment.run import Run
+from radii.runs.recipe import Training
+from radii.runs.run import Run
 from tools.processes import RECIPE, alive, start_ranks, wait_for, workers
 from tools.stress.outcome import Effort, Outcome
 

@@ -6,12 +6,12 @@ import random
 from fractions import Fraction
 from typing import Any
 
-from radii.experiment.certificates import Certificates, Row
 from radii.report.entries import Entry
 from radii.report.formats import csv_text, latex, markdown
 from radii.report.notes import notes
 from radii.report.summary import Summary, down, in_words, up
 from radii.report.tables import accuracies
+from radii.runs.certificates import Certificates, Row
 from tools.stress.outcome import Effort, Outcome
 
 RADII = (0.0, 0.1, 0.25, 0.3, 0.5, 0.75, 1.0)

@@ -5,9 +5,9 @@ import signal
 import time
 from pathlib import Path
 
-from radii.experiment import certificates
-from radii.experiment.run import Run
-from radii.loops.train import train
+from radii.runs import certificates
+from radii.runs.run import Run
+from radii.training.train import train
 from tools.mapping import map_in_processes
 from tools.processes import RECIPE, STOPPED, copied, lines, members, start, wait_for
 from tools.stress.outcome import Effort, Outcome

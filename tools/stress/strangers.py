@@ -17,16 +17,16 @@ from rich.console import Console
 
 import radii
 from radii import certifiers
+from radii.certification.certify import CertificationConfig, certify_run
 from radii.cli.progress import CertificationBar
-from radii.experiment.certificates import Row
-from radii.experiment.recipe import Recipe, Training
-from radii.experiment.run import Run
-from radii.loops.certify import CertificationConfig, certify_run
-from radii.loops.train import train
-from radii.loops.transfer import transfer
 from radii.report import report
 from radii.report.text import csv_cell, markdown_text
-from radii.trust import UntrustedError
+from radii.runs.certificates import Row
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
+from radii.runs.trust import UntrustedError
+from radii.training.train import train
+from radii.training.transfer import transfer
 from tools import network
 from tools.stress.outcome import Effort, Outcome
 

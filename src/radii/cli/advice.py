@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Sequence
 
 from radii.cli.app import hint
-from radii.experiment.certificates import Row
 from radii.report.facts import duration
+from radii.runs.certificates import Row
 
 LONG = 120.0
 """Seconds of certification that are worth a remark."""

@@ -16,7 +16,7 @@ from rich.console import Console
 from radii.cli.launched import ending_as_launched, is_first
 from radii.errors import ParameterError
 from radii.report.text import plain
-from radii.trust import UntrustedError
+from radii.runs.trust import UntrustedError
 
 app = App(
     name="radii",
@@ -119,7 +119,7 @@ def _on(device: str | None) -> Iterator[None]:
     if device is None:
         yield
         return
-    from radii.loops.device import VARIABLE, default_device
+    from radii.device import VARIABLE, default_device
 
     before = os.environ.get(VARIABLE)
     os.environ[VARIABLE] = device

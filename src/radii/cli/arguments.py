@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter, Token
 
-from radii.experiment import recipe as recipes
+from radii.runs import recipe as recipes
 
 Data = Annotated[Path | None, Parameter(help="Folder with the dataset's files; RADII_DATA otherwise.")]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON, for a machine.")]

@@ -6,9 +6,9 @@ from radii.cli.app import app, console
 from radii.cli.arguments import Data, Trust, Whole, parse_numbers
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import AttackBar
-from radii.experiment import attacks
 from radii.report.attacked import in_words
 from radii.report.text import plain
+from radii.runs import attacks
 
 
 @app.command
@@ -40,7 +40,7 @@ def attack(
         seed: The seed of the noise.
         engine: What counts the votes; auto takes the one that the model was certified with.
     """
-    from radii.loops.attack import AttackConfig, attack_run
+    from radii.certification.attack import AttackConfig, attack_run
 
     config = AttackConfig(
         run=run,

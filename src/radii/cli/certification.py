@@ -16,13 +16,13 @@ from radii.cli.cluster import Cluster, executor_at
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CertificationBar
 from radii.cli.tensorboard import image_writer
-from radii.experiment import certificates
-from radii.experiment import recipe as recipes
-from radii.experiment.run import Run
-from radii.experiment.shards import Shard
 from radii.report.card import facts
 from radii.report.facts import bias
 from radii.report.summary import Summary, down, in_words
+from radii.runs import certificates
+from radii.runs import recipe as recipes
+from radii.runs.run import Run
+from radii.runs.shards import Shard
 
 
 @app.command
@@ -78,9 +78,9 @@ def certify(
         return print_merged(Run(run, trust or ()), data, linf, json)
     share = _share(shard, linf)
     from radii import certifiers
-    from radii.loops.certify import CertificationConfig, certify_run
-    from radii.loops.evaluated import dataset_key
-    from radii.loops.load import noise_of
+    from radii.certification.certify import CertificationConfig, certify_run
+    from radii.certification.evaluated import dataset_key
+    from radii.certification.load import noise_of
 
     certifier = certifiers.create(with_, **parse_fields(set, radii))
     config = CertificationConfig(
@@ -147,7 +147,7 @@ def print_part(run: Path, path: Path, shard: Shard, json: bool) -> None:
 
 
 def print_merged(run: Run, data: Path | None, linf: bool, json: bool) -> None:
-    from radii.loops.merging import merge_shards
+    from radii.certification.merging import merge_shards
 
     with warnings_in_words():
         merged = merge_shards(run, data)
@@ -156,8 +156,8 @@ def print_merged(run: Run, data: Path | None, linf: bool, json: bool) -> None:
 
 
 def print_linf(run: Path, summary: Summary) -> None:
-    from radii.loops.weights import model_spec
     from radii.smoothing.bounds import linf_radius
+    from radii.training.weights import model_spec
 
     dimensions, known = math.prod(model_spec(Run(run)).shape), summary.known_acr
     radius = "-" if known is None else down(linf_radius(known.value, dimensions), 5)

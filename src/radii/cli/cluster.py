@@ -21,7 +21,7 @@ def executor_at(cluster: str | None, workers: int | None) -> Iterator[Executor |
         return
     if workers is not None:
         raise ValueError(f"--workers {workers} are processes of this machine: leave it out, or --cluster {cluster}")
-    from radii.loops.cluster import cluster_executor
+    from radii.workers.cluster import cluster_executor
 
     with cluster_executor(cluster) as executor:
         yield executor

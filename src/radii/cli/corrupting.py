@@ -5,7 +5,7 @@ from pathlib import Path
 from radii.cli.app import app, console, say
 from radii.cli.arguments import Data, Whole
 from radii.cli.progress import CountingBar
-from radii.experiment import recipe as recipes
+from radii.runs import recipe as recipes
 
 
 @app.command
@@ -19,7 +19,7 @@ def corrupt(dataset: str, /, *, out: Path, seed: Whole = 0, every: Whole = 1, da
         every: Take every Nth test image, starting with the first.
     """
     from radii import datasets
-    from radii.loops.corrupt import GALLERY, corrupt_dataset
+    from radii.interop.corrupt import GALLERY, corrupt_dataset
 
     table = recipes.named_table(recipes.parse_value(dataset), "dataset")
     source = datasets.create(table["name"], data=data, **recipes.fields_of(table))

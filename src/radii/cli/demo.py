@@ -6,16 +6,16 @@ import torch
 from rich.console import Console
 
 from radii import certifiers
+from radii.certification.attack import AttackConfig, attack_run
+from radii.certification.certify import CertificationConfig, certify_run
 from radii.cli.progress import AttackBar, CertificationBar, TrainingBar
-from radii.experiment import certificates, recipe
-from radii.experiment.recipe import Recipe
-from radii.experiment.run import Run
-from radii.loops.attack import AttackConfig, attack_run
-from radii.loops.certify import CertificationConfig, certify_run
-from radii.loops.train import train
-from radii.loops.transfer import transfer
 from radii.report import report
 from radii.report.summary import Summary, in_words
+from radii.runs import certificates, recipe
+from radii.runs.recipe import Recipe
+from radii.runs.run import Run
+from radii.training.train import train
+from radii.training.transfer import transfer
 
 STUDENT = "digits_mlp"
 

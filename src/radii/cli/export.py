@@ -4,7 +4,7 @@ from pathlib import Path
 
 from radii.cli.app import app, say
 from radii.cli.arguments import Trust
-from radii.experiment.run import Run
+from radii.runs.run import Run
 
 
 @app.command
@@ -15,7 +15,7 @@ def export(run: Path, file: Path, /, *, trust: Trust = None) -> None:
         run: A trained run directory.
         file: The file to write, such as tuned.onnx; its card is tuned.json.
     """
-    from radii.api import export as export_run
+    from radii.interop.python import export as export_run
 
     written = export_run(Run(run, trust or ()), file)
     card = written.with_suffix(".json")

@@ -42,7 +42,7 @@ def ending_as_launched() -> Iterator[None]:
 
 def _end(code: int) -> None:
     if code == 0:
-        from radii.loops.distributed import leave
+        from radii.training.distributed import leave
 
         leave()
     sys.stdout.flush()

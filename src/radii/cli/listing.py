@@ -7,8 +7,8 @@ from typing import Any
 from radii import plugins
 from radii.cli.app import answers, app, hint, say, say_json
 from radii.cli.arguments import Json
-from radii.experiment import recipe as recipes
 from radii.fields import did_you_mean, settings_of
+from radii.runs import recipe as recipes
 
 FOLDERS = {
     "objectives": "objectives",

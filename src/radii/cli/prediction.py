@@ -13,9 +13,9 @@ from radii.cli.app import STDIN, app, console, in_words, say, say_json
 from radii.cli.arguments import Json, Settings, Trust, parse_fields
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar
-from radii.experiment.recipe import fields_of
-from radii.experiment.run import Run
 from radii.report.summary import down
+from radii.runs.recipe import fields_of
+from radii.runs.run import Run
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -57,7 +57,7 @@ def predict(
         radii: Radii to certify, such as 0.25,0.5, for a certifier that takes them.
         engine: What runs the forward passes; auto takes the one that the model was certified with.
     """
-    from radii.loops.weights import model_spec
+    from radii.training.weights import model_spec
 
     trained = Run(run, trust or ())
     spec = model_spec(trained)
@@ -78,7 +78,7 @@ class _Asking:
         self, run: Run, shape: tuple[int, int, int], with_: str | None, fields: dict[str, Any], engine: str
     ) -> None:
         from radii import certifiers, datasets
-        from radii.loops.deployment import certified_prediction
+        from radii.certification.deployment import certified_prediction
 
         dataset = run.recipe.dataset
         self.run, self.asked = run, engine
@@ -91,8 +91,8 @@ class _Asking:
     @cached_property
     def loaded(self) -> tuple[str, "SmoothedClassifier"]:
         """The engine and the classifier."""
-        from radii.loops.deployment import warn_of_another
-        from radii.loops.load import noise_of, open_run
+        from radii.certification.deployment import warn_of_another
+        from radii.certification.load import noise_of, open_run
 
         found = open_run(self.run, self.asked, noise_of(self.run.recipe), None, BLOCK, data_at_hand=False)
         warn_of_another(self.run, found[0])
@@ -103,7 +103,7 @@ class _Asking:
         return self.loaded[0]
 
     def about(self, picture: "Tensor") -> "Certificate":
-        from radii.api import certify
+        from radii.certification.images import certify
 
         self._describe()
         return certify(self.loaded[1], picture, self.procedure, **self.fields)

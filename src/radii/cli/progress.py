@@ -9,13 +9,13 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from radii.experiment.attacks import AttackedImage
-from radii.experiment.certificates import Row
 from radii.report.facts import duration
 from radii.report.summary import Share, down, radius_text, up
+from radii.runs.attacks import AttackedImage
+from radii.runs.certificates import Row
 
 if TYPE_CHECKING:
-    from radii.loops.train import StepEvent
+    from radii.training.train import StepEvent
 
 SECONDS_BETWEEN_LINES = 30.0
 """Where the output is no terminal."""

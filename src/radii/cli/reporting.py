@@ -11,7 +11,7 @@ from cyclopts import Parameter
 from radii.cli.app import app, console, hint, say
 from radii.cli.arguments import Trust, parse_numbers
 from radii.cli.notices import warnings_in_words
-from radii.experiment.run import Run
+from radii.runs.run import Run
 
 
 @app.command

@@ -5,16 +5,15 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from radii import trust
 from radii.cli.app import app, hint, say, say_json
 from radii.cli.arguments import Json, command
-from radii.experiment import certificates, files
-from radii.experiment import recipe as recipes
-from radii.experiment.certificates import Certificates
-from radii.experiment.run import Run
 from radii.report import facts
 from radii.report.card import certified
 from radii.report.summary import Summary, down, in_words
+from radii.runs import certificates, files, trust
+from radii.runs import recipe as recipes
+from radii.runs.certificates import Certificates
+from radii.runs.run import Run
 
 MOST_CLASSES = 12
 """Class names of a line."""

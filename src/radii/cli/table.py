@@ -10,15 +10,15 @@ from radii.cli.app import answers, app
 from radii.cli.arguments import Data, Whole
 from radii.cli.cluster import Cluster, executor_at
 from radii.cli.notices import warnings_in_words
-from radii.experiment import table as tables
-from radii.experiment.budgets import Budget, find_budget
-from radii.experiment.table import PaperTable
-from radii.experiment.table_files import results_from
-from radii.experiment.table_runs import FOLDERS, Found, Result, results_of, runs_in
-from radii.report import table_page
-from radii.report.table_lines import Results
-from radii.report.table_overview import Costs, costs_of_rows, not_made, overview
-from radii.report.table_text import aligned
+from radii.papers import table as tables
+from radii.papers import table_page
+from radii.papers.budgets import Budget, find_budget
+from radii.papers.table import PaperTable
+from radii.papers.table_files import results_from
+from radii.papers.table_lines import Results
+from radii.papers.table_overview import Costs, costs_of_rows, not_made, overview
+from radii.papers.table_runs import FOLDERS, Found, Result, results_of, runs_in
+from radii.papers.table_text import aligned
 from radii.report.text import plain
 
 MADE = Path("runs") / "tables"

@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 from radii.cli.app import console, in_words
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.errors import RunWarning
-from radii.experiment.budgets import Budget
-from radii.experiment.table import PaperTable, Row
-from radii.experiment.table_runs import results_of, runs_in
+from radii.papers.budgets import Budget
+from radii.papers.table import PaperTable, Row
+from radii.papers.table_corruptions import all_kinds
+from radii.papers.table_runs import results_of, runs_in
+from radii.papers.table_values import groups
 from radii.report.facts import duration
-from radii.report.table_corruptions import all_kinds
-from radii.report.table_values import groups
 
 if TYPE_CHECKING:
-    from radii.loops.table_run import Maker
+    from radii.papers.table_run import Maker
 
 RUNS = Path("runs")
 
@@ -34,7 +34,7 @@ def make_rows(
     executor: Executor | None = None,
 ) -> None:
     """Train and certify the rows that have no result of this budget and seed; raises at the end where some failed."""
-    from radii.loops.table_run import Maker
+    from radii.papers.table_run import Maker
 
     seeds = table.seeds if seeds is None else seeds
     if seeds < 1:
@@ -65,7 +65,7 @@ def chosen_rows(table: PaperTable, only: Sequence[str]) -> list[Row]:
 
 def _made(maker: "Maker", table: PaperTable, row: Row, seed: int) -> bool:
     """Make a row unless it is there; False, with the reason, where that fails."""
-    from radii.loops.table_run import Listeners
+    from radii.papers.table_run import Listeners
 
     if _is_done(table, row, seed, maker.budget, maker.folder):
         say(f"{row.label}, seed {seed}: done before")
@@ -110,8 +110,8 @@ def costs_of(
     only: Sequence[str] | None = None,
 ) -> dict[str, dict[str, float]]:
     """The estimated seconds of rows, by label and part; what is not known is timed if `measure`, all if `again`."""
-    from radii.loops.table_cost import row_cost
-    from radii.loops.table_timing import Timings
+    from radii.papers.table_cost import row_cost
+    from radii.papers.table_timing import Timings
 
     timings = Timings(RUNS, measure=measure, again=again, on_timed=lambda what: say(f"timed: {what}"))
     rows = [row for row in table.rows if only is None or row.label in only]

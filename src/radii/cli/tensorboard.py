@@ -6,11 +6,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from radii.errors import ParameterError
-from radii.experiment.certificates import Row
+from radii.runs.certificates import Row
 
 if TYPE_CHECKING:
-    from radii.loops.certify import OnImage
-    from radii.loops.train import OnStep, StepEvent
+    from radii.certification.certify import OnImage
+    from radii.training.train import OnStep, StepEvent
 
 FOLDER = "tensorboard"
 

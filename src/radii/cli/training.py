@@ -13,10 +13,10 @@ from radii.cli.launched import is_first
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar, TrainingBar
 from radii.cli.tensorboard import step_writer
-from radii.experiment import recipe as recipes
-from radii.experiment.from_run import recipe_from, transfer_recipe
-from radii.experiment.run import Run, RunError
 from radii.report.summary import down
+from radii.runs import recipe as recipes
+from radii.runs.from_run import recipe_from, transfer_recipe
+from radii.runs.run import Run, RunError
 
 
 @app.command
@@ -44,7 +44,7 @@ def train(
         soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
         tensorboard: Write loss and accuracy for TensorBoard to RUN/tensorboard too.
     """
-    from radii.loops.train import train as train_run
+    from radii.training.train import train as train_run
 
     start = None if from_ is None else Run(from_, trust or ())
     wanted = recipe_from(start, recipe, set or ()) if start else recipes.read(recipes.find(recipe), set or ())
@@ -87,7 +87,7 @@ def transfer(
         recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset, at its sigma.
         run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
     """
-    from radii.loops.transfer import transfer as transfer_runs
+    from radii.training.transfer import transfer as transfer_runs
 
     if ignored := [each for each in set or () if each.startswith(("model=", "model."))]:
         raise ValueError(
@@ -114,7 +114,7 @@ def _bootstrapped(
     recipe: Path, run: Path | None, settings: list[str], voting: list[str], votes: int, data: Path | None
 ) -> Run:
     """Train a teacher with a recipe, and before it the run that votes, if any."""
-    from radii.loops.bootstrap import bootstrap, default_voter, needs_soft_labels
+    from radii.training.bootstrap import bootstrap, default_voter, needs_soft_labels
 
     path = recipes.find(recipe)
     wanted = recipes.read(path, settings)
@@ -158,7 +158,7 @@ def soft_labels(
         engine: What runs the forward passes; auto takes the fastest that is installed.
         workers: Processes of one thread each; by default one for each core, or for each GPU.
     """
-    from radii.loops.soft_labels import soft_labels as write_soft_labels
+    from radii.training.soft_labels import soft_labels as write_soft_labels
 
     voting = Run(run, trust or ())
     with warnings_in_words(), executor_at(cluster, workers) as executor, CountingBar(console) as bar:

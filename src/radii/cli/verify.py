@@ -10,7 +10,7 @@ from radii.cli.app import app, console, say, say_json
 from radii.cli.arguments import Data, Json, Trust, Whole
 from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar
-from radii.experiment.run import Run
+from radii.runs.run import Run
 
 
 @app.command
@@ -39,7 +39,7 @@ def verify(
         engine: The engine to use instead of the certificates' own.
         workers: Processes of one thread each.
     """
-    from radii.loops.verify import verify_run
+    from radii.certification.verify import verify_run
 
     if not certificates.exists():
         raise ValueError(f"there is neither a run nor a certificate file {certificates}: name an existing one")

@@ -12,11 +12,11 @@ from rich.live import Live
 from rich.text import Text
 
 from radii.cli.app import app, console
-from radii.experiment import events
-from radii.experiment.run import Run, RunError
 from radii.report.facts import duration
 from radii.report.summary import Share, down, up
 from radii.report.text import plain
+from radii.runs import events
+from radii.runs.run import Run, RunError
 
 SECONDS_BETWEEN_LOOKS = 0.5
 

@@ -6,11 +6,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from radii.experiment import files
 from radii.report import corruptions, curves, formats, page
 from radii.report.entries import Entry, read
 from radii.report.facts import epoch_time
 from radii.report.page import TITLE, Options
+from radii.runs import files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

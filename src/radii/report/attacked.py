@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from radii.experiment import attacks, gallery
-from radii.experiment.attacks import Attack
-from radii.experiment.kinds import is_integer, is_number
 from radii.report.entries import Entry
 from radii.report.summary import Share, radius_text, up
+from radii.runs import attacks, gallery
+from radii.runs.attacks import Attack
+from radii.runs.kinds import is_integer, is_number
 from radii.smoothing.certificate import ABSTAIN
 
 

@@ -2,10 +2,10 @@
 
 from typing import Any
 
-from radii.experiment import certificates, files
-from radii.experiment.certificates import Certificates
-from radii.experiment.run import Run
 from radii.report.summary import Summary, down, radii_of
+from radii.runs import certificates, files
+from radii.runs.certificates import Certificates
+from radii.runs.run import Run
 
 DIGITS = 4
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
-from radii.experiment.certificates import Certificates
 from radii.report.entries import Entry
 from radii.report.summary import UNKNOWN, Share, Summary, down, radius_text, shown, up
 from radii.report.tables import Cell, Table
+from radii.runs.certificates import Certificates
 
 MOST_CLASSES = 50
 """Of a table; of more, those with the lowest certified accuracy in the first input are shown."""

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
-from radii.experiment.certificates import Certificates, Row
 from radii.report import protocol
 from radii.report.entries import Entry
 from radii.report.summary import Summary, Value, down, shown
 from radii.report.tables import Cell, Table
+from radii.runs.certificates import Certificates, Row
 
 SEVERITIES = (1, 2, 3, 4, 5)
 PUBLISHED_BLOCK = 10_000

@@ -4,10 +4,10 @@ import math
 from collections.abc import Sequence
 from statistics import median
 
-from radii.experiment.certificates import Row
 from radii.report.chart import bars, text
 from radii.report.entries import Entry
 from radii.report.summary import UNKNOWN, down
+from radii.runs.certificates import Row
 
 BINS = 20
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from radii.errors import RunWarning
-from radii.experiment import certificates
-from radii.experiment.certificates import Certificates
-from radii.experiment.corruption_kinds import is_kind
-from radii.experiment.run import Run
 from radii.report import protocol, weights
 from radii.report.summary import Summary
+from radii.runs import certificates
+from radii.runs.certificates import Certificates
+from radii.runs.corruption_kinds import is_kind
+from radii.runs.run import Run
 
 
 @dataclass(frozen=True)

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any, NamedTuple
 
-from radii.experiment.certificates import Certificates
-from radii.experiment.run import Run
 from radii.report import protocol
 from radii.report.entries import Entry
 from radii.report.summary import CONFIDENCE, UNKNOWN
+from radii.runs.certificates import Certificates
+from radii.runs.run import Run
 
 COMPONENTS = ("Dataset", "Model", "Objective", "Classes")
 TIMES = ("Epochs", "Time per epoch", "Training time")

@@ -2,12 +2,12 @@
 
 from collections.abc import Sequence
 
-from radii.experiment import gallery
-from radii.experiment.certificates import Row
 from radii.report.chart import text
 from radii.report.entries import Entry
 from radii.report.pictures import Pictures, image, pictures_of, scaled, with_noise
 from radii.report.summary import down, radius_text
+from radii.runs import gallery
+from radii.runs.certificates import Row
 from radii.smoothing.certificate import ABSTAIN
 
 MOST_VOTES = 3

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Sequence
 
-from radii.experiment.attacks import Attack
-from radii.experiment.certificates import Certificates
 from radii.report import attacked, protocol, weights
 from radii.report.entries import Entry
 from radii.report.facts import bias, choice
+from radii.runs.attacks import Attack
+from radii.runs.certificates import Certificates
 
 RETRAINED = "certificates of weights that the run no longer has: it was trained again since; certify it again"
 SOME_RADII = "only some radii were tested; a dash marks an untested radius, ≥ a bound from a larger one"

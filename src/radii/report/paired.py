@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from radii.experiment.certificates import Row
 from radii.report import protocol
 from radii.report.summary import Summary
+from radii.runs.certificates import Row
 
 NORMAL = 1.959963984540054
 """The two-sided 95 % point of the normal distribution."""

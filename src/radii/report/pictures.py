@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from radii.experiment import attacks, gallery
-from radii.experiment.certificates import Row
-from radii.experiment.kinds import is_integer, is_number
 from radii.report.attacked import attack_on
 from radii.report.chart import text
 from radii.report.entries import Entry
+from radii.runs import attacks, gallery
+from radii.runs.certificates import Row
+from radii.runs.kinds import is_integer, is_number
 
 if TYPE_CHECKING:
     import numpy as np

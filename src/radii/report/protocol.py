@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from radii.experiment.certificates import Certificates
+from radii.runs.certificates import Certificates
 
 FEWEST_IMAGES = 100
 """With fewer images, one image is more than one per cent, and the best is chance."""

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import Any
 
-from radii.experiment import readers
 from radii.report import attacked, chart, paired
 from radii.report.chart import Chart, Point
 from radii.report.curves import MOST_BANDS, POINTS
 from radii.report.entries import Entry
 from radii.report.summary import UNKNOWN, down, radius_text, shown, up
+from radii.runs import readers
 
 READINGS = 120
 """About as many radii can be read off."""

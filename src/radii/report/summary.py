@@ -8,8 +8,8 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from functools import cached_property
 from typing import NamedTuple
 
-from radii.experiment.certificates import Certificates
 from radii.report import protocol
+from radii.runs.certificates import Certificates
 from radii.smoothing.certificate import ABSTAIN
 
 STEP = 0.25

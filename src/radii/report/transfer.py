@@ -4,13 +4,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from radii.experiment import readers
-from radii.experiment.lineage import seconds_before
-from radii.experiment.run import Run
 from radii.report.entries import Entry
 from radii.report.facts import duration, epoch_time, per_epoch
 from radii.report.summary import UNKNOWN, down, shown
 from radii.report.tables import Cell, Table
+from radii.runs import readers
+from radii.runs.lineage import seconds_before
+from radii.runs.run import Run
 
 HEAD = ("", "Taught by", "ACR", "Time per epoch", "Training time", "Teacher’s method here", "Speed-up")  # noqa: RUF001
 

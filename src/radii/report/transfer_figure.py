@@ -5,14 +5,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from radii.experiment import readers
-from radii.experiment.lineage import teachers
-from radii.experiment.run import Run
 from radii.report.chart import Chart, text, ticks_up_to
 from radii.report.entries import Entry
 from radii.report.facts import duration, epoch_time
 from radii.report.summary import Value, shown
 from radii.report.transfer import cost_file, latest_entries
+from radii.runs import readers
+from radii.runs.lineage import teachers
+from radii.runs.run import Run
 
 UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 

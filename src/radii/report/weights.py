@@ -1,8 +1,8 @@
 """Whether certificates are of the present weights of a run."""
 
-from radii.experiment import files
-from radii.experiment.certificates import Certificates
-from radii.experiment.run import Run
+from radii.runs import files
+from radii.runs.certificates import Certificates
+from radii.runs.run import Run
 
 OWN = "the run’s own"  # noqa: RUF001
 ABSENT = "the weights are not in the run"

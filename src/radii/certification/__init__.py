@@ -1,0 +1,1 @@
+"""Certification, prediction, verification and attacks."""

@@ -1,0 +1,238 @@
+"""Attacks on the smoothed classifier of a run: what the best attack of a stated budget finds.
+
+Certified accuracy is below the truth, attacked accuracy above it. The gradient is that of SmoothAdv's loss (Salman et
+al. 2019) under `copies` draws of noise; whether a change succeeds is decided by the votes of a prediction, on noise
+that the attack has not seen, and an abstention is no success.
+"""
+
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from radii import certifiers
+from radii.certification.deployment import certified_prediction
+from radii.certification.load import noise_of, open_run
+from radii.certifiers import Certifier
+from radii.datasets.base import image_digest
+from radii.device import default_device
+from radii.engines import AUTO
+from radii.errors import ParameterError
+from radii.objectives.base import smoothed_loss
+from radii.runs import attacks, certificates, events, files, gallery, run_certificates
+from radii.runs.attacks import AttackedImage
+from radii.runs.certificates import Row
+from radii.runs.run import Run
+from radii.smoothing.addresses import NoiseAddress, generator
+from radii.smoothing.attack import ascent, l2_ball, unit_or_random
+from radii.smoothing.certificate import ABSTAIN
+from radii.smoothing.forward import logits_of
+from radii.smoothing.modes import frozen
+from radii.smoothing.noise import noise_like
+from radii.training.components import dataset_of
+from radii.training.weights import trained_model
+
+OnAttack = Callable[[int, AttackedImage | None], None]
+JUST_INSIDE = 0.99
+"""The share of a certified radius that an attack from within is allowed."""
+FARTHER = (1.25, 1.5, 2.0, 3.0)
+"""The multiples of a certified radius at which a success outside is looked for."""
+HALVINGS = 5
+"""Bisections along a change that succeeds, to find a shorter one."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class AttackConfig:
+    """The budget of an attack."""
+
+    run: Path
+    radii: tuple[float, ...] = ()
+    """The lengths of changes to try, in l2; by default 1 to 4 times the run's sigma."""
+    steps: int = 20
+    copies: int = 16
+    """Draws of noise that the gradient is averaged over."""
+    images: int = 100
+    """How many test images, spread evenly over those that were certified, or over all where none was."""
+    samples: int = 1000
+    """Votes that decide whether a change succeeds."""
+    seed: int = 0
+    engine: str = AUTO
+    data: Path | None = None
+    trust: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        for name in ("steps", "copies", "images", "samples"):
+            if getattr(self, name) < 1:
+                raise ValueError(f"{name} = {getattr(self, name)}, expected a whole number >= 1")
+        if self.seed < 0 or self.seed >= 1 << 128:
+            raise ValueError(f"seed = {str(self.seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
+        if any(not 0 < radius <= 1000 for radius in self.radii):
+            raise ValueError(f"radii = {self.radii}, expected numbers above 0, such as 0.25, 0.5")
+
+
+def attack_run(config: AttackConfig, *, on_image: OnAttack = lambda *_: None) -> Path:
+    """Attack test images of a run; returns the attack file. The same call continues where it stopped."""
+    session = AttackSession(config)
+    total = len(session.chosen)
+    with (
+        events.working(session.run.path, "attack", images=total) as log,
+        attacks.open_file(session.run, session.header) as file,
+    ):
+        on_image(total, None)
+        done = {row.index: row for row in file.rows}
+        for number, index in enumerate(session.chosen, start=1):
+            if index not in done:
+                file.append(session.attack(index))
+            if log.due() or number == total:
+                log.write("attacked", done=number, images=total)
+            on_image(total, done.get(index, file.rows[-1]))
+        if not attacks.pictures_file(file.path).is_file():
+            session.keep_pictures(file.path)
+    return file.path
+
+
+class AttackSession:
+    """A loaded model, its smoothed classifier and its images: what an attack needs."""
+
+    def __init__(self, config: AttackConfig) -> None:
+        self.config, self.run = config, Run(config.run, config.trust)
+        self.sigma = self.run.recipe.sigma
+        self.radii = tuple(sorted(set(config.radii or (self.sigma * number for number in (1, 2, 3, 4)))))
+        self.images = dataset_of(self.run, config.data).part("test")
+        self.engine, self.classifier = open_run(self.run, config.engine, noise_of(self.run.recipe), config.data, 128)
+        self.model = differentiable(trained_model(self.run), self.images.batch(torch.tensor([0])))
+        self.weights = files.digest(self.run.weights())
+        self.certified = certified_rows(self.run, self.weights, self.images.digest)
+        self.chosen = spread([row.index for row in self.certified] or range(len(self.images)), config.images)
+        name, fields = certified_prediction(self.run)
+        size = {"samples" if name == "prediction" else "estimation": config.samples}
+        self.judge: Certifier = certifiers.create(name, **{**fields, **size})
+
+    @property
+    def header(self) -> dict[str, Any]:
+        """Everything that determines the result."""
+        config = self.config
+        return {
+            "weights": self.weights,
+            "data": self.images.digest,
+            "engine": self.engine,
+            "noise": self.classifier.noise.describe(),
+            "judge": self.judge.name,
+            "failure": self.judge.failure,
+            "steps": config.steps,
+            "copies": config.copies,
+            "samples": config.samples,
+            "radii": list(self.radii),
+            "seed": config.seed,
+            "images": self.chosen,
+        }
+
+    def attack(self, index: int) -> AttackedImage:
+        """The shortest change of one image that gives a wrong answer, tried at growing radii."""
+        began = time.perf_counter()
+        image, label = self._image(index)
+        prediction, found = self.answer(image, index), None
+        if prediction not in (label, ABSTAIN):
+            found = image
+        for number, radius in enumerate(self.radii):
+            if found is None:
+                found = self.shortest(index, image, label, self.changed(index, image, label, radius, number))
+        wrong = None if found is None else self.answer(found, index)
+        length = None if found is None else distance(found, image)
+        seconds = time.perf_counter() - began
+        return AttackedImage(index, label, prediction, length, wrong, seconds, image_digest(image, label))
+
+    def shortest(self, index: int, image: Tensor, label: int, changed: Tensor) -> Tensor | None:
+        """The shortest part of a change that is judged to give a wrong answer; None if the whole does not."""
+        if self.answer(changed, index) in (label, ABSTAIN):
+            return None
+        low, high = 0.0, 1.0
+        for _ in range(HALVINGS):
+            middle = (low + high) / 2
+            fooled = self.answer(torch.lerp(image, changed, middle), index) not in (label, ABSTAIN)
+            low, high = (low, middle) if fooled else (middle, high)
+        return torch.lerp(image, changed, high)
+
+    def changed(self, index: int, image: Tensor, label: int, radius: float, number: int) -> Tensor:
+        """The end of gradient ascent on the smoothed loss within a radius, pixels in [0, 1]."""
+        device = default_device()
+        images, labels = image[None].to(device), torch.tensor([label], device=device)
+        rng = generator(device, "attack", self.config.seed, index, number)
+        noise = noise_like(images, self.config.copies, self.sigma, rng)
+        ball = l2_ball(images, radius)
+        with frozen(self.model):
+            *_, found = ascent(
+                images,
+                lambda points: smoothed_loss(logits_of(self.model, points + noise), labels).sum(),
+                steps=self.config.steps,
+                step_size=2 * radius / self.config.steps,
+                project=lambda points: ball(points.clamp(0, 1)),
+                # Where the model is sure of its answer, the gradient is tiny or zero.
+                direction=lambda gradient: unit_or_random(gradient, rng),
+            )
+        # A picture is judged on the CPU, in [0, 1]: the ball's rounding must not leave it.
+        return found[0].cpu().clamp(0, 1)
+
+    def answer(self, image: Tensor, index: int) -> int:
+        """The smoothed classifier's answer, by votes on noise of its own."""
+        address = NoiseAddress(self.config.seed, index, purpose="judge")
+        return self.judge.certify(self.classifier, image, address).prediction
+
+    def keep_pictures(self, path: Path) -> None:
+        """Write, for the images worth a look, a change just inside the certified radius and the one outside."""
+        pictures: dict[str, Any] = {}
+        facts: dict[str, Any] = {}
+        for row in gallery.chosen(self.certified):
+            for name, (picture, said) in self._around(row).items():
+                pictures[f"{row.index}-{name}"] = picture.numpy()
+                length = distance(picture, self._image(row.index)[0])
+                facts[f"{row.index}-{name}"] = {"distance": length, "answer": said, "digest": row.digest}
+        if pictures:
+            gallery.write(attacks.pictures_file(path), pictures, facts)
+
+    def _around(self, row: Row) -> dict[str, tuple[Tensor, int]]:
+        """The attack on one image from inside its certified radius, and the nearest success outside."""
+        image, _ = self._image(row.index)
+        answer, number = row.prediction, len(self.radii)
+        inside = self.changed(row.index, image, answer, JUST_INSIDE * row.radius, number) if row.radius else image
+        found = {"inside": (inside, self.answer(inside, row.index))}
+        for factor in FARTHER:
+            radius = factor * max(row.radius, self.sigma / 4)
+            changed = self.changed(row.index, image, answer, radius, number := number + 1)
+            if (success := self.shortest(row.index, image, answer, changed)) is not None:
+                return {**found, "outside": (success, self.answer(success, row.index))}
+        return found
+
+    def _image(self, index: int) -> tuple[Tensor, int]:
+        return self.images.batch(torch.tensor([index]))[0], int(self.images.labels[index])
+
+
+def certified_rows(run: Run, weights: str, data: str) -> list[Row]:
+    """The rows of the largest certificate file of these weights and these images."""
+    made = [each for each in run_certificates.of_weights(run, weights) if each[1].get("data") == data]
+    return max((certificates.rows_of(path, header) for path, header in made), key=len, default=[])
+
+
+def spread(indices: Sequence[int], count: int) -> list[int]:
+    """As many of the indices, or all, from the first to the last: a test set may be sorted by class."""
+    count = min(count, len(indices))
+    return [indices[number * len(indices) // count] for number in range(count)]
+
+
+def distance(one: Tensor, other: Tensor) -> float:
+    """The l2 distance of two images, computed in double precision."""
+    return float(torch.linalg.vector_norm(one.double() - other.double()))
+
+
+def differentiable(model: nn.Module, image: Tensor) -> nn.Module:
+    """The model, or a ParameterError where it has no gradient, as a model that another runtime runs has none."""
+    leaf = image.to(default_device()).requires_grad_()
+    try:
+        torch.autograd.grad(model(leaf).sum(), leaf)
+    except RuntimeError as error:
+        raise ParameterError("the model has no gradients, which the attack follows: attack a torch model") from error
+    return model

@@ -1,0 +1,123 @@
+"""What a run deploys: the engine and the kind of classifier that were certified; the choice is recorded."""
+
+import warnings
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from radii import engines
+from radii.device import default_device
+from radii.engines import AUTO
+from radii.errors import RunWarning
+from radii.provenance.identity import artefact_digest
+from radii.runs import files, readers, run_certificates, trust
+from radii.runs.run import Run
+
+ENGINE_FILE = "engine.json"
+SOFT_SAMPLES = 1_000
+"""Samples of a prediction by mean probabilities, the same number as by votes."""
+SOFT_FIELDS = ("failure", "bound", "sharpness")
+"""The fields that a soft prediction shares with the soft certificates."""
+
+
+def chosen_engine(run: Run, asked: str) -> str:
+    """The engine chosen by name; for `auto`, the one of the certificates or of the record, for the present weights.
+
+    It stays `auto` where there is neither, or, with a warning, where that engine does not run here.
+    """
+    certified, recorded = (certified_engines(run), _recorded(run)) if asked == AUTO else ([], [])
+    known = [name for name in recorded if name in certified] or certified or recorded
+    if not known:
+        return asked
+    trust.require(known[:1], run.trusted, run.path)
+    if engines.create(known[0]).runs_on(default_device()):
+        return known[0]
+    warnings.warn(
+        f"{run.path} was made with the engine {known[0]!r}, which does not run here: another one is used",
+        RunWarning,
+        stacklevel=3,
+    )
+    return AUTO
+
+
+def certified_engines(run: Run) -> list[str]:
+    """The engines of the certificates of the present weights, the one with the most rows first."""
+    rows: Counter[str] = Counter()
+    for path, header in _certified(run):
+        if "engine" in header:
+            rows[str(header["engine"])] += _rows(path)
+    return sorted(rows, key=lambda name: (-rows[name], name))
+
+
+def certified_prediction(run: Run, procedure: str | None = None) -> tuple[str, dict[str, Any]]:
+    """The certifier, with its fields, that predicts as the certificates of the present weights do.
+
+    That is by votes, or by mean probabilities where all certificates are of `soft`; `procedure` selects one of them.
+    """
+    soft = [
+        (_rows(path), header["parameters"]) for path, header in _certified(run) if header.get("procedure") == "soft"
+    ]
+    if procedure is None:
+        procedure = "soft" if soft and len(soft) == len(_certified(run)) else "prediction"
+    if procedure != "soft":
+        return procedure, {}
+    made: Mapping[str, Any] = max(soft, key=lambda each: each[0])[1] if soft else {}
+    return procedure, {"estimation": SOFT_SAMPLES, **{key: made[key] for key in SOFT_FIELDS if key in made}}
+
+
+def _certified(run: Run) -> list[tuple[Path, dict[str, Any]]]:
+    """The certificate files of the present weights that have rows."""
+    found = run_certificates.of_weights(run, files.digest(run.weights()))
+    return [(path, header) for path, header in found if _rows(path) > 0]
+
+
+def _rows(path: Path) -> int:
+    return path.read_bytes().count(b"\n") - 1 if path.is_file() else 0
+
+
+def record_engine(run: Run, engine: str) -> None:
+    """Record the engine that was chosen for the present weights."""
+    if _recorded(run) == [engine]:
+        return
+    try:
+        files.write_json(run.path / ENGINE_FILE, {"engine": engine, "weights": files.digest(run.weights())})
+    except OSError as error:
+        warnings.warn(
+            f"the choice of the engine {engine!r} cannot be recorded in {run.path}: {error.strerror}",
+            RunWarning,
+            stacklevel=3,
+        )
+
+
+def warn_of_another(run: Run, engine: str) -> None:
+    """Warn if the certificates of the present weights are of another engine, or of another artefact of it."""
+    weights = files.digest(run.weights())
+    certified = certified_engines(run)
+    if certified and engine not in certified:
+        warnings.warn(
+            f"the certificates of {run.path} are of the engine {certified[0]!r}: they do not hold for {engine!r}",
+            RunWarning,
+            stacklevel=3,
+        )
+    headers = [header for _, header in run_certificates.of_weights(run, weights) if header.get("engine") == engine]
+    artefacts = {header["artefact"] for header in headers if "artefact" in header}
+    if artefacts and artefact_digest(run, engine, weights) not in artefacts:
+        warnings.warn(
+            f"the certificates of {run.path} are of another artefact of the engine {engine!r}: "
+            "they do not hold for this one",
+            RunWarning,
+            stacklevel=3,
+        )
+
+
+def _recorded(run: Run) -> list[str]:
+    """The engine that was chosen before for the present weights, if one was."""
+    file = run.path / ENGINE_FILE
+    if not file.is_file():
+        return []
+    try:
+        found = readers.json_object(file)
+        return [str(found["engine"])] if found["weights"] == files.digest(run.weights()) else []
+    except (ValueError, LookupError, TypeError):
+        return []  # an invalid record names no engine: one is chosen again

@@ -1,0 +1,83 @@
+"""The images that certificates are about: a part of the run's own data, or the test images of another dataset."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from radii import datasets
+from radii.datasets import Dataset, Images
+from radii.datasets.base import Part
+from radii.runs import trust
+from radii.runs.recipe import Spec, fields_of, named_table
+from radii.runs.run import Run, RunError
+from radii.training.components import dataset_fields, dataset_of
+from radii.training.weights import model_spec
+
+EVALUATED_ON = "evaluated_on"
+"""The field of a header that names another dataset than the run's own, with its fields."""
+Key = tuple[tuple[str, Any], ...]
+"""A dataset's table as a value that can be hashed; empty for the run's own."""
+
+
+class Evaluated(NamedTuple):
+    """The images of certificates, and what a header says of them beside their digest."""
+
+    images: Images
+    facts: Mapping[str, Any]
+    dataset: str
+    """The name of the dataset."""
+
+
+def dataset_key(spec: Spec | Key | None) -> Key:
+    """The key of a dataset that was named in any form."""
+    if not spec:
+        return ()
+    return tuple(named_table(dict(spec) if isinstance(spec, tuple) else spec, "dataset").items())
+
+
+def evaluated(run: Run, part: Part, other: Key, data: Path | None) -> Evaluated:
+    """The images to certify; `data` is where they are, of the run's own dataset or of the other one."""
+    if not other:
+        own = dataset_of(run, data)
+        held_out = {} if own.validation is None else {"validation": own.validation}
+        facts = {} if part == "test" else {"split": part, **held_out}
+        return Evaluated(own.part(part), facts, run.recipe.dataset["name"])
+    if part != "test":
+        raise ValueError(f"split = {part!r} is of the run's own data: leave out the other dataset")
+    found = open_other(other, data)
+    _expect_same_classes(run, found)
+    stated = {key: value for key, value in dataset_fields(found).items() if key != "path"}
+    return Evaluated(
+        found.part("test"), {"dataset": found.name, EVALUATED_ON: {"name": found.name, **stated}}, found.name
+    )
+
+
+def named_in(run: Run, header: Mapping[str, Any]) -> tuple[Part, Key]:
+    """The part, and the other dataset if it is one, that the header of a certificate file names."""
+    other = dataset_key(header.get(EVALUATED_ON))
+    if other:
+        trust.require([dict(other)["name"]], run.trusted, run.path)
+    return header.get("split", "test"), other
+
+
+def open_other(other: Key, data: Path | None) -> Dataset:
+    """Another dataset than a run's own, by its key; `data` is where it is."""
+    table = dict(other)
+    fields = fields_of(table) | ({} if data is None else {"path": str(data)})
+    return datasets.create(table["name"], **fields)
+
+
+def _expect_same_classes(run: Run, found: Dataset) -> None:
+    """Refuse images of another size, or of other classes."""
+    spec = model_spec(run)
+    if tuple(found.shape) != tuple(spec.shape):
+        raise RunError(f"{run.path} takes images {tuple(spec.shape)}, the dataset {found.name} has {found.shape}")
+    if found.class_names != spec.class_names:
+        raise RunError(
+            f"{run.path} knows {_in_words(spec.class_names)}, the dataset {found.name} has "
+            f"{_in_words(found.class_names)}: expected the same classes in the same order"
+        )
+
+
+def _in_words(names: tuple[str, ...]) -> str:
+    return f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"

@@ -1,0 +1,126 @@
+"""The smoothed classifier of a trained run."""
+
+from collections.abc import Collection, Mapping
+from functools import partial
+from numbers import Integral
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from radii import engines
+from radii.certification.deployment import chosen_engine, record_engine, warn_of_another
+from radii.datasets.base import DataError
+from radii.engines import AUTO, EngineSpec, SmoothedClassifier
+from radii.provenance.identity import artefact_path
+from radii.runs import files
+from radii.runs.recipe import Recipe, Spec, fields_of, named_table
+from radii.runs.run import Run
+from radii.smoothing import noise as noises
+from radii.smoothing.noise import Noise
+from radii.training.components import dataset_of, spread_images
+from radii.training.weights import ModelSpec, model_spec, trained_model
+
+CALIBRATION_BLOCKS = 8
+
+
+def load(
+    run: Run | Path | str,
+    *,
+    engine: str = AUTO,
+    noise: Spec = "gaussian",
+    data: Path | None = None,
+    batch_size: int = 128,
+    trust: Collection[str] = (),
+) -> SmoothedClassifier:
+    """The smoothed classifier of a finished run; `data` is needed only by an engine that calibrates.
+
+    `auto` is the engine named by the certificates of the present weights, or the one that was chosen before; a warning
+    is issued if another one is requested. The engine has to give the trained model's classes: on noisy training images
+    where `data` names the dataset, and otherwise, since a deployed model does without, on noisy images that are drawn.
+    `trust` names the modules whose code the run may import: without it a run directory is only data.
+
+    >>> import radii, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> run = radii.train("digits/gaussian-0.25", run=f"{folder}/g", settings=["training.epochs=1"])
+    >>> radii.load(run, engine="torch")
+    SmoothedClassifier(..., noise=Gaussian(sigma=0.25), classes=10, engine='torch')
+    """
+    if not isinstance(run, Run | Path | str):
+        raise ValueError(f"run = {run!r}, expected the folder of a trained run")
+    run = run if isinstance(run, Run) else Run(run, trust)
+    name, classifier = open_run(run, engine, noise_of(run.recipe, noise), data, batch_size, data is not None)
+    warn_of_another(run, name)
+    image = torch.empty(model_spec(run).shape)
+    classifier.adopt(name, image, classifier.prepared_for(image)[1], watched=True)
+    return classifier
+
+
+def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
+    """A noise by name and fields; where it has a sigma, the recipe's is the default."""
+    table: Mapping[str, Any] = named_table(spec, "noise")
+    fields = fields_of(table)
+    try:
+        return noises.create(table["name"], **{"sigma": recipe.sigma, **fields})
+    except LookupError as error:
+        if "has no field 'sigma'" not in str(error):
+            raise
+        return noises.create(table["name"], **fields)
+
+
+def open_run(
+    run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int, data_at_hand: bool = True
+) -> tuple[str, SmoothedClassifier]:
+    """The engine that was chosen for a finished run, and the smoothed classifier that it carries.
+
+    With `data_at_hand` the engine is compared with the trained model on noisy training images; on drawn ones without,
+    and where the training split cannot be read.
+    """
+    _expect_whole(batch_size)
+    spec = model_spec(run)
+    wanted = chosen_engine(run, engine)
+    prepared = EngineSpec(
+        original=trained_model(run),
+        shape=spec.shape,
+        noise=noise,
+        batch_size=batch_size,
+        artefact=artefact_path(run, wanted, files.digest(run.weights())),
+        calibration_images=partial(_calibration_images, run, data, batch_size),
+        examples=partial(_examples, run, data, spec.shape, batch_size) if data_at_hand else None,
+    )
+    name, fast = engines.prepare(prepared, wanted)
+    if engine == AUTO:
+        record_engine(run, name)
+    classifier = _classifier(prepared, name, spec)
+    classifier.adopt(name, torch.empty(spec.shape), fast)
+    return name, classifier
+
+
+def _expect_whole(batch_size: Any) -> None:
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ValueError(f"batch_size = {batch_size!r}, expected a whole number >= 1")
+
+
+def _calibration_images(run: Run, data: Path | None, batch_size: int) -> Tensor:
+    images = dataset_of(run, data).part("train")
+    return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))
+
+
+def _examples(run: Run, data: Path | None, shape: tuple[int, int, int], batch_size: int) -> Tensor:
+    try:
+        return spread_images(dataset_of(run, data).part("train"), batch_size)
+    except DataError:  # test images may be all there is
+        return engines.drawn(batch_size, shape)
+
+
+def _classifier(prepared: EngineSpec, engine: str, spec: ModelSpec) -> SmoothedClassifier:
+    return SmoothedClassifier(
+        prepared.original,
+        noise=prepared.noise,
+        classes=spec.classes,
+        batch_size=prepared.batch_size,
+        engine=engine,
+        names=spec.class_names or None,
+        artefact=prepared.artefact,
+    )

@@ -1,0 +1,198 @@
+"""The checks of one certificate file: its digests, images and radii."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radii import certifiers
+from radii.certification.evaluated import evaluated, named_in
+from radii.certifiers import Certifier
+from radii.datasets import DataError, Images
+from radii.provenance.identity import artefact_digest, code_digests
+from radii.runs import files, trust
+from radii.runs.certificate_format import FORMAT
+from radii.runs.certificates import Certificates, Row
+from radii.runs.run import Run
+from radii.smoothing import noise as noises
+from radii.smoothing.certificate import ABSTAIN
+from radii.smoothing.noise import Noise
+from radii.training.weights import model_spec
+
+TOLERANCE = 1e-9
+"""The relative tolerance of a recomputed radius: other versions of a library may differ in the last digits."""
+
+ALWAYS = ("data", "code", "artefact", "engine", "batch_size", "images", "every", "most")
+"""Fields of a header that are compared where they are there: version 0.1 lacked some."""
+
+
+@dataclass
+class Checked:
+    """The state of a verification: the current file and the findings so far."""
+
+    run: Run
+    data: Path | None
+    engine: str | None
+    """An engine to use instead of the certificates' own."""
+    differences: list[str] = field(default_factory=list)
+    unchecked: list[str] = field(default_factory=list)
+    missing: int = 0
+    replayed: int = 0
+    moved: int = 0
+    path: Path = Path()
+    made: Certificates = field(default_factory=lambda: Certificates("", ()))
+    opened: dict[tuple[Any, ...], Images] = field(default_factory=dict)
+    """The images of the files so far, by what their headers name."""
+
+    def begin(self, path: Path, made: Certificates) -> None:
+        """Start the next file."""
+        self.path, self.made = path, made
+        self.missing += len(self.wanted) - len(made.rows) if "images" in made.header else 0
+
+    def differs(self, what: str, row: Row | None = None) -> None:
+        self.differences.append(f"{self.path}{'' if row is None else f', image {row.index}'}: {what}")
+
+    def cannot(self, why: str) -> None:
+        self.unchecked.append(f"{self.path}: {why}")
+
+    @property
+    def header(self) -> dict[str, Any]:
+        return dict(self.made.header)
+
+    @property
+    def wanted(self) -> Sequence[int]:
+        """The images that the file should contain according to its header."""
+        header = self.header
+        return range(0, header.get("images", 1 << 62), header.get("every", 1))[: header.get("most")]
+
+    def split(self) -> Images | None:
+        """The images that the file is about; if they are missing, that is recorded as unchecked."""
+        try:
+            named = named_in(self.run, self.header)
+            if named not in self.opened:
+                self.opened[named] = evaluated(self.run, *named, self.data).images
+        except DataError as error:
+            self.cannot(f"the data were not found: {error}")
+            return None
+        except (LookupError, ValueError, TypeError) as error:
+            self.cannot(f"its images cannot be opened: {in_words(error)}")
+            return None
+        return self.opened[named]
+
+
+def check_header(checked: Checked) -> None:
+    """Tell what a file of ours always states and this one does not: without it rows could be chosen unseen."""
+    if checked.header.get("format", 1) < FORMAT:
+        return
+    if missing := [name for name in ALWAYS if name not in checked.header]:
+        checked.cannot(f"its header has no {missing[0]!r}: restore it")
+    if bare := [row.index for row in checked.made.rows if not row.digest]:
+        checked.cannot(f"image {bare[0]} has no digest: restore it")
+
+
+def check_digests(checked: Checked) -> bool:
+    """Compare weights, code and the engine's artefact; returns whether rows can be replayed."""
+    header, run = checked.header, checked.run
+    weights = files.digest(run.weights())
+    if header.get("weights") != weights:
+        checked.differs(f"it is of the weights {str(header.get('weights'))[:8]}, the run has {weights[:8]}")
+        return False
+    code = header.get("code", {})
+    changed = [name for name, digest in code_digests(code).items() if digest != code[name]]
+    for name in changed:
+        checked.differs(f"the code of {name} has changed")
+    return not changed and _same_artefact(checked, weights)
+
+
+def _same_artefact(checked: Checked, weights: str) -> bool:
+    header = checked.header
+    if checked.engine not in (None, header.get("engine")) or not {"artefact", "engine"} <= header.keys():
+        return True
+    same: bool = artefact_digest(checked.run, header["engine"], weights) == header["artefact"]
+    if not same:
+        checked.differs(f"the artefact of the engine {header['engine']!r} has changed, or is missing")
+    return same
+
+
+def check_images(checked: Checked) -> bool:
+    """Compare every row's image and label, and the split, with the data; returns whether the data were found."""
+    images = checked.split()
+    if images is None:
+        return False
+    wanted = checked.wanted
+    for row in checked.made.rows:
+        if not 0 <= row.index < len(images):
+            checked.differs(f"there are only {len(images)} images", row)
+        elif row.index not in wanted:
+            checked.differs("the header does not include this image", row)
+        elif row.label != int(images.labels[row.index]):
+            checked.differs(f"its label is {int(images.labels[row.index])}, not {row.label}", row)
+        elif row.digest and row.digest != images.image_digest(row.index):
+            checked.differs("the image differs", row)
+    if checked.header.get("data", images.digest) != images.digest:
+        checked.differs("the images of the split are not those that it was made from")
+    return True
+
+
+def check_radii(checked: Checked) -> None:
+    """Recompute every radius from its counts, as far as they determine it."""
+    try:
+        certifier, noise = certifier_of(checked), noise_of(checked)
+        classes = model_spec(checked.run).classes
+    except (LookupError, ValueError, TypeError) as error:
+        checked.cannot(f"its radii cannot be recomputed: {in_words(error)}")
+        return
+    for row in checked.made.rows:
+        try:
+            if wrong := _wrong_radius(certifier, noise, row, classes):
+                checked.differs(wrong, row)
+        except ValueError as error:
+            checked.differs(str(error), row)
+
+
+def _wrong_radius(certifier: Certifier, noise: Noise, row: Row, classes: int) -> str:
+    counts = _counts(row, classes)
+    # An abstention claims nothing: only its counts are checked here, and a replay checks whether it was needed.
+    tested = int(counts.argmax()) if row.prediction == ABSTAIN else row.prediction
+    if not 0 <= tested < classes or row.samples is None:
+        return f"class {tested} of {row.samples} samples is not a result for {classes} classes"
+    possible = certifier.possible_radii(counts, row.samples, tested, noise)
+    if row.prediction == ABSTAIN:
+        return f"an abstention has the radius {row.radius}" if row.radius else ""
+    if possible is None or any(math.isclose(row.radius, each, rel_tol=TOLERANCE) for each in possible):
+        return ""
+    return f"the counts prove {f'radius {possible[-1]}' if possible else 'nothing'}, not radius {row.radius}"
+
+
+def in_words(error: Exception) -> str:
+    """An error as a sentence, also for a missing field of a header."""
+    return f"its header has no {error}" if type(error) is KeyError else str(error.args[0] if error.args else error)
+
+
+def _counts(row: Row, classes: int) -> NDArray[np.int64]:
+    counts = np.zeros(classes, dtype=np.int64)
+    for label, count in row.counts.items():
+        if not 0 <= label < classes or count < 0:
+            raise ValueError(f"{count} votes for class {label}, expected counts of classes 0 to {classes - 1}")
+        counts[label] = count
+    return counts
+
+
+def certifier_of(checked: Checked) -> Certifier:
+    """The certifier that a header names; untrusted code is refused."""
+    header = checked.header
+    trust.require([header["procedure"]], checked.run.trusted, checked.path)
+    fields = {key: tuple(value) if isinstance(value, list) else value for key, value in header["parameters"].items()}
+    return certifiers.create(header["procedure"], **fields)
+
+
+def noise_of(checked: Checked) -> Noise:
+    """The noise that a header names; version 0.1 had only Gaussian noise."""
+    table = dict(checked.header.get("noise") or {"name": "gaussian", "sigma": checked.header["sigma"]})
+    name = table.pop("name")
+    trust.require([name], checked.run.trusted, checked.path)
+    return noises.create(name, **table)

@@ -1,0 +1,1 @@
+"""Models in and out: ONNX, checkpoints, factories, exports."""

@@ -1,0 +1,83 @@
+"""The base classifier of a run as an ONNX file, with a card beside it on how to use it."""
+
+from collections.abc import Mapping, Sequence
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from radii.onnx import OnnxError, OnnxGraph, behind, from_torch
+from radii.runs import files
+from radii.runs.run import Run
+from radii.smoothing.normalisation import Normalise
+from radii.training.weights import ModelSpec, model_spec, trained_model
+
+CHECKED = 64
+"""Noisy images on which the file is compared with torch before it is written."""
+CLOSE = 1e-3
+"""The largest allowed difference of a logit, as a share of the largest logit."""
+
+USE = (
+    "The file is the base classifier, with its normalisation inside: it takes pixels in [0, 1] and gives logits.",
+    "The certificates are about the smoothed classifier: add Gaussian noise of deviation sigma to many copies of the "
+    "image, without clipping, run them, and count which class wins how often; never predict from one forward pass.",
+    "A certificate holds for the function that ran: `radii import` and `radii certify` certify this file itself.",
+)
+
+
+def export_onnx(run: Run | Path | str, path: Path | str, *, certified: Sequence[Mapping[str, Any]] = ()) -> Path:
+    """Write the base classifier of a run as one ONNX file, and a card beside it: the same name, ending in .json.
+
+    The file is compared with torch on noisy images first. `certified` goes into the card.
+    """
+    run, file = run if isinstance(run, Run) else Run(run), Path(path)
+    if file.suffix != ".onnx":
+        raise OnnxError(f"{file} does not end in .onnx: name the file to write, such as {file.stem}.onnx", "path")
+    spec, model = model_spec(run), trained_model(run).cpu()
+    graph = OnnxGraph(_graph(model, spec))
+    difference = _compare(model, graph, spec, run.recipe.sigma)
+    card = {**_facts(run, spec, graph), "largest_logit_difference": difference, "certified": list(certified)}
+    files.make_folder(file.parent)
+    files.write(file, graph.content)
+    files.write_json(file.with_suffix(".json"), {**card, "sha256": files.digest(file)})
+    return file
+
+
+def _graph(model: nn.Module, spec: ModelSpec) -> bytes:
+    """The model as one graph; an imported one is unchanged, after its normalisation."""
+    if not (isinstance(model, nn.Sequential) and isinstance(model[1], OnnxGraph)):
+        return from_torch(model, spec.shape)
+    first, graph = model[0], model[1]
+    return behind(graph.content, first.mean, first.std) if isinstance(first, Normalise) else graph.content
+
+
+def _compare(model: nn.Module, graph: OnnxGraph, spec: ModelSpec, sigma: float) -> float:
+    """The largest difference of a logit on noisy images; an OnnxError if the graph differs from the model."""
+    images = _noisy(spec.shape, sigma)
+    with torch.inference_mode():
+        wanted, found = model(images), graph(images)
+    difference = float((wanted - found).abs().max())
+    if not (difference <= CLOSE * float(wanted.abs().max()) and torch.equal(wanted.argmax(1), found.argmax(1))):
+        raise OnnxError(f"ONNX Runtime's logits are off by up to {difference:g} from torch's: nothing was written")
+    return difference
+
+
+def _noisy(shape: tuple[int, int, int], sigma: float) -> Tensor:
+    rng = torch.Generator().manual_seed(0)
+    return torch.rand(CHECKED, *shape, generator=rng) + sigma * torch.randn(CHECKED, *shape, generator=rng)
+
+
+def _facts(run: Run, spec: ModelSpec, graph: OnnxGraph) -> dict[str, Any]:
+    block = graph.input_shape[0] or "batch"
+    return {
+        "model": run.recipe.model["name"],
+        "sigma": run.recipe.sigma,
+        "classes": list(spec.class_names),
+        "input": {"name": graph.input_name, "type": "float32", "shape": [block, *spec.shape], "range": [0, 1]},
+        "output": {"name": graph.output_name, "type": "float32", "shape": [block, spec.classes]},
+        "weights": files.digest(run.weights()),
+        "radii_version": metadata.version("radii"),
+        "use": list(USE),
+    }

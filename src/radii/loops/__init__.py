@@ -1,1 +1,0 @@
-"""The loops of training, transfer, soft labels and certification."""

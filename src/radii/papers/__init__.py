@@ -1,0 +1,1 @@
+"""The papers' tables: reported numbers, matching runs, costs, making and rendering."""

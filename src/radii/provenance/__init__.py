@@ -1,0 +1,1 @@
+"""What a result was made with: versions, digests of weights, code and data."""

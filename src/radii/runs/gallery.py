@@ -1,0 +1,78 @@
+"""The test images of a certificate file that are worth a look, and their pictures in the run."""
+
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from radii.runs import files, readers
+from radii.runs.certificates import Row
+from radii.smoothing.certificate import ABSTAIN
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+FEW = 3
+"""Images of each kind."""
+CHANNELS = {1, 3}
+"""Of a picture that can be shown: grey, or red, green and blue."""
+MOST_BYTES = 1 << 26
+"""Of a file of pictures."""
+
+
+def choice(rows: Sequence[Row]) -> dict[str, list[Row]]:
+    """The images with the smallest, a middle and the largest radius, and the errors that a radius makes look safe."""
+    proven = sorted((row for row in rows if row.correct and row.radius > 0), key=lambda row: (row.radius, row.index))
+    wrong = sorted((row for row in rows if not row.correct and row.prediction != ABSTAIN), key=_largest_first)
+    half = max(0, (len(proven) - FEW) // 2)
+    groups = {
+        "Smallest radius": proven[:FEW],
+        "Median radius": proven[half : half + FEW],
+        "Largest radius": proven[-FEW:][::-1],
+        "Wrong, with the largest radius": wrong[:FEW],
+    }
+    first = {row.index: title for title, some in reversed(groups.items()) for row in some}
+    found = {title: [row for row in some if first[row.index] == title] for title, some in groups.items()}
+    return {title: some for title, some in found.items() if some}
+
+
+def _largest_first(row: Row) -> tuple[float, int]:
+    return -row.radius, row.index
+
+
+def chosen(rows: Sequence[Row]) -> list[Row]:
+    """All images of the choice."""
+    return [row for some in choice(rows).values() for row in some]
+
+
+def pictures_file(certificates: Path) -> Path:
+    """The file with the pictures of a certificate file, in the folder `pictures` of the run."""
+    return certificates.parent.parent / "pictures" / f"{certificates.name.removesuffix('.tsv')}.safetensors"
+
+
+def write(path: Path, pictures: "Mapping[str, NDArray[np.float32]]", facts: Mapping[str, Any]) -> None:
+    """Write pictures [channel, height, width] by name, with facts about them."""
+    from safetensors.numpy import save
+
+    files.make_folder(path.parent)
+    files.write(path, save(dict(pictures), {"facts": json.dumps(facts, sort_keys=True)}))
+
+
+def read(path: Path) -> "tuple[dict[str, NDArray[np.float32]], dict[str, Any]]":
+    """The pictures of a file with the facts about them; a file that is no such thing is a ValueError."""
+    import numpy as np
+    from safetensors import SafetensorError
+    from safetensors.numpy import load
+
+    facts = readers.parse_object(readers.weights_metadata(path).get("facts", "{}"), f"the header of {path}")
+    try:
+        found = load(readers.content(path, MOST_BYTES))
+    except (SafetensorError, KeyError, ValueError) as error:
+        raise ValueError(f"{path} holds no pictures ({readers.short(error)}): remove it") from error
+    for name, pixels in found.items():
+        if pixels.ndim != 3 or pixels.shape[0] not in CHANNELS or pixels.dtype != np.float32 or not pixels.size:
+            raise ValueError(f"{path}: {readers.short(name)} is no picture, expected float32 [channel, height, width]")
+        if not np.isfinite(pixels).all():
+            raise ValueError(f"{path}: {readers.short(name)} has pixels that are no numbers: remove the file")
+    return found, facts

@@ -1,0 +1,1 @@
+"""Who counts votes: this process, a pool of processes or an executor."""

@@ -1,0 +1,174 @@
+"""The attack on a run: what it finds is above what is certified, and it continues where it was killed."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from radii import certifiers
+from radii.certification.attack import AttackConfig, AttackSession, attack_run, differentiable, distance, spread
+from radii.certification.certify import CertificationConfig, certify_run
+from radii.errors import ParameterError
+from radii.report import report
+from radii.report.attacked import attacked_accuracy, in_words
+from radii.report.entries import read
+from radii.report.pictures import pictures_of
+from radii.runs import attacks, certificates, gallery
+from radii.runs.recipe import Recipe, Training
+from radii.smoothing.certificate import ABSTAIN
+from radii.training.train import train
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> AttackConfig:
+    """A run that was trained a little, and certified."""
+    training = Training(epochs=4, images_per_step=64, learning_rate=0.1, schedule="one_cycle")
+    recipe = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training)
+    run = train(recipe, Path(tmp_path_factory.mktemp("runs")) / "digits")
+    fixed = certifiers.create("fixed", estimation=500)
+    certify_run(CertificationConfig(run=run.path, certifier=fixed, every=15, engine="torch"), workers=1)
+    return AttackConfig(run=run.path, radii=(0.5, 1.5), steps=6, copies=4, images=8, samples=200, engine="torch")
+
+
+@pytest.fixture(scope="module")
+def attacked(config: AttackConfig) -> Path:
+    return attack_run(config)
+
+
+def answers(path: Path) -> list[tuple[Any, ...]]:
+    return [(row.index, row.prediction, row.distance, row.wrong, row.digest) for row in attacks.read(path).rows]
+
+
+@pytest.mark.slow
+def test_certified_accuracy_is_below_attacked_accuracy(config: AttackConfig, attacked: Path) -> None:
+    found = attacks.read(attacked)
+    (file,) = (config.run / "certificates").glob("*.tsv")
+    certified = {row.digest: row for row in certificates.read(file).rows}
+    assert len(found.rows) == 8
+    assert any(row.distance for row in found.rows), "the attack is effective"
+    for row in found.rows:
+        assert row.distance is None or row.distance <= 1.5 * (1 + 1e-5)
+        assert row.wrong != row.label
+        proof = certified[row.digest]
+        assert row.distance is None or not proof.correct or row.distance > proof.radius
+    assert attacked_accuracy(found, 2.0) is None, "nothing is known beyond the largest radius"
+    assert "6 steps, 4 noise copies, 200 votes" in in_words(found)
+
+
+@pytest.mark.slow
+def test_a_killed_attack_continues(config: AttackConfig, attacked: Path) -> None:
+    before, pictures = answers(attacked), attacks.pictures_file(attacked)
+    content, shown = attacked.read_bytes(), pictures.read_bytes()
+    attacked.write_bytes(content[: len(content) * 2 // 3])
+    pictures.unlink()
+    seen: list[Any] = []
+    assert attack_run(config, on_image=lambda total, row: seen.append((total, row))) == attacked
+    assert answers(attacked) == before
+    assert pictures.read_bytes() == shown
+    assert [total for total, _ in seen] == [8] * 9
+
+
+@pytest.mark.slow
+def test_pictures_inside_and_outside_the_radius(config: AttackConfig, attacked: Path) -> None:
+    pictures, facts = gallery.read(attacks.pictures_file(attacked))
+    clean, _ = gallery.read(next((config.run / "pictures").glob("*.safetensors")))
+    (file,) = (config.run / "certificates").glob("*.tsv")
+    rows = {row.index: row for row in certificates.read(file).rows}
+    outside = 0
+    for name, picture in pictures.items():
+        index, _, kind = name.partition("-")
+        row, length = rows[int(index)], float(((picture - clean[index]).astype("float64") ** 2).sum() ** 0.5)
+        assert facts[name]["distance"] == pytest.approx(length)
+        if kind == "inside":
+            assert length <= row.radius
+            assert facts[name]["answer"] in (row.prediction, ABSTAIN)
+        else:
+            outside += 1
+            assert length > row.radius
+            assert facts[name]["answer"] not in (row.prediction, ABSTAIN)
+    assert outside
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("attacked")
+def test_the_report_shows_the_attack(config: AttackConfig, tmp_path: Path) -> None:
+    text = report(
+        [config.run], tmp_path / "out", labels={str(config.run): "Mine"}, title="A < B", command="x"
+    ).read_text()
+    assert 'class="attacked"' in text
+    assert "no certificate was broken" in text
+    assert "data:image/png;base64," in text
+    assert "Smallest radius" in text
+    assert "<h1>A &lt; B</h1>" in text
+    assert "by <code>x</code>" in text
+    (entry,) = read([config.run])
+    assert pictures_of(entry) is not None
+    # Pictures of other images than the certificates' are not shown.
+    file = next((config.run / "pictures").glob("*.safetensors"))
+    content = file.read_bytes()
+    pictures, facts = gallery.read(file)
+    gallery.write(file, pictures, dict.fromkeys(facts, "other"))
+    assert pictures_of(entry) is None
+    file.write_bytes(content)
+
+
+@pytest.mark.slow
+def test_another_budget_is_another_file(config: AttackConfig, attacked: Path) -> None:
+    other = AttackSession(replace(config, steps=7)).header
+    assert other != AttackSession(config).header
+    assert AttackSession(config).header["weights"] == attacks.read(attacked).header["weights"]
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        ({"steps": 0}, "steps = 0, expected a whole number >= 1"),
+        ({"images": 0}, "images = 0"),
+        ({"radii": (0.0,)}, "expected numbers above 0"),
+        ({"radii": (float("nan"),)}, "expected numbers above 0"),
+        ({"seed": -1}, "seed = -1"),
+    ],
+)
+def test_a_wrong_budget_is_refused(fields: dict[str, Any], message: str) -> None:
+    with pytest.raises(ValueError, match=message):
+        AttackConfig(run=Path("runs/g"), **fields)
+
+
+def test_a_model_without_gradients_is_refused() -> None:
+    class Elsewhere(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            return torch.from_numpy(images.detach().numpy()).flatten(1)
+
+    with pytest.raises(ParameterError, match="no gradients"):
+        differentiable(Elsewhere(), torch.zeros(1, 1, 2, 2))
+
+
+def test_images_are_spread() -> None:
+    assert spread(range(10), 5) == [0, 2, 4, 6, 8]
+    assert spread([3, 7], 100) == [3, 7]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("factor", [30.0, 1e6])
+def test_a_model_that_is_sure_is_attacked_all_the_same(config: AttackConfig, factor: float) -> None:
+    """Its loss is nearly or exactly flat: the gradient is tiny, or zero."""
+    session = AttackSession(config)
+    session.model = Sure(session.model, factor)
+    image = session.images.batch(torch.tensor([0]))[0]
+    label = int(session.images.labels[0])
+    assert distance(session.changed(0, image, label, 0.5, 0), image) > 0.25
+
+
+class Sure(nn.Module):
+    """A model with larger logits."""
+
+    def __init__(self, model: nn.Module, factor: float) -> None:
+        super().__init__()
+        self.model, self.factor = model, factor
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(images)
+        return self.factor * logits

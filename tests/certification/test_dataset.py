@@ -1,0 +1,280 @@
+"""Certification of a dataset from Python: whose noise, which file, who computes it."""
+
+import os
+import subprocess
+import sys
+from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
+from multiprocessing import get_context
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
+
+import radii
+from radii.errors import RunWarning
+from radii.lock import LockedError, locked
+from radii.runs import certificates
+
+ROOT = Path(__file__).parents[2]
+
+
+def threshold(shift: float = 0.0) -> nn.Sequential:
+    """Two classes of 2 x 2 images: 0 if they are brighter than a half on average."""
+    model = nn.Sequential(nn.Flatten(), nn.Linear(4, 2))
+    weights = {"weight": torch.tensor([[1.0] * 4, [-1.0] * 4]), "bias": torch.tensor([-2.0, 2.0]) + shift}
+    model[1].load_state_dict(weights)
+    return model
+
+
+SMOOTHED = radii.SmoothedClassifier(threshold(), sigma=0.25, classes=2)
+IMAGES = torch.linspace(0, 1, 12)[:, None, None, None].expand(-1, 1, 2, 2).contiguous()
+LABELS = (IMAGES.flatten(1)[:, 0] < 0.5).long()
+QUICK: dict[str, Any] = {"seed": 0, "workers": 1, "selection": 10, "estimation": 200}
+
+
+def told(rows: Any) -> list[tuple[Any, ...]]:
+    return [(row.index, row.label, row.prediction, row.radius, dict(row.counts)) for row in rows]
+
+
+def test_every_image_has_its_own_noise() -> None:
+    same = IMAGES[7:8].expand(12, -1, -1, -1), LABELS[7:8].expand(12)
+    rows = radii.certify_dataset(SMOOTHED, same, **QUICK).rows
+    assert len({tuple(row.counts.items()) for row in rows}) > 6
+    for row in rows[:3]:
+        alone = radii.certify(SMOOTHED, IMAGES[7], seed=0, index=row.index, selection=10, estimation=200)
+        assert alone.counts == tuple(row.counts.get(label, 0) for label in range(2))
+
+
+def test_every_kind_of_dataset_gives_the_same_certificates() -> None:
+    bytes_ = (IMAGES * 255).round().to(torch.uint8)
+    pixels, dataset = bytes_.float() / 255, TensorDataset(bytes_.float() / 255, LABELS)
+    wanted = told(radii.certify_dataset(SMOOTHED, (pixels, LABELS), **QUICK).rows)
+    pairs = list(zip(bytes_, LABELS, strict=True))
+    for given in [
+        dataset,
+        DataLoader(dataset, batch_size=5),
+        (bytes_.permute(0, 2, 3, 1).numpy(), LABELS.numpy()),
+        (bytes_[:, 0].numpy(), LABELS.tolist()),
+        Listed([{"image": each.permute(1, 2, 0).numpy(), "label": int(label)} for each, label in pairs]),
+    ]:
+        assert told(radii.certify_dataset(SMOOTHED, given, **QUICK).rows) == wanted
+
+
+class Listed:
+    """A dataset of samples that are mappings."""
+
+    def __init__(self, samples: list[Any]) -> None:
+        self.samples = samples
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> Any:
+        return self.samples[index]
+
+
+def test_results_say_what_the_rows_say(tmp_path: Path) -> None:
+    results = radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), every=2, max_images=5, **QUICK)
+    assert [row.index for row in results.rows] == [0, 2, 4, 6, 8]
+    assert results.accuracy(0.1) == sum(row.correct and row.radius >= 0.1 for row in results.rows) / 5
+    low, high = results.interval(0.1)
+    assert 0 <= low <= results.accuracy(0.1) <= high <= 1
+    assert results.acr == pytest.approx(sum(row.radius for row in results.rows if row.correct) / 5)
+    for _ in range(2):
+        assert results.report(tmp_path / "report").is_file()
+    assert told(certificates.read(tmp_path / "report" / "certificates.tsv").rows) == told(results.rows)
+    assert repr(results).startswith("Results(5 images, ")
+
+
+def test_untested_radius_is_refused() -> None:
+    results = radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), "sequential", radii=(0.1, 0.2), seed=0, workers=1)
+    assert results.accuracy(0.2) > 0
+    with pytest.raises(ValueError, match=r"radius 0.15 was not tested, expected one of 0.1, 0.2"):
+        results.accuracy(0.15)
+
+
+@pytest.mark.parametrize("radius", [float("nan"), -0.1, "0.5", None, True])
+def test_radius_that_is_none_is_refused(radius: Any) -> None:
+    results = radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK)
+    for ask in (results.accuracy, results.interval):
+        with pytest.raises(ValueError, match="expected a number >= 0"):
+            ask(radius)
+
+
+def test_file_is_continued(tmp_path: Path) -> None:
+    out, seen = tmp_path / "mine.tsv", []
+    whole = told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK).rows)
+
+    def stop(_: int, row: Any) -> None:
+        seen.append(row)
+        if len(seen) == 5:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), out=out, progress=stop, **QUICK)
+    assert len(certificates.read(out).rows) == 4
+    assert told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), out=out, **QUICK).rows) == whole
+    before = out.read_bytes()
+    assert told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), out=str(out), **QUICK).rows) == whole
+    assert out.read_bytes() == before
+
+
+def other_function() -> radii.SmoothedClassifier:
+    """The same weights and classes of layers, but another attribute."""
+    model = threshold()
+    model[0].start_dim = -3  # type: ignore[assignment]
+    return radii.SmoothedClassifier(model, sigma=0.25, classes=2)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"classifier": radii.SmoothedClassifier(threshold(0.1), sigma=0.25, classes=2)}, "weights"),
+        ({"classifier": radii.SmoothedClassifier(threshold(), sigma=0.3, classes=2)}, "noise.sigma"),
+        ({"classifier": radii.SmoothedClassifier(threshold(), sigma=0.25, classes=2, engine="openvino")}, "engine"),
+        ({"classifier": other_function()}, "structure"),
+        ({"seed": 1}, "seed"),
+        ({"estimation": 300}, "parameters.estimation"),
+        ({"every": 2}, "every"),
+        ({"dataset": (IMAGES.flip(0), LABELS)}, "data"),
+        ({"dataset": TensorDataset(IMAGES.flip(0), LABELS)}, "data|dataset"),
+    ],
+)
+def test_another_certification_is_not_mixed_in(tmp_path: Path, change: dict[str, Any], words: str) -> None:
+    call = {"classifier": SMOOTHED, "dataset": (IMAGES, LABELS), "out": tmp_path / "mine.tsv", **QUICK}
+    radii.certify_dataset(**call)
+    before = call["out"].read_bytes()
+    with pytest.raises(ValueError, match=f"was made with ({words}) = "):
+        radii.certify_dataset(**{**call, **change})
+    assert call["out"].read_bytes() == before
+
+
+def test_other_images_of_a_lazy_dataset_are_not_mixed_in(tmp_path: Path) -> None:
+    out = tmp_path / "mine.tsv"
+    radii.certify_dataset(SMOOTHED, TensorDataset(IMAGES, LABELS), out=out, **QUICK)
+    with pytest.raises(ValueError, match="was made from other data: its image 0 differs"):
+        radii.certify_dataset(SMOOTHED, TensorDataset(IMAGES.flip(0), LABELS), out=out, **QUICK)
+
+
+def test_one_writer_at_a_time(tmp_path: Path) -> None:
+    out = tmp_path / "mine.tsv"
+    with locked(out), pytest.raises(LockedError):
+        radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), out=out, **QUICK)
+
+
+def test_model_that_is_trained_meanwhile_is_refused(tmp_path: Path) -> None:
+    smoothed = radii.SmoothedClassifier(threshold(), sigma=0.25, classes=2)
+
+    def train(_: int, row: Any) -> None:
+        if row is not None:
+            next(smoothed.base.parameters()).data.add_(1)
+
+    with pytest.raises(ValueError, match="the model changed since the certification began"):
+        radii.certify_dataset(smoothed, (IMAGES, LABELS), out=tmp_path / "a.tsv", progress=train, **QUICK)
+    assert len(certificates.read(tmp_path / "a.tsv").rows) == 1
+
+
+class Shaken:
+    """A dataset with a random transform."""
+
+    def __len__(self) -> int:
+        return 12
+
+    def __getitem__(self, index: int) -> tuple[Tensor, int]:
+        return torch.rand(1, 2, 2), 0
+
+
+@pytest.mark.parametrize(
+    ("dataset", "words"),
+    [
+        (DataLoader(TensorDataset(IMAGES, LABELS), shuffle=True), "the loader shuffles"),
+        (Shaken(), "another one each time it is read: remove its random transforms"),
+        ((IMAGES * 2, LABELS), r"pixels from 0 to 2, expected floats in \[0, 1\]"),
+        (TensorDataset(IMAGES * 2, LABELS), "image 6 of the dataset: the image has pixels from 1.09"),
+        ((IMAGES, LABELS + 1), "image 0 of the dataset has the label 2, expected 0 to 1"),
+        (TensorDataset(IMAGES), "image 0 of the dataset is a tuple, expected a pair"),
+        (Listed([]), "the dataset has no images"),
+        ((IMAGES, ["a"] * len(IMAGES)), "the labels cannot be made one array of numbers"),
+        ((np.array([None, None]), [0, 1]), "the images cannot be made one array of numbers"),
+        (([[1, 2], [3]], [0, 1]), "the images cannot be made one array of numbers"),
+        (7, "the dataset is a int, expected a torch Dataset"),
+    ],
+)
+def test_unusable_dataset_is_refused_in_a_sentence(dataset: object, words: str) -> None:
+    with pytest.raises(ValueError, match=words):
+        radii.certify_dataset(SMOOTHED, dataset, **QUICK)
+
+
+def test_dataset_by_name() -> None:
+    smoothed = radii.SmoothedClassifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), sigma=0.25, classes=10)
+    results = radii.certify_dataset(smoothed, "digits", every=150, **QUICK)
+    assert (len(results.rows), results.certificates.header["dataset"]) == (3, "digits")
+
+
+@pytest.mark.slow
+def test_any_executor_gives_the_same_certificates() -> None:
+    quick = {**QUICK, "workers": None}
+    wanted = told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK).rows)
+    pools: list[Executor] = [ThreadPoolExecutor(2), ProcessPoolExecutor(1, get_context("spawn"))]
+    for pool in pools:
+        with pool:
+            found = radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), executor=pool, **quick)
+            assert told(found.rows) == wanted
+    assert told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **{**QUICK, "workers": 2}).rows) == wanted
+
+
+def test_model_that_cannot_be_pickled_is_certified_by_threads() -> None:
+    class Local(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            logits: Tensor = SMOOTHED.base(images)
+            return logits
+
+    smoothed = radii.SmoothedClassifier(Local(), sigma=0.25, classes=2)
+    with pytest.warns(RunWarning, match="the model Local cannot be pickled: certified by threads"):
+        rows = radii.certify_dataset(smoothed, (IMAGES, LABELS), **{**QUICK, "workers": 2}).rows
+    assert told(rows) == told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK).rows)
+    with ProcessPoolExecutor(1) as pool, pytest.raises(ValueError, match="cannot be pickled, which this executor"):
+        radii.certify_dataset(smoothed, (IMAGES, LABELS), executor=pool, **QUICK)
+
+
+SCRIPT = """
+import sys, torch, radii
+print("begins", __name__)
+model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
+smoothed = radii.SmoothedClassifier(model, sigma=0.25, classes=2)
+results = radii.certify_dataset(
+    smoothed, (torch.rand(4, 1, 2, 2), [0, 1, 0, 1]), seed=0, workers=2, selection=10, estimation=100
+)
+print(len(results.rows))
+"""
+
+
+@pytest.mark.slow
+def test_script_without_a_main_guard_is_not_run_by_the_workers(tmp_path: Path) -> None:
+    (tmp_path / "script.py").write_text(SCRIPT)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
+    command = [sys.executable, "script.py"]
+    done = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=True)
+    assert done.stdout == "begins __main__\n4\n"
+
+
+def test_progress_is_a_line_on_standard_error(capsys: pytest.CaptureFixture[str]) -> None:
+    radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK)
+    assert capsys.readouterr().err == "", "it is no terminal"
+    radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), progress=True, **QUICK)
+    lines = capsys.readouterr().err.split("\r")
+    assert lines[1].strip() == "certifying: 0 of 12 images, 0 certified and correct"
+    assert lines[-1].startswith("certifying: 12 of 12 images, ")
+
+
+def test_loaded_arrays_are_those_of_the_header(tmp_path: Path) -> None:
+    out = tmp_path / "mine.tsv"
+    radii.certify_dataset(SMOOTHED, (IMAGES.numpy(), np.asarray(LABELS)), out=out, **QUICK)
+    header = certificates.read(out).header
+    assert (header["engine"], header["seed"], header["noise"]) == ("torch", 0, {"name": "gaussian", "sigma": 0.25})
+    assert all(header[name] for name in ("weights", "structure", "data", "images", "batch_size"))
+    assert header["code"] == {}, "torch's own layers are not the user's code"

@@ -1,0 +1,186 @@
+"""The engine of a run: chosen once, recorded, and the certified one afterwards."""
+
+import importlib.util
+import json
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+from torch import nn
+
+import radii
+from radii import certifiers, engines
+from radii.certification.certify import CertificationConfig, certify_run
+from radii.certification.deployment import certified_engines, certified_prediction, chosen_engine
+from radii.certification.load import open_run
+from radii.engines import EngineSpec
+from radii.errors import RunWarning
+from radii.provenance.identity import artefact_path
+from radii.runs import certificates
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
+from radii.smoothing.classifier import SmoothedClassifier
+from radii.smoothing.noise import Gaussian
+from radii.training.train import train
+
+FIXED = certifiers.create("fixed", selection=20, estimation=100)
+RECIPE = Recipe(
+    dataset="digits",
+    model="digits_cnn",
+    sigma=0.25,
+    training=Training(epochs=1, images_per_step=256, learning_rate=0.05),
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(RECIPE, tmp_path_factory.mktemp("runs") / "digits")
+
+
+@pytest.fixture
+def run(trained: Run, tmp_path: Path) -> Run:
+    copy = Run(tmp_path / "run")
+    copy.path.mkdir()
+    for path in (trained.recipe_file, trained.weights_file):
+        (copy.path / path.name).write_bytes(path.read_bytes())
+    return copy
+
+
+@pytest.fixture
+def race(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The engines that will be the fastest: a different one at each opening."""
+    winners = ["torch", "compile"] * 4
+
+    def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
+        return (winners.pop(0) if engine == "auto" else engine), spec.model
+
+    monkeypatch.setattr(engines, "prepare", prepare)
+    return winners
+
+
+def opened(run: Run, engine: str = "auto") -> str:
+    return open_run(run, engine, Gaussian(0.25), None, 128)[0]
+
+
+def certify(run: Run, engine: str, **fields: Any) -> Path:
+    config = CertificationConfig(run=run.path, engine=engine, **{"certifier": FIXED, "max_images": 2, **fields})
+    return certify_run(config, workers=1)
+
+
+def retrain(run: Run) -> None:
+    state = {name: tensor + 0.01 for name, tensor in load_file(run.weights_file).items()}
+    with safe_open(run.weights_file, "pt") as file:
+        metadata = file.metadata()
+    save_file(state, run.weights_file, metadata)
+
+
+def test_auto_is_chosen_once_for_a_run(run: Run, race: list[str]) -> None:
+    assert [opened(run) for _ in range(5)] == ["torch"] * 5
+    assert len(race) == 7
+    assert json.loads((run.path / "engine.json").read_text())["engine"] == "torch"
+
+
+@pytest.mark.usefixtures("race")
+def test_engine_is_chosen_again_for_other_weights(run: Run) -> None:
+    assert opened(run) == "torch"
+    retrain(run)
+    assert [opened(run), opened(run)] == ["compile", "compile"]
+
+
+@pytest.mark.usefixtures("race")
+def test_engine_chosen_by_name_is_not_recorded(run: Run) -> None:
+    assert opened(run, "compile") == "compile"
+    assert not (run.path / "engine.json").exists()
+
+
+@pytest.mark.usefixtures("race")
+def test_auto_uses_the_engine_of_the_certificates(run: Run) -> None:
+    assert opened(run) == "torch"
+    certify(run, "compile")
+    assert certified_engines(run) == ["compile"]
+    assert opened(run) == "compile"
+    retrain(run)
+    assert certified_engines(run) == []
+
+
+@pytest.mark.usefixtures("race")
+def test_warning_for_another_engine_than_the_certified_one(run: Run) -> None:
+    certify(run, "torch")
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        radii.load(run.path)
+        radii.load(run.path, engine="torch")
+    with pytest.warns(RunWarning, match="are of the engine 'torch': they do not hold for 'compile'"):
+        radii.load(run.path, engine="compile")
+
+
+def test_warning_if_the_certified_engine_does_not_run_here(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    file = certificates.header_file(certify(run, "torch"))
+    file.write_text(file.read_text().replace('"engine": "torch"', '"engine": "openvino"'))
+    monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
+    with pytest.warns(RunWarning, match="'openvino', which does not run here"):
+        assert chosen_engine(run, "auto") == "auto"
+
+
+@pytest.mark.usefixtures("race")
+def test_warning_if_the_engine_cannot_be_recorded(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("radii.runs.files.write_json", full)
+    with pytest.warns(RunWarning, match="cannot be recorded"):
+        opened(run)
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"engine": 1}', "nothing", "[" * 100_000])
+@pytest.mark.usefixtures("race")
+def test_invalid_record_is_ignored(run: Run, text: str) -> None:
+    (run.path / "engine.json").write_text(text)
+    assert opened(run) == "torch"
+
+
+@pytest.mark.slow
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_artefact_belongs_to_its_weights_and_is_recorded(run: Run) -> None:
+    pytest.importorskip("nncf")
+    first = certificates.read(certify(run, "openvino_int8")).header
+    retrain(run)
+    second = certificates.read(certify(run, "openvino_int8")).header
+    assert len({first["artefact"], second["artefact"], None}) == 3
+    stems = [artefact_path(run, "openvino_int8", header["weights"]).name for header in (first, second)]
+    assert {path.stem for path in run.path.glob("*.bin")} == set(stems)
+    swapped = run.path / f"{stems[1]}.xml"
+    swapped.write_text(swapped.read_text() + "\n")
+    with pytest.warns(RunWarning, match="of another artefact of the engine 'openvino_int8'"):
+        radii.load(run.path)
+
+
+SOFT = certifiers.create("soft", estimation=200, sharpness=2.0, failure=0.01, bound="betting")
+
+
+def test_predictions_are_of_the_kind_that_was_certified(run: Run) -> None:
+    assert certified_prediction(run) == ("prediction", {})
+    assert certified_prediction(run, "soft") == ("soft", {"estimation": 1_000})
+    certify(run, "torch", certifier=SOFT)
+    fields = {"estimation": 1_000, "sharpness": 2.0, "failure": 0.01, "bound": "betting"}
+    assert certified_prediction(run) == ("soft", fields)
+    assert certified_prediction(run, "prediction") == ("prediction", {})
+    certify(run, "torch")
+    assert certified_prediction(run) == ("prediction", {})
+    assert certified_prediction(run, "soft") == ("soft", fields)
+    retrain(run)
+    assert certified_prediction(run) == ("prediction", {})
+
+
+def test_a_soft_prediction_is_the_soft_class_without_a_radius() -> None:
+    layer = nn.Linear(4, 2)
+    with torch.no_grad():
+        layer.weight.zero_()
+        layer.bias.copy_(torch.tensor([0.0, 2.0]))
+    smoothed = SmoothedClassifier(nn.Sequential(nn.Flatten(), layer), sigma=0.25, classes=2)
+    found = radii.predict(smoothed, torch.rand(1, 2, 2), "soft", seed=0, index=3, estimation=1_000)
+    assert (found.prediction, found.radius, found.samples) == (1, 0.0, 1_100)

@@ -1,0 +1,85 @@
+"""Opening a run: the images that its engine is compared on, and the effect of the comparison."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import radii
+from radii.certification import load as loading
+from radii.certification.load import open_run
+from radii.datasets.base import DataError
+from radii.engines import _folding
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
+from radii.smoothing.noise import Gaussian
+from radii.training.components import assemble, dataset_of, spread_images
+from radii.training.train import train
+from radii.training.weights import trained_model
+
+RECIPE = Recipe(
+    dataset="digits",
+    model="digits_cnn",
+    sigma=0.25,
+    training=Training(epochs=1, images_per_step=256, learning_rate=0.05),
+)
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(RECIPE, tmp_path_factory.mktemp("runs") / "digits")
+
+
+class FlipsDigits(nn.Module):
+    """A fold that is wrong on digits only: images with black left and right borders, unlike drawn ones."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(images)
+        digit = images[:, 0, :, [0, 7]].mean((1, 2))[:, None].abs() < 0.1
+        return torch.where(digit, logits.flip(1), logits)
+
+
+def test_a_deployed_model_needs_no_data(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise AssertionError("the dataset was opened")
+
+    monkeypatch.setattr(loading, "dataset_of", gone)
+    assert radii.load(run, engine="torch").classes == 10
+
+
+def test_a_missing_training_split_leaves_drawn_images(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def gone(*_: object) -> None:
+        raise DataError("no training split")
+
+    monkeypatch.setattr(loading, "dataset_of", gone)
+    assert open_run(run, "torch", Gaussian(0.25), None, 64)[0] == "torch"
+
+
+def test_an_engine_is_compared_on_training_images(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_folding, "_fold", FlipsDigits)
+    noise = Gaussian(0.01)
+    _, classifier = open_run(run, "torch", noise, None, 64, data_at_hand=False)
+    assert isinstance(classifier.prepared_for(torch.empty(1, 8, 8))[1], FlipsDigits)
+    with pytest.raises(ValueError, match="'torch' gives the trained model's answer on .* % of a probe, expected 100 %"):
+        open_run(run, "torch", noise, None, 64)
+
+
+def test_a_teacher_is_compared_on_training_images(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(_folding, "_fold", FlipsDigits)
+    student = replace(RECIPE, objective={"name": "transfer"})
+    teacher = assemble(student, teacher=run).objective.teacher  # type: ignore[attr-defined]
+    assert not isinstance(teacher, FlipsDigits)
+    images = spread_images(dataset_of(run, None).split("train"), 32)
+    with torch.inference_mode():
+        torch.testing.assert_close(teacher(images), trained_model(run)(images))
+
+
+def test_images_are_spread_over_the_split(run: Run) -> None:
+    split = dataset_of(run, None).split("train")
+    assert torch.equal(spread_images(split, 2)[1], split.batch(torch.tensor([len(split) // 2]))[0])
+    assert len(spread_images(split, 10**6)) == len(split)

@@ -1,0 +1,367 @@
+"""Verification of certificates: every difference of a file, its data or its weights is found."""
+
+import json
+import re
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors import safe_open
+from safetensors.torch import load_file, save_file
+
+from radii import certifiers
+from radii.certification import replay
+from radii.certification.certify import CertificationConfig, certify_run
+from radii.certification.verify import VerificationResult, verify_run
+from radii.report.protocol import label_known
+from radii.runs import certificates, files
+from radii.runs.run import Run
+from tools.stress.edits import (
+    FIELDS,
+    a_vote_more,
+    a_vote_moved,
+    an_abstention,
+    another_class,
+    another_digest,
+    another_image,
+    another_label,
+    both,
+    certified_line,
+    certified_run,
+    certify,
+    no_class,
+    radius_up,
+    recompute,
+    reseal,
+    samples_fewer,
+)
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A run on images of the user's own, certified, in a folder with its data."""
+    return certified_run(tmp_path_factory.mktemp("made"))
+
+
+@pytest.fixture
+def run(made: Path, tmp_path: Path) -> Run:
+    shutil.copytree(made, tmp_path / "made")
+    return Run(tmp_path / "made" / "run")
+
+
+def the_file(run: Run) -> Path:
+    (path,) = run.certificates.glob("*.tsv")
+    return path
+
+
+def verified(run: Run, **fields: Any) -> VerificationResult:
+    return verify_run(run, **{"rows": None, **fields})
+
+
+def test_an_untouched_run_is_equal(run: Run) -> None:
+    result = verified(run)
+    assert (result.exit_code, result.differences, result.unchecked) == (0, (), ())
+    assert (result.files, result.rows, result.replayed, result.moved) == (1, 6, 6, 0)
+    assert result.in_words() == "equal: 6 certificates in 1 file, 6 replayed, all votes equal"
+
+
+def test_some_rows_are_replayed_at_random(run: Run) -> None:
+    seen: list[tuple[int, int]] = []
+    result = verified(run, rows=2, on_row=lambda done, total: seen.append((done, total)))
+    assert (result.replayed, result.rows, seen) == (2, 6, [(1, 2), (2, 2)])
+    assert verified(run, rows=0).replayed == 0
+
+
+@pytest.mark.parametrize("procedure", [name for name in certifiers.names() if name != "fixed"])
+def test_every_certifier_can_be_verified(run: Run, procedure: str) -> None:
+    certify(run, procedure)
+    result = verified(run)
+    assert (result.exit_code, result.files, result.replayed) == (0, 2, 12), result.in_words()
+
+
+def test_every_certifier_has_a_test() -> None:
+    assert set(FIELDS) == set(certifiers.names())
+
+
+EDITS = [
+    (radius_up, "the counts prove radius .*, not radius"),
+    (a_vote_moved, "the counts prove|a replay gives"),
+    (a_vote_more, "votes"),
+    (another_label, "its label is"),
+    (another_class, "the counts prove|a replay gives"),
+    (no_class, "not a result for 10 classes|a replay gives"),
+    (an_abstention, "a replay gives"),
+    (another_digest, "the image differs"),
+    (another_image, "there are only 40 images"),
+    (samples_fewer, "are not the 219 samples|a replay gives"),
+]
+
+
+@pytest.mark.parametrize(("edit", "message"), EDITS, ids=[edit.__name__ for edit, _ in EDITS])
+def test_an_edit_is_found_by_checksum_and_without(run: Run, edit: Callable[[list[str]], None], message: str) -> None:
+    path = the_file(run)
+    before = path.read_text()
+    reseal(path, edit, line=certified_line(path))
+    found = verified(run)
+    assert found.exit_code == 1
+    assert any(re.search(message, each) for each in found.differences), found.differences
+    resealed = path.read_text().splitlines()
+    old = before.splitlines()
+    edited = ["\t".join([*new.split("\t")[:-1], was.split("\t")[-1]]) for new, was in zip(resealed, old, strict=True)]
+    path.write_text("\n".join([old[0], *edited[1:]]) + "\n")
+    result = verified(run)
+    assert (result.exit_code, len(result.differences), result.replayed) == (1, 1, 0)
+    assert "checksum" in result.in_words() or "correct" in result.in_words()
+
+
+@pytest.mark.parametrize("procedure", ["planned", "prediction", "sequential"])
+def test_an_edited_radius_is_found_without_a_replay(run: Run, procedure: str) -> None:
+    the_file(run).unlink()
+    path = certify(run, procedure)
+    reseal(path, radius_up, line=1 + next(n for n, row in enumerate(certificates.read(path).rows) if row.correct))
+    result = verified(run, rows=0)
+    assert result.exit_code == 1
+    assert "the counts prove" in result.in_words()
+
+
+def test_an_edited_soft_radius_is_found_by_a_replay(run: Run) -> None:
+    the_file(run).unlink()
+    path = certify(run, "soft")
+    reseal(path, radius_up, line=certified_line(path))
+    assert "a replay gives class" in verified(run).in_words()
+
+
+def test_a_removed_row_is_found(run: Run) -> None:
+    path = the_file(run)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:2] + lines[3:]))
+    assert "line 3 does not have the checksum" in verified(run).in_words()
+
+
+def test_swapped_image_is_found(run: Run) -> None:
+    data = run.path.parent / "digits.npz"
+    content = dict(np.load(data))
+    content["test_images"] = np.concatenate([content["test_images"][1::-1], content["test_images"][2:]])
+    np.savez(data, **content)
+    result = verified(run, rows=0)
+    assert result.exit_code == 1
+    assert [each.partition(", image ")[2] for each in result.differences if "the image differs" in each] == [
+        "0: the image differs",
+        "1: the image differs",
+    ]
+
+
+def test_a_label_changed_in_the_data_is_found(run: Run) -> None:
+    data = run.path.parent / "digits.npz"
+    content = dict(np.load(data))
+    content["test_labels"] = (content["test_labels"] + 1) % 10
+    np.savez(data, **content)
+    assert "its label is" in verified(run, rows=0).in_words()
+
+
+def test_other_weights_are_found(run: Run) -> None:
+    state = {name: tensor + 0.01 for name, tensor in load_file(run.weights_file).items()}
+    with safe_open(run.weights_file, "pt") as file:
+        metadata = file.metadata()
+    save_file(state, run.weights_file, metadata)
+    result = verified(run)
+    assert (result.exit_code, result.replayed) == (1, 0)
+    assert "it is of the weights" in result.in_words()
+
+
+def test_other_weights_under_the_old_name_are_found_by_a_replay(run: Run) -> None:
+    test_other_weights_are_found(run)
+    reseal(the_file(run), lambda _: None, header={"weights": files.digest(run.weights())})
+    assert "a replay gives" in verified(run).in_words()
+
+
+def test_rows_under_two_seeds_are_found(run: Run, tmp_path: Path) -> None:
+    aside = tmp_path / "aside"
+    run.certificates.rename(aside)
+    certify(run, "fixed", seed=1)
+    for path in aside.iterdir():
+        path.rename(run.certificates / path.name)
+    result = verified(run)
+    assert result.exit_code == 1
+    assert "hold 6 images under two seeds" in result.in_words()
+    one = sorted(run.certificates.glob("*.tsv"))[0]
+    assert "hold 6 images under two seeds" in verified(run, file=one).in_words()
+
+
+def test_another_seed_in_the_header_is_found_by_a_replay(run: Run) -> None:
+    reseal(the_file(run), lambda _: None, header={"seed": 5})
+    assert "a replay gives" in verified(run).in_words()
+
+
+def test_file_elsewhere_is_checked_with_its_run(run: Run, tmp_path: Path) -> None:
+    path = the_file(run)
+    for each in (path, certificates.header_file(path)):
+        each.rename(tmp_path / each.name)
+    assert verify_run(run, tmp_path / path.name, rows=1).exit_code == 0
+
+
+def test_changed_code_is_found(run: Run) -> None:
+    reseal(the_file(run), lambda _: None, header={"code": {"torch:nn": "0" * 64}})
+    assert "the code of torch:nn has changed" in verified(run).in_words()
+
+
+def test_missing_artefact_is_found(run: Run) -> None:
+    reseal(the_file(run), lambda _: None, header={"artefact": "0" * 64})
+    assert "the artefact of the engine 'torch' has changed, or is missing" in verified(run).in_words()
+
+
+def test_missing_data_cannot_be_checked(run: Run) -> None:
+    (run.path.parent / "digits.npz").unlink()
+    result = verified(run)
+    assert result.exit_code == 2
+    assert "the data were not found" in result.in_words()
+
+
+def test_run_without_certificates_is_an_error(run: Run) -> None:
+    shutil.rmtree(run.certificates)
+    with pytest.raises(ValueError, match="holds no certificates to verify"):
+        verified(run)
+
+
+def test_a_file_of_version_0_1_is_replayed(run: Run) -> None:
+    path = the_file(run)
+    header = json.loads(certificates.header_file(path).read_text())
+    old = {key: value for key, value in header.items() if key not in ("data", "code", "artefact", "format", "noise")}
+    del old["environments"]
+    certificates.header_file(path).write_text(json.dumps(old))
+    path.write_text("".join("\t".join(line.split("\t")[:8]) + "\n" for line in path.read_text().splitlines()))
+    result = verified(run)
+    assert (result.exit_code, result.replayed) == (0, 6), result.in_words()
+
+
+def elsewhere(run: Run) -> None:
+    """The environment of the certificates as that of another machine; checksums do not cover it."""
+    elsewhere_of(the_file(run))
+
+
+def elsewhere_of(path: Path) -> None:
+    beside = certificates.header_file(path)
+    header = json.loads(beside.read_text())
+    header["environments"][0]["instruction_set"] = "another"
+    beside.write_text(json.dumps(header))
+
+
+def test_on_another_machine_rounding_may_explain_votes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    reseal(the_file(run), both(a_vote_moved, recompute), line=certified_line(the_file(run)))
+    assert "1 votes differ" in verified(run).in_words()
+    elsewhere(run)
+    monkeypatch.setattr(replay, "ROUNDING", 0.0)
+    assert "1 votes differ, rounding explains at most 0" in verified(run).in_words()
+    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    result = verified(run)
+    assert (result.exit_code, result.moved) == (0, 1)
+    assert result.in_words().endswith("1 votes differ, which rounding explains")
+
+
+@pytest.mark.slow
+def test_another_engine_agrees_up_to_rounding(run: Run) -> None:
+    pytest.importorskip("openvino")
+    result = verified(run, engine="openvino")
+    assert (result.exit_code, result.replayed) == (0, 6), result.in_words()
+
+
+def test_no_edit_of_a_soft_radius_passes_as_rounding(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    the_file(run).unlink()
+    certificates.header_file(next(run.certificates.glob("*.json")).with_suffix(".tsv")).unlink()
+    path = certify(run, "soft")
+    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    elsewhere(run)
+    reseal(path, lambda cells: cells.__setitem__(3, repr(float(cells[3]) * 1.0001)), line=certified_line(path))
+    assert verified(run).exit_code == 0
+    reseal(path, radius_up, line=certified_line(path))
+    assert "a replay gives class" in verified(run).in_words()
+
+
+def test_counts_of_another_length_are_never_called_equal(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row with another number of samples may come from rounding or from an edit: it is reported, never as equal."""
+    the_file(run).unlink()
+    path = certify(run, "sequential")
+
+    def more(cells: list[str]) -> None:
+        cells[2], cells[3], cells[6], cells[7] = cells[1], "0.25", "448", f"{cells[1]}:448"
+        cells[4] = "1"
+
+    reseal(path, more)
+    elsewhere_of(path)
+    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    result = verified(run, file=path)
+    assert (result.exit_code, result.differences) == (2, ()), result.in_words()
+    assert "as rounding may decide" in result.in_words()
+    monkeypatch.setattr(replay, "ROUNDING", 0.0)
+    assert verified(run, file=path).exit_code == 1
+
+
+def test_missing_rows_are_counted(run: Run) -> None:
+    path = the_file(run)
+    path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
+    result = verified(run)
+    assert (result.exit_code, result.missing) == (0, 2)
+    assert result.in_words().endswith("4 replayed, all votes equal, 2 images still missing")
+
+
+@pytest.mark.parametrize("key", ["procedure", "parameters", "engine", "seed", "batch_size"])
+def test_missing_header_field_is_reported(run: Run, key: str) -> None:
+    beside = certificates.header_file(the_file(run))
+    header = json.loads(beside.read_text())
+    del header[key]
+    beside.write_text(json.dumps(header))
+    reseal(the_file(run), lambda _: None)
+    result = verified(run)
+    assert result.exit_code == 2
+    assert f"its header has no '{key}'" in result.in_words()
+
+
+@pytest.mark.parametrize("key", ["data", "code", "artefact", "images", "every", "most"])
+def test_a_header_without_what_tells_chosen_rows_or_other_data_is_not_equal(run: Run, key: str) -> None:
+    beside = certificates.header_file(the_file(run))
+    header = json.loads(beside.read_text())
+    del header[key]
+    beside.write_text(json.dumps(header))
+    reseal(the_file(run), lambda _: None)
+    result = verified(run, rows=0)
+    assert result.exit_code == 2
+    assert f"its header has no '{key}'" in result.in_words()
+
+
+def test_a_row_without_a_digest_is_not_equal(run: Run) -> None:
+    def no_digest(cells: list[str]) -> None:
+        cells[8] = ""
+
+    reseal(the_file(run), no_digest)
+    result = verified(run, rows=0)
+    assert (result.exit_code, "image 0 has no digest" in result.in_words()) == (2, True)
+
+
+def test_without_a_replay_no_votes_are_called_equal(run: Run) -> None:
+    result = verified(run, rows=0)
+    assert result.exit_code == 0
+    assert result.in_words() == "equal: 6 certificates in 1 file, 0 replayed, so no votes compared"
+
+
+@pytest.mark.parametrize("workers", [0, -1])
+def test_no_workers_are_refused_instead_of_waited_for(run: Run, workers: int) -> None:
+    with pytest.raises(ValueError, match=f"workers = {workers}, expected a whole number >= 1"):
+        verified(run, workers=workers)
+
+
+def test_certificates_without_labels_are_those_of_deployment_and_can_be_verified(run: Run) -> None:
+    for path in run.certificates.iterdir():
+        path.unlink()
+    sequential = certifiers.create("sequential", radii=(0.0, 0.1), most_samples=500)
+    config = CertificationConfig(
+        run=run.path, certifier=sequential, max_images=6, engine="torch", label_known=False, batch_size=32
+    )
+    made = certificates.read(certify_run(config, workers=1))
+    assert made.header["label_known"] is False
+    assert all((row.samples or 0) == sequential.pilot + sum(row.counts.values()) for row in made.rows)  # type: ignore[attr-defined]
+    assert not label_known(made)
+    found = verified(run)
+    assert (found.differences, found.unchecked, found.replayed) == ((), (), 6)

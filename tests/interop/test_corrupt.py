@@ -1,0 +1,54 @@
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+
+from radii import datasets
+from radii.datasets._corruptions import KINDS
+from radii.interop.corrupt import corrupt_dataset
+from radii.runs.run import RunError
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
+
+
+def test_a_set_is_the_same_from_its_seed_and_continues_after_a_kill(tmp_path: Path) -> None:
+    digits = datasets.create("digits")
+    whole = content(corrupt_dataset(digits, tmp_path / "a", every=150))
+    assert {f"{kind}.npy" for kind in KINDS} <= set(whole)
+    (tmp_path / "a" / "fog.npy").unlink()
+    (tmp_path / "a" / "gallery.png").unlink()
+    (tmp_path / "a" / ".snow.npy.1").write_bytes(b"what a kill left")
+    assert content(corrupt_dataset(digits, tmp_path / "a", every=150)) == whole
+    other = content(corrupt_dataset(digits, tmp_path / "b", every=150, seed=1))
+    assert other["labels.npy"] == whole["labels.npy"]
+    assert other["fog.npy"] != whole["fog.npy"]
+    with pytest.raises(RunError, match="holds other corrupted images"):
+        corrupt_dataset(digits, tmp_path / "a", every=150, seed=1)
+
+
+def test_the_loader_reads_it_and_the_record_says_whose_it_is(tmp_path: Path) -> None:
+    digits = datasets.create("digits")
+    corrupt_dataset(digits, tmp_path, every=150)
+    made = datasets.create("corrupted", tmp_path, kind="brightness", severity=1)
+    assert (made.shape, made.class_names) == (digits.shape, digits.class_names)
+    clean, bright = (each.split("test") for each in (digits, made))
+    assert bright.labels.tolist() == clean.labels[::150].tolist()
+    wanted = (clean.batch(torch.tensor([150])) + 0.08).clamp(max=1)
+    torch.testing.assert_close(bright.batch(torch.tensor([1])), wanted, rtol=0, atol=0.5 / 255 + 1e-6)
+    record = json.loads((tmp_path / "radii-corrupted.json").read_text())
+    assert "not a published set" in record["made_by"]
+    assert (record["of"], record["data"]) == ({"name": "digits"}, clean.digest)
+    with Image.open(tmp_path / "gallery.png") as gallery:
+        assert np.asarray(gallery).std() > 10
+
+
+def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
+    np.save(tmp_path / "labels.npy", np.arange(3))
+    with pytest.raises(RunError, match="holds files that radii did not make"):
+        corrupt_dataset(datasets.create("digits"), tmp_path)
+    assert np.load(tmp_path / "labels.npy").tolist() == [0, 1, 2]

@@ -1,0 +1,115 @@
+"""A run as an ONNX file: the same function, checked before it is written, with the same votes after an import."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+
+import radii
+from radii import certifiers
+from radii.certification.certify import CertificationConfig, certify_run
+from radii.interop import export
+from radii.interop.export import export_onnx
+from radii.interop.import_onnx import import_onnx
+from radii.onnx import OnnxGraph, is_installed, read
+from radii.runs import certificates, files
+from radii.runs.recipe import Recipe
+from radii.runs.run import Run
+from radii.smoothing.normalisation import Normalisation
+from radii.training.weights import ModelSpec, make_model, save_weights, trained_model
+
+Write = Callable[..., Path]
+NAMES = ("zero", "one", "two", "three", "four", "five", "six", "seven", "eight", "nine")
+NORMALISATION = Normalisation((0.4,), (0.3,))
+pytestmark = pytest.mark.skipif(not is_installed(), reason="the extra radii[onnx] is not installed")
+
+
+def make_run(path: Path, model: str = "digits_cnn") -> Run:
+    """A run of untrained weights that has a normalisation."""
+    recipe = Recipe(dataset="digits", model=model, sigma=0.25)
+    spec = ModelSpec((1, 8, 8), NAMES, NORMALISATION)
+    run = Run(path)
+    run.claim(recipe, {})
+    save_weights(run, make_model(recipe, spec), spec)
+    return run
+
+
+def certify(run: Run, engine: str) -> certificates.Certificates:
+    config = CertificationConfig(
+        run=run.path, certifier=certifiers.create("fixed", estimation=500), every=60, engine=engine
+    )
+    return certificates.read(certify_run(config, workers=1))
+
+
+@pytest.mark.slow
+def test_exported_and_imported_model_gives_the_same_votes(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    before = certify(run, "torch")
+    file = radii.export(run.path, tmp_path / "out" / "tuned.onnx")
+    assert sorted(path.name for path in file.parent.iterdir()) == ["tuned.json", "tuned.onnx"]
+    after = certify(import_onnx(file, tmp_path / "again", sigma=0.25, dataset="digits"), "auto")
+    assert after.header["engine"] == "onnx"
+    for old, new in zip(before.rows, after.rows, strict=True):
+        assert old.prediction == new.prediction
+        assert sum(abs(old.counts.get(number, 0) - new.counts.get(number, 0)) for number in range(10)) <= 2
+    card = json.loads(file.with_suffix(".json").read_text())
+    assert card["classes"][:2] == ["zero", "one"]
+    assert (card["sigma"], card["input"]["shape"], card["output"]["name"]) == (0.25, ["batch", 1, 8, 8], "logits")
+    assert (card["weights"], card["sha256"]) == (files.digest(run.weights()), files.digest(file))
+    (proven,) = card["certified"]
+    assert (proven["certifier"], proven["engine"], proven["images"]) == ("fixed", "torch", len(before.rows))
+    assert proven["certified_accuracy"]["0"] <= sum(row.correct for row in before.rows) / len(before.rows)
+
+
+@pytest.mark.slow
+def test_the_normalisation_is_inside_and_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = make_run(tmp_path / "run", "digits_mlp")
+    images = torch.rand(3, 1, 8, 8)
+    graph, model = OnnxGraph(read(export_onnx(run, tmp_path / "x.onnx"))), trained_model(run)
+    assert capfd.readouterr() == ("", "")
+    with torch.inference_mode():
+        torch.testing.assert_close(graph(images), model[1]((images - 0.4) / 0.3), rtol=1e-4, atol=1e-5)  # type: ignore[index]
+
+
+def test_imported_file_is_exported_unchanged(linear_onnx: Write, tmp_path: Path) -> None:
+    file = linear_onnx(shape=(4, 1, 8, 8))
+    run = import_onnx(file, tmp_path / "run", sigma=0.25, dataset="digits")
+    written = export_onnx(run, tmp_path / "out.onnx")
+    assert written.read_bytes() == file.read_bytes()
+    assert json.loads(written.with_suffix(".json").read_text())["input"]["shape"] == [4, 1, 8, 8]
+
+
+def test_imported_file_is_exported_with_its_normalisation(linear_onnx: Write, tmp_path: Path) -> None:
+    run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits", mean=(0.4,), std=(0.3,))
+    images = torch.rand(5, 1, 8, 8)
+    graph = OnnxGraph(read(export_onnx(run, tmp_path / "out.onnx")))
+    torch.testing.assert_close(graph(images), trained_model(run)(images))
+
+
+def test_file_that_differs_from_the_model_is_not_written(
+    linear_onnx: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(export, "from_torch", lambda *_: read(linear_onnx()))
+    with pytest.raises(ValueError, match="logits are off by up to .* from torch's: nothing was written"):
+        export_onnx(make_run(tmp_path / "run"), tmp_path / "x.onnx")
+    assert not (tmp_path / "x.onnx").exists()
+    assert not (tmp_path / "x.json").exists()
+
+
+def test_file_name_must_end_in_onnx(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="does not end in .onnx: name the file to write, such as x.onnx"):
+        export_onnx(make_run(tmp_path / "run"), tmp_path / "x.pt")
+
+
+def test_certificates_of_other_weights_are_not_on_the_card(linear_onnx: Write, tmp_path: Path) -> None:
+    run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
+    certify(run, "auto")
+    file = radii.export(run, tmp_path / "a.onnx")
+    assert len(json.loads(file.with_suffix(".json").read_text())["certified"]) == 1
+    model = trained_model(run)
+    model.load_state_dict({"1.graph": OnnxGraph(read(linear_onnx("b.onnx", shape=(2, 1, 8, 8)))).graph})
+    save_weights(run, model, ModelSpec((1, 8, 8), tuple(map(str, range(10))), Normalisation()))
+    file = radii.export(run, tmp_path / "a.onnx")
+    assert json.loads(file.with_suffix(".json").read_text())["certified"] == []

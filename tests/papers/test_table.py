@@ -1,0 +1,214 @@
+"""The tables of the papers: every file is strict, its rows can be made or say why not, its numbers are the papers'."""
+
+import csv
+import os
+from collections.abc import Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radii import models, objectives
+from radii.papers import table
+from radii.papers.budgets import budgets, find_budget
+from radii.papers.table import PaperTable, System, TableError
+from radii.runs import recipe
+from radii.runs.recipe import fields_of
+
+NAMES = table.names()
+TABLES = {name: table.read(table.find(name)) for name in NAMES}
+TEXT = """
+title = "Two methods"
+source = "Nobody, Table 1"
+kind = "certified"
+dataset = "digits"
+unit = "certified accuracy in percent"
+sigma = [0.25]
+radii = [0.00, 0.25]
+
+[[rows]]
+label = "Gaussian"
+sigma = 0.25
+recipe = "digits/gaussian-0.25"
+reported = { acr = 0.500, "r0.00" = 90.0, "r0.25" = 70.0 }
+"""
+
+
+def systems(found: PaperTable) -> Iterator[System]:
+    waiting = [row.system for row in found.rows if row.system] + ([found.baseline] if found.baseline else [])
+    while waiting:
+        yield (system := waiting.pop())
+        waiting += system.sources().values()
+
+
+def test_every_table_of_the_papers_is_there() -> None:
+    wanted = {"crt": range(1, 18), "macer": range(1, 14), "consistency": range(1, 8), "catrs": range(3, 26)}
+    assert set(NAMES) == {f"{paper}-{number}" for paper, numbers in wanted.items() for number in numbers}
+
+
+def test_every_row_has_a_recipe_that_can_be_made() -> None:
+    """The recipe is there, its settings are fields of its objective and model, also at every budget."""
+    wanted = {(system, found.varies) for found in TABLES.values() for system in systems(found)}
+    recipes = [system.read() for system, _ in wanted]
+    recipes += [budget.recipe(*each) for each in wanted for budget in budgets().values()]
+    for each in recipes:
+        objective = each.objective["name"]
+        resources: dict[str, Any] = dict.fromkeys(objectives.resources_of(objective), object())
+        objectives.create(objective, sigma=each.sigma, **fields_of(each.objective), **resources)
+    assert {each.model["name"] for each in recipes} <= set(models.names())
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_sigma_of_a_row_is_its_recipes(name: str) -> None:
+    found = TABLES[name]
+    for row in found.rows:
+        assert row.sigma is None or row.sigma in found.sigma
+        if row.sigma and row.system:
+            assert row.system.read().sigma == row.sigma
+
+
+@pytest.fixture(scope="session")
+def printed() -> Path:
+    """The folder of the papers' tables as CSV."""
+    logs = os.environ.get("RADII_LOGS")
+    folder = Path(logs).parent / "papers" / "tables" if logs else None
+    if folder is None or not folder.is_dir():
+        pytest.skip("there are no papers/tables beside the folder that RADII_LOGS names")
+    return folder
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_reported_numbers_are_the_papers(name: str, printed: Path) -> None:
+    """Every cell of a CSV that is a number is reported, digit for digit, and nothing else is."""
+    lines = [line for line in (printed / f"{name}.csv").read_text().splitlines() if not line.startswith("#")]
+    rows = list(csv.DictReader(lines))
+    if "type" in rows[0]:  # corruptions by method: the table has a row for each method
+        methods = list(rows[0])[1:]
+        rows = [{row["type"]: row[method] for row in rows} for method in methods]
+    found = TABLES[name]
+    assert len(rows) == len(found.rows)
+    for wanted, row in zip(rows, found.rows, strict=True):
+        cells = {key: str(value) for key, value in row.reported.items()}
+        assert cells == {key: wanted[key] for key in cells}
+        numbers = {key for key, value in wanted.items() if key in found.columns() and value}
+        assert numbers == set(cells)
+    assert found.columns(), "a table reports something"
+
+
+def test_uncertain_numbers_are_said_to_be() -> None:
+    assert any("21.1" in text for text in TABLES["consistency-7"].uncertain)
+
+
+def test_number_keeps_the_digits_that_are_printed() -> None:
+    assert str(TABLES["crt-2"].rows[0].reported["acr"]) == "0.550"
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "words"),
+    [
+        ("radii =", "radi =", "has no field 'radi'; did you mean 'radii'"),
+        ("label =", "lable =", "has no field 'lable'; did you mean 'label'"),
+        ('recipe = "digits/gaussian-0.25"\n', "", "needs a recipe, or status = 'missing'"),
+        ('recipe = "digits/gaussian-0.25"\n', 'status = "missing"\n', "belong together"),
+        ('kind = "certified"', 'kind = "certifed"', "expected one of 'certified'"),
+        ('recipe = "digits/gaussian-0.25"', "recipe = 3", "expected a string"),
+        ('recipe = "digits/gaussian-0.25"', 'recipe = "a"\nteacher = "b"', "expected a table with a recipe"),
+        ('title = "Two methods"', 'title = "Two', "Illegal character"),
+    ],
+)
+def test_mistake_is_an_error_that_says_what(tmp_path: Path, old: str, new: str, words: str) -> None:
+    file = tmp_path / "mine.toml"
+    assert old in TEXT
+    file.write_text(TEXT.replace(old, new))
+    with pytest.raises(TableError, match=words) as raised:
+        table.read(file)
+    assert str(file) in str(raised.value)
+
+
+def test_two_rows_of_one_label_are_refused(tmp_path: Path) -> None:
+    file = tmp_path / "mine.toml"
+    file.write_text(TEXT + TEXT[TEXT.index("[[rows]]") :])
+    with pytest.raises(TableError, match="two rows are labelled 'Gaussian'"):
+        table.read(file)
+
+
+def test_unknown_table_suggests_the_nearest() -> None:
+    with pytest.raises(TableError, match="did you mean 'crt-2'"):
+        table.find("crt2")
+    with pytest.raises(TableError, match="cannot read the table"):
+        table.read(Path("nowhere.toml"))
+
+
+def test_row_is_found_by_a_part_of_its_label_that_no_other_has() -> None:
+    found = TABLES["crt-2"]
+    assert found.row("crt, dla").label == "CRT, DLA, taught by ResNet110 (SmoothMix)"
+    with pytest.raises(TableError, match="2 rows of crt-2 have 'DLA'"):
+        found.row("DLA")
+    with pytest.raises(TableError, match="did you mean"):
+        found.row("SmoothMx, DLA")
+
+
+def test_budget_shortens_everything_that_counts_epochs() -> None:
+    system = System(recipe="mnist/macer-0.50")
+    wanted, paper = find_budget("small").recipe(system, seed=3), system.read()
+    assert paper.training is not None
+    assert wanted.training is not None
+    assert (wanted.training.epochs, wanted.seed, wanted.training.schedule) == (6, 3, "one_cycle")
+    assert wanted.objective["start_epoch"] == paper.objective["start_epoch"] * 6 // paper.training.epochs
+    assert wanted.objective["weight"] == paper.objective["weight"]
+
+
+def test_budget_keeps_what_the_table_varies() -> None:
+    found = TABLES["macer-8"]
+    epochs = []
+    for row in found.rows[1:3]:
+        assert row.system is not None
+        training = find_budget("small").recipe(row.system, found.varies).training
+        assert training is not None
+        epochs.append(training.epochs)
+    assert epochs == [150, 440]
+
+
+def test_papers_budget_changes_nothing() -> None:
+    system = System(recipe="cifar10/smoothmix-0.25")
+    assert find_budget("paper").recipe(system) == system.read()
+    with pytest.raises(TableError, match="did you mean 'paper'"):
+        find_budget("papers")
+
+
+def test_recipes_of_the_rows_are_shipped() -> None:
+    """A row never names a recipe that only this checkout has."""
+    assert {system.recipe for found in TABLES.values() for system in systems(found)} <= set(recipe.shipped())
+
+
+def test_whole_number_stays_one() -> None:
+    assert TABLES["catrs-6"].rows[0].reported["r0.00"] == 44
+    assert isinstance(TABLES["macer-6"].rows[0].reported["acr"], Decimal)
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "copies", "radius"),
+    [
+        ("catrs-12", "SmoothAdv, CIFAR-10, sigma 0.50", 8, 255 / 256),
+        ("catrs-12", "SmoothAdv, MNIST, sigma 0.50", 4, 255 / 256),
+        ("catrs-5", "SmoothAdv, sigma 0.25", 4, 255 / 256),
+        ("catrs-5", "SmoothAdv, sigma 0.50", 8, 255 / 256),
+        ("catrs-13", "SmoothAdv", 4, 255 / 256),
+    ],
+)
+def test_smoothadv_of_catrs_is_as_its_appendix_says(name: str, label: str, copies: int, radius: float) -> None:
+    """C.5: m = 4 at sigma 0.25, m = 8 at sigma 0.50, epsilon 1.0 in both."""
+    system = table.read(table.find(name)).row(label).system
+    assert system is not None
+    objective = system.read().objective
+    assert (objective["copies"], objective["radius"]) == (copies, radius)
+
+
+def test_name_may_be_in_capitals() -> None:
+    assert table.find("CRT-2") == table.find("crt-2")
+
+
+def test_labels_with_commas_are_quoted() -> None:
+    with pytest.raises(TableError, match=r"has no row 'nonsense'; expected one of: '[^']+, [^']+', '"):
+        table.read(table.find("crt-8")).row("nonsense")

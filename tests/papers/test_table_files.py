@@ -1,0 +1,99 @@
+"""A certificate file becomes a row only where it can be of that row."""
+
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+
+from radii.papers import table
+from radii.papers.table import TableError
+from radii.papers.table_files import results_from
+from radii.runs.certificates import CertificateFile, Row
+
+ROOT = Path(__file__).parents[2]
+SIX = ROOT / "results" / "mnist" / "six-epochs"
+HEAD = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
+CATRS_3, CRT_2, CATRS_13 = (table.read(table.find(name)) for name in ("catrs-3", "crt-2", "catrs-13"))
+
+
+def log(path: Path, *rows: tuple[int, int, float]) -> Path:
+    """A published log of images, labels and radii, all correct."""
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(HEAD + "".join(f"{i}\t{label}\t{label}\t{radius}\t1\t0:00:01\n" for i, label, radius in rows))
+    return path
+
+
+def test_log_that_states_nothing_is_taken_with_a_remark(tmp_path: Path) -> None:
+    (result,) = results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.25"), log(tmp_path / "plain.tsv", (0, 7, 0.9)))
+    assert result.remark == "the file does not state its sigma and dataset: taken for the row's, unchecked"
+
+
+def test_log_that_states_both_has_no_remark(logs: Path) -> None:
+    found = table.read(table.find("consistency-7"))
+    (result,) = results_from(found, found.row("Gaussian, sigma 0.50"), logs / "cifar10-sigma0.50-cohen.tsv")
+    assert not result.remark
+
+
+def test_published_log_of_another_sigma_is_known_by_its_radii(logs: Path, tmp_path: Path) -> None:
+    """Under a name that does not say so."""
+    file = tmp_path / "plain.tsv"
+    shutil.copy(logs / "cifar10-sigma0.50-cohen.tsv", file)
+    with pytest.raises(TableError, match=r"at the row's sigma, 0\.25, 100,000 samples prove none above 0\.95"):
+        results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.25"), file)
+
+
+@pytest.mark.parametrize(
+    ("row", "reason"),
+    [
+        ((10_000, 7, 0.5), "has the image 10000, and mnist has 10,000 test images"),
+        ((0, 10, 0.5), "has the label 10, and mnist has 10 classes"),
+        ((0, 7, 3.5), "has the radius 3.5"),
+    ],
+)
+def test_row_that_cannot_be_is_refused(row: tuple[int, int, float], reason: str, tmp_path: Path) -> None:
+    file = log(tmp_path / "mnist-sigma0.25.tsv", row)
+    with pytest.raises(TableError, match=reason):
+        results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.25"), file)
+
+
+@pytest.mark.parametrize("name", ["cifar10c-sigma0.25/mine.tsv", "cifar10_c/mine.tsv", "logs/fog.tsv"])
+def test_log_of_corrupted_images_is_refused_as_a_row_of_clean_ones(name: str, tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"is of cifar10_c, the row|is not of the test images"):
+        results_from(CRT_2, CRT_2.rows[0], log(tmp_path / name, (0, 7, 0.5)))
+
+
+def test_log_of_clean_images_is_refused_as_one_of_corrupted_ones(tmp_path: Path) -> None:
+    with pytest.raises(TableError, match=r"is of mnist, the row 'CAT-RS' of catrs-13 of cifar10_c"):
+        results_from(CATRS_13, CATRS_13.row("CAT-RS"), log(tmp_path / "mnist-sigma0.25" / "fog.tsv", (0, 7, 0.5)))
+
+
+def test_folder_of_many_logs_is_not_one_row(logs: Path) -> None:
+    with pytest.raises(TableError, match=r"holds 7 certificate files, and a row is one: name it"):
+        results_from(CRT_2, CRT_2.rows[0], logs)
+
+
+def test_run_of_another_method_is_refused() -> None:
+    with pytest.raises(TableError, match=r"is of a run of gaussian on lenet, the row 'SmoothMix, sigma 0.50'"):
+        results_from(CATRS_3, CATRS_3.row("SmoothMix, sigma 0.50"), SIX / "gaussian")
+
+
+def test_run_of_the_same_method_with_other_settings_is_told(tmp_path: Path) -> None:
+    run = tmp_path / "run"
+    shutil.copytree(SIX / "smoothmix", run)
+    assert not results_from(CATRS_3, CATRS_3.row("SmoothMix, sigma 0.50"), run)[0].remark
+    recipe = run / "recipe.toml"
+    recipe.write_text(re.sub(r"\nmix_step = \d+", "\nmix_step = 1", recipe.read_text()))
+    (result,) = results_from(CATRS_3, CATRS_3.row("SmoothMix, sigma 0.50"), run)
+    assert result.remark == "its run has other settings, or another teacher, than the row"
+
+
+def test_own_radii_of_many_samples_are_not_refused(tmp_path: Path) -> None:
+    """A header states its samples, which its radii were checked against."""
+    (ours,) = (SIX / "gaussian" / "certificates").glob("*.json")
+    stated = json.loads(ours.read_text())
+    stated["parameters"]["estimation"] = 10_000_000
+    file = CertificateFile(tmp_path / "a.tsv", stated)
+    file.append(Row(0, 7, 7, 2.2, 0.1, 10_000_100, {7: 10_000_000}, "digest"))
+    assert results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), file.path)

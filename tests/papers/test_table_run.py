@@ -1,0 +1,426 @@
+"""Rows of a table are made from an empty folder, with all that they learn from, and continued by the same call."""
+
+import csv
+import gzip
+import json
+import shutil
+from collections.abc import Iterator
+from dataclasses import replace
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from radii import cli, datasets, models, plugins
+from radii.certification.certify import CertificationConfig
+from radii.cli import table_making
+from radii.fields import settings_of
+from radii.objectives import Objective
+from radii.papers import budgets, table, table_run
+from radii.papers.table import System, TableError
+from radii.papers.table_cost import row_cost
+from radii.papers.table_identity import identity
+from radii.papers.table_run import Maker, name_of
+from radii.papers.table_runs import results_of, runs_in
+from radii.papers.table_timing import CACHE, Seconds, Timings
+from radii.runs import recipe
+from radii.runs.corruption_kinds import corrupted_sets
+from radii.runs.run import Run
+from radii.training.components import dataset_fields
+from tools.cluster import dask_cluster, without_times
+
+TINY = """
+[tiny]
+about = "one epoch, four images, two hundred samples"
+epochs = 1
+every = 120
+estimation = 200
+soft_label_samples = 2
+"""
+ROW = """
+[[rows]]
+label = "{label}"
+sigma = 0.25
+{system}
+reported = {{ acr = 0.500, "r0.00" = 90.0 }}
+"""
+SYSTEMS = {
+    "CRT": 'recipe = "digits/transfer-0.25"\nteacher = { recipe = "digits/gaussian-0.25" }',
+    "CAT-RS": 'recipe = "digits/catrs-0.25"\nsoft_labels = { recipe = "digits/gaussian-0.25" }',
+    "Gaussian": 'recipe = "digits/gaussian-0.25"',
+    "Other": 'status = "missing"\nwhy = "nobody knows how"',
+}
+HEAD = """
+title = "Digits"
+source = "Nobody, Table 1"
+kind = "certified"
+dataset = "digits"
+unit = "per cent"
+sigma = [0.25]
+radii = [0.00]
+"""
+
+
+CORRUPTIONS = """
+title = "Corrupted digits"
+source = "Nobody, Table 2"
+kind = "corruptions"
+dataset = "mnist_c"
+unit = "percent"
+sigma = [0.25]
+
+[[rows]]
+label = "Gaussian"
+sigma = 0.25
+recipe = "mnist/gaussian-0.25"
+reported = { Fog = 50.0, mAcc = 50.0 }
+"""
+LABELS = np.arange(250) % 10
+
+
+@pytest.fixture
+def away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """An empty folder to work in, with a table file, and a budget that takes seconds."""
+    (tmp_path / "budgets.toml").write_text(TINY)
+    rows = "".join(ROW.format(label=label, system=system) for label, system in SYSTEMS.items())
+    (tmp_path / "mine.toml").write_text(HEAD + rows)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(budgets, "folder", lambda: tmp_path)
+    budgets.budgets.cache_clear()
+    yield tmp_path
+    budgets.budgets.cache_clear()
+
+
+def radii(*words: str) -> None:
+    cli.app([*words], exit_on_error=False, print_error=False, result_action="return_value")
+
+
+@pytest.mark.usefixtures("away")
+def test_rows_of_one_table_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    radii("table", "mine.toml", "--time", "--only", "gauss", "--budget", "tiny")
+    told = capsys.readouterr().out
+    _, _, costs = told.partition("Rows not made yet")
+    assert "timed: gaussian on digits_cnn" in told
+    assert "Gaussian  about" in costs
+    assert "CRT" not in costs
+    radii("table", "mine.toml", "--budget", "tiny")  # what was timed is known from then on
+    assert "Gaussian  about" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("away")
+def test_quiet_leaves_the_table(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(import_module("radii.cli.app").console, "quiet", True)
+    radii("table", "mine.toml", "--budget", "tiny")
+    assert "Reported and here" in capsys.readouterr().out
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize("words", [["--seeds", "5"], ["--workers", "2"], ["--data", "here"], ["--only", "CRT"]])
+def test_what_is_about_making_rows_needs_run(words: list[str]) -> None:
+    with pytest.raises(ValueError, match=f"{' '.join(words)} is for .*rows that .*: .*add --run"):
+        radii("table", "mine.toml", "--budget", "tiny", *words)
+    with pytest.raises(ValueError, match=f"{words[0]} belongs to one table"):
+        radii("table", "--budget", "tiny", *words)
+
+
+@pytest.mark.usefixtures("away")
+def test_rows_that_are_made_are_not_timed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radii.cli.table.not_made", lambda *_: [])
+    radii("table", "mine.toml", "--time", "--budget", "tiny")
+    assert "timed" not in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_rows_are_made_cheapest_first_and_not_twice(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    radii("table", "mine.toml", "--run", "--budget", "tiny", "--workers", "1", "--out", "out")
+    told = capsys.readouterr().out
+    assert "Other: missing: nobody knows how" in told
+    assert told.index("Gaussian, seed 0: runs") < told.index("CAT-RS, seed 0: runs")
+    assert (away / "out" / "mine.html").is_file()
+    found = table.read(Path("mine.toml"))
+    results = results_of(found, runs_in([away / "runs"]))
+    assert {label: [each.budget for each in some] for label, some in results.items()} == {
+        "CRT": ["tiny"],
+        "CAT-RS": ["tiny"],
+        "Gaussian": ["tiny"],
+        "Other": [],
+    }
+    assert results["CAT-RS"][0].remark == "soft labels of 2 votes"
+    runs = {path.parent for path in (away / "runs").rglob("model.safetensors")}
+    assert len(runs) == 3, "the teacher, the voter and the Gaussian row are one run"
+    radii("table", "mine.toml", "--run", "--budget", "tiny", "--only", "gauss")
+    assert "Gaussian, seed 0: done before" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_rows_made_by_dask_workers_are_the_same(away: Path) -> None:
+    words = ("table", "mine.toml", "--run", "--budget", "tiny", "--only", "CAT-RS")
+    radii(*words, "--workers", "1")
+    (away / "runs").rename(away / "alone")
+    with dask_cluster() as cluster:
+        radii(*words, "--cluster", cluster.address)
+    for pattern, content in (("soft-labels.npy", Path.read_bytes), ("*/certificates/*.tsv", without_times)):
+        (alone,), (here,) = ((away / folder / "tables").rglob(pattern) for folder in ("alone", "runs"))
+        assert content(here) == content(alone)
+
+
+def test_file_of_a_run_that_is_found_anyway_is_shown_once(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    results = Path(__file__).parents[2] / "results" / "digits" / "thirty-epochs" / "gaussian"
+    shutil.copytree(results, away / "runs" / "g")
+    words = ("table", "mine.toml", "--budget", "tiny")
+    radii(*words)
+    alone = capsys.readouterr().out
+    radii(*words, "--from", "runs/g", "--row", "Gaussian")
+    assert capsys.readouterr().out == alone
+
+
+@pytest.mark.usefixtures("away")
+def test_row_that_fails_does_not_stop_the_others(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def make(_: Maker, __: object, row: table.Row, *___: int) -> object:
+        if row.label != "Gaussian":
+            raise ValueError("there is no such data")
+        return type("Made", (), {"path": "runs/x"})()
+
+    monkeypatch.setattr(Maker, "make", make)
+    monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
+    with pytest.raises(ValueError, match="2 of 3 trainings of mine could not be made"):
+        radii("table", "mine.toml", "--run", "--budget", "tiny")
+    told = capsys.readouterr().out
+    assert told.count("not made: there is no such data") == 2
+    assert "Gaussian, seed 0: runs/x" in told
+
+
+@pytest.mark.usefixtures("away")
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["crt2", "--budget", "tiny"], "did you mean 'crt-2'"),
+        (["--run", "--budget", "tiny"], "belongs to one table"),
+        (["mine.toml", "--budget", "tinny"], "did you mean 'tiny'"),
+        (["mine.toml", "--run", "--budget", "tiny", "--only", "nothing"], "no row of mine has 'nothing'"),
+        (["mine.toml", "--run", "--budget", "tiny", "--seeds", "0"], "expected a whole number >= 1"),
+        (["mine.toml", "--budget", "tiny", "--from", "x.tsv"], "go in pairs"),
+        (["--budget", "tiny", "--cluster", "tcp://h:1"], "--cluster belongs to one table"),
+        (["mine.toml", "--budget", "tiny", "--cluster", "tcp://h:1"], "is for the rows that --run makes"),
+        (
+            ["mine.toml", "--run", "--budget", "tiny", "--cluster", "tcp://h:1", "--workers", "2"],
+            "--workers 2 are processes of this machine: leave it out, or --cluster tcp://h:1",
+        ),
+        (["mine.toml", "--budget", "tiny", "--in", "nowhere"], "there is no folder nowhere"),
+        (["crt-16", "--run", "--budget", "tiny"], "crt-16 is a table of settings: it has no rows to train"),
+        (["mine.toml", "--run", "--budget", "tiny", "--data", "nowhere"], "no folder nowhere to read the data from"),
+    ],
+)
+def test_mistake_is_a_sentence(words: list[str], message: str) -> None:
+    with pytest.raises((ValueError, LookupError), match=message):
+        radii("table", *words)
+
+
+def test_row_without_a_system_cannot_be_made(away: Path) -> None:
+    found = table.read(away / "mine.toml")
+    with pytest.raises(TableError, match="cannot be made: nobody knows how"):
+        Maker(away, budgets.find_budget("tiny")).make(found, found.row("Other"))
+
+
+def test_folder_of_a_run_depends_on_what_it_learns_from() -> None:
+    small, student = budgets.find_budget("small"), "mnist/transfer-0.50"
+    taught = [
+        System(recipe=student, teacher=System(recipe=each)) for each in ("mnist/macer-0.50", "mnist/smoothmix-0.50")
+    ]
+    names = {name_of(system, small, (), seed) for system in taught for seed in (0, 1)}
+    assert len(names) == 4
+    assert all(name.startswith("small/mnist-transfer-0.50-lenet-seed") for name in names)
+
+
+def test_timings_are_kept_and_a_damaged_file_is_as_none(tmp_path: Path) -> None:
+    wanted = recipe.read(recipe.find("digits/catrs-0.25"))
+    assert Timings(tmp_path, measure=False).of(wanted) is None
+    timed = Timings(tmp_path, measure=True).of(wanted)
+    assert timed is not None
+    assert timed.training > timed.sample > 0
+    assert Timings(tmp_path, measure=False).of(wanted) == timed
+    (tmp_path / CACHE).write_text('{"x": ')
+    assert Timings(tmp_path, measure=False).of(wanted) is None
+
+
+def test_a_sweep_of_weights_is_timed_once(tmp_path: Path) -> None:
+    """Hyper-parameters that cost nothing, such as weights and warm-ups, share a timing; steps and copies do not."""
+    timed: list[str] = []
+    timings = Timings(tmp_path, measure=True, on_timed=timed.append)
+    settings = ["weight=1.0", "weight=2.0", "entropy_weight=0.1", "copies=3", "weight=0.0"]
+    for setting in settings:
+        timings.of(recipe.read(recipe.find("digits/consistency-0.25"), [f"objective.{setting}"]))
+    assert len(timed) == 3
+
+
+def test_timings_of_other_machines_and_processes_are_kept(tmp_path: Path) -> None:
+    """A second process that began before the first had timed anything, and another number of threads."""
+    first, second = (Timings(tmp_path, measure=True) for _ in range(2))
+    wanted = [recipe.read(recipe.find(f"digits/{name}-0.25")) for name in ("gaussian", "consistency")]
+    (tmp_path / CACHE).write_text('{"another machine": {"x": [1.0, 2.0]}}')
+    timed = [timings.of(each) for timings, each in zip((first, second), wanted, strict=True)]
+    known = Timings(tmp_path, measure=False)
+    assert [known.of(each) for each in wanted] == timed
+    assert json.loads((tmp_path / CACHE).read_text())["another machine"] == {"x": [1.0, 2.0]}
+
+
+def test_what_was_timed_is_timed_again_when_asked(tmp_path: Path) -> None:
+    wanted = recipe.read(recipe.find("digits/gaussian-0.25"))
+    timed: list[str] = []
+    for again in (False, False, True):
+        Timings(tmp_path, measure=True, again=again, on_timed=timed.append).of(wanted)
+    assert len(timed) == 2
+
+
+@pytest.mark.usefixtures("away")
+def test_table_of_means_over_seeds_is_made_with_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[tuple[str, int]] = []
+
+    def make(_: Maker, __: object, row: table.Row, seed: int) -> object:
+        made.append((row.label, seed))
+        return type("Made", (), {"path": "runs/x"})()
+
+    monkeypatch.setattr(Maker, "make", make)
+    monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
+    mine = Path("mine.toml")
+    mine.write_text(mine.read_text().replace("radii = [0.00]", "radii = [0.00]\nseeds = 3"))
+    radii("table", "mine.toml", "--run", "--budget", "tiny", "--only", "Gaussian")
+    assert made == [("Gaussian", 0), ("Gaussian", 1), ("Gaussian", 2)]
+    made.clear()
+    radii("table", "mine.toml", "--run", "--budget", "tiny", "--only", "Gaussian", "--seeds", "1")
+    assert made == [("Gaussian", 0)]
+
+
+def cost(found: table.PaperTable, label: str, budget: budgets.Budget, timings: Timings) -> float:
+    parts = row_cost(found, found.row(label), budget, timings)
+    assert parts is not None
+    return sum(parts.values())
+
+
+def test_cost_has_the_teacher_and_the_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
+    timings, small = Timings(tmp_path, measure=False), budgets.find_budget("small")
+    found = table.read(table.find("crt-2"))
+    direct, taught = (cost(found, label, small, timings) for label in ("SmoothMix, DLA", "CRT, DLA"))
+    assert direct == pytest.approx(1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
+    assert taught == pytest.approx(2 * 1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
+    catrs = table.read(table.find("catrs-3"))
+    voted = cost(catrs, "CAT-RS, sigma 0.50", small, timings)
+    assert voted == pytest.approx(2 * 1e-3 * 60_000 * 6 + 1e-6 * 60_000 * 100 + 1e-6 * 500 * 10_000)
+
+
+def test_every_table_is_in_the_overview(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_making, "has_timings", lambda: False)
+    radii("table")
+    told = capsys.readouterr().out
+    assert all(f"\n{name} " in told for name in table.names())
+    assert "radii table NAME --time" in told
+
+
+@pytest.mark.parametrize(("name", "every"), [("small", 100), ("paper", 100)])
+def test_photographs_are_certified_as_the_papers_certify_imagenet(
+    name: str, every: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """500 of 50,000, which is what the cost is of."""
+    chosen: list[CertificationConfig] = []
+    monkeypatch.setattr(table_run, "certify_run", lambda config, **_: chosen.append(config))
+    monkeypatch.setattr(Maker, "train", lambda *_: Run(tmp_path))
+    monkeypatch.setattr(Timings, "of", lambda *_: Seconds(0.0, 1.0))
+    budget, found = budgets.find_budget(name), table.read(table.find("macer-2"))
+    row = found.rows[0]
+    Maker(tmp_path, budget).make(found, row)
+    assert [config.every for config in chosen] == [every]
+    parts = row_cost(found, row, budget, Timings(tmp_path, measure=False))
+    assert parts is not None
+    assert sum(parts.values()) == 500 * budget.estimation
+
+
+def corrupted_digits(folder: Path) -> None:
+    """Random images in the published layouts of MNIST and of the fifteen kinds of MNIST-C."""
+    rng = np.random.default_rng(0)
+    for prefix, count in (("train", 64), ("t10k", 250)):
+        for kind, content in (
+            ("images-idx3", rng.integers(256, size=(count, 28, 28))),
+            ("labels-idx1", LABELS[:count]),
+        ):
+            sizes = b"".join(side.to_bytes(4, "big") for side in content.shape)
+            packed = gzip.compress(b"\0\0\x08" + bytes([content.ndim]) + sizes + content.astype(np.uint8).tobytes())
+            (folder / f"{prefix}-{kind}-ubyte.gz").write_bytes(packed)
+    for each in corrupted_sets("mnist_c"):
+        place = folder / "mnist_c" / each["kind"]
+        place.mkdir(parents=True)
+        np.save(place / "test_images.npy", rng.integers(256, size=(250, 28, 28, 1), dtype=np.uint8))
+        np.save(place / "test_labels.npy", LABELS)
+
+
+@pytest.mark.slow
+def test_rows_of_corruptions_are_made_of_every_kind(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (away / "corruptions.toml").write_text(CORRUPTIONS)
+    corrupted_digits(away)
+    last = away / "mnist_c" / "zigzag"
+    words = ("table", "corruptions.toml", "--run", "--budget", "tiny", "--workers", "1", "--data", ".")
+    last.rename(away / "elsewhere")
+    with pytest.raises(ValueError, match="1 of 1 trainings"):
+        radii(*words)
+    assert "not made: . has no folder mnist_c/zigzag" in capsys.readouterr().out
+    assert not list((away / "runs").rglob("recipe.toml")), "nothing is trained for images that are not there"
+    (away / "elsewhere").rename(last)
+    radii(*words)
+    told = capsys.readouterr().out
+    assert "every 120th of 250 test images of mnist_c (3)" in told
+    assert "no complete file of" not in told
+    assert {"95 % from", "95 % to"} <= {line.strip().split("  ")[0] for line in told.splitlines()}
+    made = sorted((away / "runs").rglob("*.tsv"))
+    assert len(made) == 15
+    radii(*words)
+    assert "Gaussian, seed 0: done before" in capsys.readouterr().out
+    made[0].unlink()
+    radii(*words)
+    assert "done before" not in capsys.readouterr().out
+    assert sorted((away / "runs").rglob("*.tsv")) == made
+    cut = made[1].read_text().splitlines(keepends=True)
+    made[1].write_text("".join(cut[:-1]))
+    shown = ("table", "corruptions.toml", "--budget", "tiny")
+    radii(*shown, "--out", "out")
+    assert "no complete file of" in capsys.readouterr().out
+    (*_, seeds, place), *_ = list(csv.reader((away / "out" / "corruptions.csv").read_text().splitlines()))[1:]
+    assert (seeds, place) == ("0", str(made[0].parents[1].relative_to(away)))
+    with made[0].parents[1].joinpath("model.safetensors").open("ab") as weights:
+        weights.write(b"\0")
+    radii(*shown)
+    assert "not made yet" in capsys.readouterr().out
+    with pytest.raises(TableError, match="no certificates of the images of corruptions and of its present weights"):
+        radii(*shown, "--from", str(made[0].parents[1]), "--row", "Gaussian")
+    with pytest.raises(TableError, match="is of other weights or noise than .* has now"):
+        radii(*shown, "--from", str(made[0]), "--row", "Gaussian")
+
+
+def as_a_run_states_it(system: System) -> recipe.Recipe:
+    """The recipe of a system with every field of its model and objective, as its run's folder has it."""
+    wanted = system.read()
+    kind = plugins.find("objectives", wanted.objective["name"], Objective)
+    method = {each.name: each.default for each in settings_of(kind) if each.name != "sigma"}
+    model = models.resolved(wanted.model["name"], recipe.fields_of(wanted.model))
+    return replace(wanted, model=wanted.model | model, objective=method | wanted.objective)
+
+
+def test_every_system_is_found_again_in_its_run() -> None:
+    systems = {row.system for name in table.names() for row in table.read(table.find(name)).rows if row.system}
+    lost = [each for each in systems if identity(as_a_run_states_it(each)) != identity(each.read())]
+    assert not lost
+
+
+@pytest.mark.parametrize("size", [224, 64])
+def test_photographs_are_found_again_in_their_run(size: int, tmp_path: Path) -> None:
+    """A run states what its dataset made of the fields that its recipe leaves out."""
+    (tmp_path / "val" / "cat").mkdir(parents=True)
+    Image.new("RGB", (300, 300)).save(tmp_path / "val" / "cat" / "a.png")
+    wanted = recipe.read(recipe.find("imagenet/gaussian-0.25"), [] if size == 224 else [f"dataset.size={size}"])
+    opened = datasets.create("folder", **recipe.fields_of(wanted.dataset), path=str(tmp_path))
+    stated = replace(wanted, dataset={"name": "folder", **dataset_fields(opened)})
+    other = replace(stated, dataset={**stated.dataset, "resize": 300})
+    assert identity(stated) == identity(wanted) != identity(other)

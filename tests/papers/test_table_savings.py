@@ -1,0 +1,61 @@
+"""Speed-up and saving of transfer, from the times that the paper reports."""
+
+from pathlib import Path
+
+import pytest
+
+from radii.papers import table
+from radii.papers.table_runs import Result
+from radii.papers.table_savings import Saving, reported, saving, savings
+from radii.runs.run import Run
+
+
+def test_papers_saving_is_87_84_per_cent() -> None:
+    """CRT 4.3: three architectures, 10.75 times per epoch, 8.06 times in all, 87.84 % of the hours."""
+    found = saving(table.read(table.find("crt-4")), reported)
+    assert found is not None
+    assert f"{100 * found.share:.2f}" == "87.84"
+    assert sum(found.taught) == pytest.approx(11.70)
+    assert f"{found.speed_up:.2f}" == "8.06"
+    assert f"{sum(found.epoch_ratios) / len(found.epoch_ratios):.2f}" == "10.75"
+
+
+def test_teacher_lowers_the_saving() -> None:
+    """The teacher's 18.98 hours are spent either way: they count on both sides."""
+    found = saving(table.read(table.find("crt-4")), reported)
+    assert found is not None
+    assert found.teacher == pytest.approx(18.98)
+    assert found.share_with_teacher is not None
+    assert found.share_with_teacher == pytest.approx(1 - (18.98 + 11.70) / (18.98 + 96.20))
+    assert found.share_with_teacher < found.share
+
+
+def test_times_that_have_the_teacher_are_not_given_it_twice() -> None:
+    found = saving(table.read(table.find("crt-5")), reported)
+    assert found == Saving([18.98], [10.07], None, [])
+
+
+def test_only_tables_with_both_kinds_of_rows_have_one() -> None:
+    without = [name for name in table.names() if savings(table.read(table.find(name)), {}) is None]
+    assert set(table.names()) - set(without) == {"crt-4", "crt-5"}
+
+
+def test_times_of_two_budgets_are_not_compared(tmp_path: Path) -> None:
+    """A teacher's method at six epochs and a student at three hundred would save nothing."""
+    crt_4 = table.read(table.find("crt-4"))
+    direct, taught = crt_4.row("SmoothMix, DLA"), crt_4.row("CRT, DLA")
+
+    def result(row: table.Row, seconds: float, budget: str) -> Result:
+        run = Run(tmp_path / f"{row.label[:3]}{budget}{seconds}")
+        run.path.mkdir()
+        run.history_file.write_text(f"epoch,seconds\n0,{seconds}\n1,{seconds}\n")
+        return Result(row, str(run.path), run, row.system.read() if row.system else None, None, budget)
+
+    results = {direct.label: [result(direct, 800.0, "small")], taught.label: [result(taught, 900.0, "medium")]}
+    alone = savings(crt_4, results)
+    assert alone is not None
+    assert [row[0].text for row in alone.rows] == ["reported"]
+    results[taught.label].append(result(taught, 100.0, "small"))
+    both = savings(crt_4, results)
+    assert both is not None
+    assert [(row[0].text, row[3].text) for row in both.rows][1:] == [("here, small", "8.00 ×")]  # noqa: RUF001

@@ -1,0 +1,266 @@
+"""A denoiser in front of the classifier of a run: what is trained, what is copied, what the run keeps."""
+
+import json
+import shutil
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from safetensors.torch import load_file
+
+import radii
+from radii.cli import main
+from radii.errors import ParameterError
+from radii.runs.from_run import SCHEDULE, recipe_from
+from radii.runs.recipe import Recipe, Training, parse
+from radii.runs.run import Run, RunError
+from radii.runs.trust import UntrustedError
+from radii.training.components import assemble
+from radii.training.schedule import make_optimizer
+from radii.training.train import train
+from radii.training.transfer import transfer
+from radii.training.weights import trained_model
+
+TRAINING = Training(epochs=1, images_per_step=256, learning_rate=0.01)
+SMALL = {"name": "dncnn", "depth": 3, "width": 4}
+CLASSIFIER = Recipe(
+    dataset="digits", model="digits_cnn", sigma=0.25, objective="standard", normalisation="none", training=TRAINING
+)
+
+
+def wrapped(classifier: Run | Path, **changes: object) -> Recipe:
+    path = str(classifier.path if isinstance(classifier, Run) else classifier)
+    model = {"name": "denoised", "classifier": path, "denoiser": SMALL}
+    plain = replace(CLASSIFIER, model=model, objective="denoising", normalisation="full")
+    return replace(plain, **changes)  # type: ignore[arg-type]
+
+
+@pytest.fixture(scope="module")
+def classifier(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(CLASSIFIER, tmp_path_factory.mktemp("runs") / "classifier")
+
+
+@pytest.fixture(scope="module")
+def denoised(classifier: Run) -> Run:
+    return train(wrapped(classifier), classifier.path.with_name("denoised"))
+
+
+def test_the_run_is_complete_in_itself(classifier: Run, denoised: Run, tmp_path: Path) -> None:
+    moved = Run(shutil.copytree(denoised.path, tmp_path / "moved"))
+    assert moved.recipe.model == {"name": "denoised", "classifier": {"name": "digits_cnn"}, "denoiser": SMALL}
+    assert moved.recipe.normalisation == "none"
+    assert parse(moved.recipe.to_toml(), "here") == moved.recipe
+    theirs = load_file(classifier.weights_file)
+    kept = load_file(moved.weights_file)
+    assert all(torch.equal(kept[f"1.classifier.{key}"], value) for key, value in theirs.items())
+    assert any(key.startswith("1.denoiser.") for key in kept)
+    assert radii.load(moved, engine="torch").classes == 10
+
+
+def test_the_origin_names_the_classifier(classifier: Run, denoised: Run) -> None:
+    assert denoised.origin()["classifier"]["path"] == "../classifier"
+    assert denoised.source("classifier") == classifier.path
+
+
+def test_only_the_denoiser_is_optimised(classifier: Run) -> None:
+    components = assemble(wrapped(classifier))
+    (group,) = make_optimizer(components.training, components.model).param_groups
+    denoiser = components.model.get_submodule("1.denoiser")
+    assert {id(parameter) for parameter in group["params"]} == {id(parameter) for parameter in denoiser.parameters()}
+
+
+def test_the_same_command_continues_and_another_classifier_is_refused(
+    classifier: Run, denoised: Run, tmp_path: Path
+) -> None:
+    assert train(wrapped(classifier), denoised.path).finished
+    other = train(replace(CLASSIFIER, seed=1), tmp_path / "other")
+    with pytest.raises(RunError, match="was started from another classifier"):
+        train(wrapped(other), denoised.path)
+
+
+def test_a_denoised_run_can_be_fine_tuned(denoised: Run, tmp_path: Path) -> None:
+    tuned = train(recipe_from(denoised, "gaussian", ["training.epochs=1"]), tmp_path / "tuned")
+    before, after = load_file(denoised.weights_file), load_file(tuned.weights_file)
+    changed = {key.split(".")[1] for key in before if not torch.equal(before[key], after[key])}
+    assert changed == {"denoiser"}
+
+
+def test_a_denoiser_in_front_of_a_denoiser(denoised: Run, tmp_path: Path) -> None:
+    twice = train(recipe_from(denoised, "denoising", ["training.epochs=1"]), tmp_path / "twice")
+    assert twice.recipe.model["classifier"] == denoised.recipe.model
+    inner = trained_model(twice).get_submodule("1.classifier").state_dict()
+    kept = load_file(denoised.weights_file)
+    assert all(torch.equal(inner[key], kept[key]) for key in kept)
+
+
+def test_a_classifier_without_weights_is_refused(denoised: Run, tmp_path: Path) -> None:
+    """Its own recipe, trained again, would put the denoiser in front of random weights."""
+    with pytest.raises(ParameterError, match="the classifier of the model 'denoised' has no weights"):
+        train(denoised.recipe, tmp_path / "again")
+    assert not (tmp_path / "again").exists()
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"model": {"name": "denoised", "classifier": "nowhere"}}, "nowhere is not a run"),
+        ({"model": "denoised"}, "needs the field 'classifier'"),
+        ({"model": {"name": "denoised", "classifier": {"denoiser": "x"}}}, "has no weights"),
+        ({"model": "digits_cnn"}, "this one has none"),
+    ],
+)
+def test_what_cannot_be_trained_is_told(classifier: Run, tmp_path: Path, change: dict[str, object], told: str) -> None:
+    with pytest.raises((ValueError, LookupError), match=told):
+        train(wrapped(classifier, **change), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_classifier_of_other_images_is_refused(classifier: Run, tmp_path: Path) -> None:
+    images, labels = np.zeros((8, 6, 6), np.uint8), np.arange(8) % 2
+    arrays = tmp_path / "mine.npz"
+    np.savez(arrays, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    with pytest.raises(RunError, match=r"takes images \(1, 8, 8\) in 10 classes, not \(1, 6, 6\) in 2"):
+        train(wrapped(classifier, dataset={"name": "arrays", "path": str(arrays)}), tmp_path / "run")
+
+
+PARTS = [
+    ('classifier = { name = "digits_cnn" }', 'classifier = { name = "os:system" }', UntrustedError),
+    ('denoiser = { name = "dncnn"', 'denoiser = { name = "os:system"', UntrustedError),
+    ('classifier = { name = "digits_cnn" }', 'classifier = "os:system"', ValueError),
+]
+
+
+@pytest.mark.parametrize(("old", "new", "kind"), PARTS)
+def test_code_that_a_part_names_is_not_run(
+    denoised: Run, tmp_path: Path, old: str, new: str, kind: type[Exception]
+) -> None:
+    run = Run(shutil.copytree(denoised.path, tmp_path / "run"))
+    text = run.recipe_file.read_text()
+    assert old in text
+    run.recipe_file.write_text(text.replace(old, new))
+    with pytest.raises(kind, match="os:system"):
+        radii.load(run)
+
+
+def test_a_classifier_that_names_code_is_refused(classifier: Run, tmp_path: Path) -> None:
+    run = Run(shutil.copytree(classifier.path, tmp_path / "theirs"))
+    run.recipe_file.write_text(run.recipe_file.read_text().replace('"digits_cnn"', '"os:system"'))
+    with pytest.raises(UntrustedError, match="os:system"):
+        train(wrapped(run), tmp_path / "run")
+    with pytest.raises(UntrustedError, match="os:system"):
+        recipe_from(run, "gaussian")
+
+
+def test_a_recipe_from_a_run_has_its_data_model_and_sigma(classifier: Run) -> None:
+    tuned = recipe_from(classifier, "consistency", ["training.epochs=2", "objective.weight=1.5"])
+    assert (tuned.dataset, tuned.model) == (classifier.recipe.dataset, {"name": "digits_cnn"})
+    assert (tuned.sigma, tuned.normalisation) == (0.25, "none")
+    assert (tuned.objective["name"], tuned.objective["weight"]) == ("consistency", 1.5)
+    assert tuned.training is not None
+    # The rest of the schedule is the shipped recipe's.
+    assert (tuned.training.epochs, tuned.training.schedule) == (2, "one_cycle")
+    assert tuned.training.initial == str(classifier.path)
+
+
+def test_a_recipe_from_a_run_without_a_shipped_one(classifier: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radii.runs.recipe.shipped", list)
+    tuned = recipe_from(classifier, "consistency")
+    assert tuned.training == replace(SCHEDULE, initial=str(classifier.path))
+    assert recipe_from(classifier, "denoising").model == {"name": "denoised", "classifier": str(classifier.path)}
+
+
+def test_the_nearest_sigma_or_a_recipe_by_name(classifier: Run) -> None:
+    near = recipe_from(classifier, "macer", ["sigma=0.5"])
+    named = recipe_from(classifier, "digits/macer-0.50")
+    assert near.objective == parse(Path("recipes/digits/macer-0.25.toml").read_text(), "here").objective
+    assert named.objective == parse(Path("recipes/digits/macer-0.50.toml").read_text(), "here").objective
+    assert (near.sigma, named.sigma) == (0.5, 0.25)
+
+
+def test_the_data_of_a_run_is_found_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    images, labels = np.zeros((8, 8, 8), np.uint8), np.arange(8) % 2
+    np.savez(tmp_path / "mine.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
+    table = {"name": "arrays", "path": str(tmp_path / "mine.npz")}
+    run = train(replace(CLASSIFIER, dataset=table), tmp_path / "runs" / "mine")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("RADII_DATA", "elsewhere")
+    assert recipe_from(Run("runs/mine"), "gaussian").dataset["path"] == "mine.npz"
+    (tmp_path / "mine.npz").unlink()
+    assert "path" not in recipe_from(run, "gaussian").dataset
+
+
+OWN = """
+from torch import nn
+
+class Tiny(nn.Sequential):
+    def __init__(self, shape, classes):
+        super().__init__(nn.Flatten(), nn.Linear(shape[1] * shape[2], classes))
+
+def blur(shape, size=3):
+    return nn.Conv2d(shape[0], shape[0], size, padding=size // 2)
+"""
+
+
+def test_parts_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A factory of one's own may bring its weights along; its code is on record once it was run."""
+    (tmp_path / "own_parts.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    model = {"name": "denoised", "classifier": {"name": "own_parts:Tiny"}, "denoiser": {"name": "own_parts:blur"}}
+    run = train(replace(CLASSIFIER, model=model, objective="denoising"), "mine")
+    assert run.recipe.model["denoiser"] == {"name": "own_parts:blur", "size": 3}
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(UntrustedError, match="own_parts"):
+        radii.load(run.path)
+    assert radii.load(run.path, trust=["own_parts"], engine="torch").classes == 10
+
+
+def test_a_classifier_of_trusted_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "own_nets.py").write_text(OWN)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
+    run = train(replace(CLASSIFIER, model="own_nets:Tiny"), "mine")
+    shutil.rmtree(tmp_path / "state")
+    with pytest.raises(UntrustedError, match="own_nets"):
+        train(wrapped(run), "denoised")
+    assert train(wrapped(run), "denoised", trust=["own_nets"]).finished
+
+
+def radii_command(*arguments: str) -> None:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(sys, "argv", ["radii", *arguments])
+        with pytest.raises(SystemExit) as stopped:
+            main()
+    assert stopped.value.code == 0
+
+
+@pytest.mark.slow
+def test_the_story_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trained without noise, defended by a denoiser, certified, and taught to one small student."""
+    monkeypatch.chdir(tmp_path)
+    radii_command("train", "digits/standard-0.25", "--run", "runs/mine", "--set", "training.epochs=10")
+    settings = ["--set", "training.epochs=6"]
+    radii_command("train", "denoising", "--from", "runs/mine", "--run", "runs/defended", *settings)
+    radii_command("train", "consistency", "--from", "runs/mine", "--run", "runs/tuned", *settings)
+    shutil.rmtree("runs/mine")
+    options = ["--every", "30", "--set", "estimation=200", "--workers", "1", "--engine", "torch"]
+    radii_command("certify", "runs/defended", *options)
+    radii_command("transfer", "--teacher", "runs/defended", "--model", "digits_cnn", *settings)
+    student = Run("runs/defended-to-digits_cnn")
+    radii_command("report", "runs/defended", "--out", "out")
+    assert "denoised, digits_cnn, dncnn" in Path("out/report.html").read_text()
+    accuracy = {run.name: float(run.history()[-1]["noisy_test_accuracy"]) for run in (Run("runs/defended"), student)}
+    assert min(accuracy.values()) > 0.7
+    assert json.loads((student.path / "transfer.json").read_text())["method"] == "denoising"
+
+
+def test_a_denoised_run_teaches(denoised: Run, tmp_path: Path) -> None:
+    schedule = replace(CLASSIFIER, objective={"name": "transfer"})
+    (student,) = transfer(denoised, schedule, ["digits_mlp"], run=tmp_path / "student")
+    assert student.source("teacher") == denoised.path
+    price = json.loads((student.path / "transfer.json").read_text())
+    assert price["method"] == "denoising"
+    assert price["method_seconds_per_epoch"] > 0

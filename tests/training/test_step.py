@@ -1,0 +1,79 @@
+"""One step of training in one process: precision, and what the loss is made of."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from radii import objectives
+from radii.fields import from_mapping
+from radii.models.denoised import Denoised
+from radii.objectives import Batch, Step
+from radii.runs.recipe import Training
+from radii.training.step import Loss, Part, gradient_step
+
+BATCH = Batch(torch.rand(8, 1, 8, 8), torch.arange(8) % 3, torch.arange(8))
+
+
+class Seen(nn.Module):
+    """A classifier that notes the type of its hidden values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.first, self.last = nn.Linear(64, 16), nn.Linear(16, 3)
+        self.kinds: set[torch.dtype] = set()
+
+    def forward(self, images: Tensor) -> Tensor:
+        hidden = self.first(images.flatten(1))
+        self.kinds.add(hidden.dtype)
+        logits: Tensor = self.last(hidden.relu())
+        return logits
+
+
+def step() -> Step:
+    return Step(0, torch.Generator().manual_seed(1))
+
+
+OF_CLASSIFIERS = [name for name in objectives.names() if not objectives.resources_of(name)]
+OF_CLASSIFIERS = [name for name in OF_CLASSIFIERS if name not in ("crown_ibp", "denoising")]
+"""Those that take any classifier: crown_ibp knows the layers that it bounds."""
+
+
+@pytest.mark.parametrize("name", OF_CLASSIFIERS)
+def test_bfloat16_is_of_the_forward_passes_alone(name: str) -> None:
+    model = Seen()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    loss = Loss(objectives.create(name, sigma=0.3), model, "bfloat16")
+    assert {value.dtype for value in loss(Part(BATCH), step())[1].values()} == {torch.float32}
+    done = gradient_step(loss, optimizer, Part(BATCH), step())
+    assert model.kinds == {torch.bfloat16}
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
+    plain = Seen()
+    same = gradient_step(
+        Loss(objectives.create(name, sigma=0.3), plain),
+        torch.optim.SGD(plain.parameters(), lr=0.1),
+        Part(BATCH),
+        step(),
+    )
+    assert plain.kinds == {torch.float32}
+    assert done.loss == pytest.approx(same.loss, rel=0.03)
+    assert done.loss != same.loss
+    model.kinds.clear()
+    model(BATCH.images)
+    assert model.kinds == {torch.float32}
+
+
+def test_a_denoiser_is_trained_in_bfloat16() -> None:
+    torch.manual_seed(0)
+    model = Denoised(nn.Conv2d(1, 1, 3, padding=1), Seen())
+    before = [parameter.clone() for parameter in model.denoiser.parameters()]
+    loss = Loss(objectives.create("denoising", sigma=0.3), model, "bfloat16")
+    gradient_step(loss, torch.optim.SGD(model.denoiser.parameters(), lr=0.1), Part(BATCH), step())
+    assert all(not torch.equal(a, b) for a, b in zip(before, model.denoiser.parameters(), strict=True))
+
+
+@pytest.mark.parametrize("field", ["precision", "batch_norm"])
+def test_other_words_are_refused(field: str) -> None:
+    stated = {"epochs": 1, "images_per_step": 1, "learning_rate": 0.1, field: "half"}
+    with pytest.raises(ValueError, match=f"training: {field} = 'half', expected one of"):
+        from_mapping(Training, stated, "[training]")

@@ -1,0 +1,142 @@
+"""Calls that any executor computes."""
+
+import threading
+import warnings
+from collections.abc import Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import closing
+from importlib import metadata
+from importlib.metadata import PackageNotFoundError
+from typing import Any
+
+import pytest
+
+from radii.errors import RunWarning
+from radii.workers import crew
+from radii.workers.crew import ExecutorCrew, crew_of
+from radii.workers.pool import Call, WorkerError
+
+
+def call(number: int = 4) -> Call:
+    return Call(f"image {number}", abs, (-number,))
+
+
+class Refusing(Executor):
+    """An executor that has been shut down."""
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        raise RuntimeError("cannot schedule new futures after shutdown")
+
+
+class Idle(Executor):
+    """An executor without workers: its futures end when somebody ends them."""
+
+    def __init__(self) -> None:
+        self.futures: list[Future[Any]] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.futures.append(Future())
+        return self.futures[-1]
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(crew, "SILENCE", 0.05)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", RunWarning)
+        yield
+
+
+def test_every_call_is_answered_once() -> None:
+    with ThreadPoolExecutor(3) as pool, closing(ExecutorCrew(pool)) as workers:
+        tickets = {workers.submit(call(number)): number for number in range(20)}
+        answers = dict(workers.next() for _ in tickets)
+    assert {ticket: outcome.value() for ticket, outcome in answers.items()} == tickets
+
+
+def test_an_executor_that_fails_is_a_sentence() -> None:
+    with pytest.raises(WorkerError, match=r"Refusing failed at image 4 \(RuntimeError: cannot schedule .*is kept"):
+        ExecutorCrew(Refusing()).submit(call())
+
+
+def test_a_cancelled_call_is_a_sentence() -> None:
+    pool = Idle()
+    workers = ExecutorCrew(pool)
+    workers.submit(call())
+    pool.futures[0].cancel()
+    with pytest.raises(WorkerError, match=r"Idle has dropped image 4: it was shut down, or lost its sched.*is kept"):
+        workers.next()
+
+
+@pytest.mark.usefixtures("impatient")
+def test_workers_that_do_not_answer_are_told_of_until_one_does() -> None:
+    pool = Idle()
+    workers = ExecutorCrew(pool)
+    ticket = workers.submit(call())
+    answer = threading.Timer(0.4, pool.futures[0].set_result, (7,))
+    answer.start()
+    with pytest.warns(RunWarning, match=r"no worker has answered for 0 s, tasks not done: 1; see whether") as told:
+        done, outcome = workers.next()
+    assert (done, outcome.value()) == (ticket, 7)
+    assert 2 <= len(told) <= 4  # after 0.05, 0.1, 0.2 s, not all the time
+
+
+@pytest.mark.usefixtures("impatient")
+def test_tasks_that_took_long_before_are_no_news() -> None:
+    pool = Idle()
+    workers = ExecutorCrew(pool)
+    workers._longest = 1.0
+    workers.submit(call())
+    threading.Timer(0.2, pool.futures[0].set_result, (7,)).start()
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        workers.next()
+
+
+def test_what_is_not_done_is_cancelled_at_the_end() -> None:
+    pool = Idle()
+    with closing(ExecutorCrew(pool)) as workers:
+        workers.submit(call())
+    assert pool.futures[0].cancelled()
+
+
+class Elsewhere(Executor):
+    """Workers whose radii is another one, or missing; it keeps what it was asked."""
+
+    def __init__(self, version: str | Exception) -> None:
+        self.version = version
+        self.asked: list[Any] = []
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.asked.append(fn)
+        future: Future[Any] = Future()
+        if isinstance(self.version, Exception):
+            future.set_exception(self.version)
+        else:
+            future.set_result(self.version)
+        return future
+
+
+@pytest.mark.parametrize(
+    ("version", "message"),
+    [
+        ("0.0.1", r"a worker runs radii 0.0.1, this is .*: install the same version on every worker"),
+        (PackageNotFoundError("radii"), r"failed at the question for its radii \(PackageNotFoundError: .*no radii"),
+    ],
+)
+def test_workers_without_this_radii_are_sent_no_work(version: str | Exception, message: str) -> None:
+    pool = Elsewhere(version)
+    with pytest.raises(WorkerError, match=message):
+        crew_of(1, pool)
+    assert pool.asked == [metadata.version]
+
+
+def test_the_question_is_taken_back_when_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: ExecutorCrew) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(ExecutorCrew, "next", interrupted)
+    pool = Idle()
+    with pytest.raises(KeyboardInterrupt):
+        crew_of(1, pool)
+    assert pool.futures[0].cancelled()
