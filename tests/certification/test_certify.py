@@ -16,7 +16,7 @@ from radii.certification.certify import CertificationConfig, CertificationSessio
 from radii.certification.load import open_run
 from radii.certifiers.fixed import Fixed
 from radii.lock import LockedError
-from radii.provenance.identity import environment_of
+from radii.provenance import rounding_environment
 from radii.runs import certificates
 from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
@@ -275,7 +275,7 @@ class Own(Fixed):
 def test_a_file_is_continued_on_another_machine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     path = certify_run(config(run), workers=1)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
-    monkeypatch.setattr(certify, "environment_of", lambda _: {"instruction_set": "another"})
+    monkeypatch.setattr(certify, "rounding_environment", lambda _: {"instruction_set": "another"})
     assert certify_run(config(run), workers=1) == path
     assert [each["first_row"] for each in certificates.read(path).header["environments"]] == [0, 4]
     assert len(content(path)) == 10
@@ -312,5 +312,5 @@ def test_a_seed_that_no_header_can_hold_is_refused_before_it_is_written(run: Run
 def test_environment_names_the_bfloat16_units_of_an_engine_that_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     units = {"avx512_bf16": True, "amx_bf16": False, "avx2": True}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units)
-    assert environment_of("openvino_bf16")["bfloat16"] == ["avx512_bf16"]
-    assert "bfloat16" not in environment_of("openvino")
+    assert rounding_environment("openvino_bf16")["bfloat16"] == ["avx512_bf16"]
+    assert "bfloat16" not in rounding_environment("openvino")

@@ -19,7 +19,7 @@ from radii.certification.deployment import certified_engines, certified_predicti
 from radii.certification.load import open_run
 from radii.engines import EngineSpec
 from radii.errors import RunWarning
-from radii.provenance.identity import artefact_path
+from radii.provenance import artefact_path
 from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run

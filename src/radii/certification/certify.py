@@ -18,7 +18,7 @@ from radii.datasets import Images
 from radii.datasets.base import Part
 from radii.device import default_device, default_workers
 from radii.engines import AUTO
-from radii.provenance.identity import artefact_digest, code_digests, environment_of
+from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
 from radii.runs import events, files, run_certificates
 from radii.runs.certificates import Row
 from radii.runs.run import Run, RunError
@@ -98,7 +98,7 @@ def certify_run(
     chosen: Sequence[int] = range(0, len(session.images), config.every)[: config.max_images]
     chosen = chosen if shard is None else shard.of(chosen)
     wanted = Wanted(session.header, chosen, session.image_digest)
-    with run_certificates.open_file(session.run, wanted, environment_of(session.config.engine), shard) as file:
+    with run_certificates.open_file(session.run, wanted, rounding_environment(session.config.engine), shard) as file:
         with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
             certify_missing(session, file, chosen, workers, executor, recorded_images(log, on_image))
         if shard is None:
@@ -225,7 +225,7 @@ def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluate
         weights=weights,
         data=about.images.digest,
         code=code_digests(names),
-        artefact=artefact_digest(run, config.engine, weights),
+        artefact=artefact_digest(artefact_path(run, config.engine, weights)),
         seed=config.seed,
         images=len(about.images),
         every=config.every,

@@ -10,7 +10,7 @@ from radii import engines
 from radii.device import default_device
 from radii.engines import AUTO
 from radii.errors import RunWarning
-from radii.provenance.identity import artefact_digest
+from radii.provenance import artefact_digest, artefact_path
 from radii.runs import files, readers, run_certificates, trust
 from radii.runs.run import Run
 
@@ -102,7 +102,7 @@ def warn_of_another(run: Run, engine: str) -> None:
         )
     headers = [header for _, header in run_certificates.of_weights(run, weights) if header.get("engine") == engine]
     artefacts = {header["artefact"] for header in headers if "artefact" in header}
-    if artefacts and artefact_digest(run, engine, weights) not in artefacts:
+    if artefacts and artefact_digest(artefact_path(run, engine, weights)) not in artefacts:
         warnings.warn(
             f"the certificates of {run.path} are of another artefact of the engine {engine!r}: "
             "they do not hold for this one",

@@ -13,7 +13,7 @@ from radii import engines
 from radii.certification.deployment import chosen_engine, record_engine, warn_of_another
 from radii.datasets.base import DataError
 from radii.engines import AUTO, EngineSpec, SmoothedClassifier
-from radii.provenance.identity import artefact_path
+from radii.provenance import artefact_path
 from radii.runs import files
 from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run

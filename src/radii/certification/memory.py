@@ -18,8 +18,7 @@ from radii.datasets import DataError, Samples
 from radii.datasets.base import image_digest
 from radii.engines import AUTO, SmoothedClassifier
 from radii.errors import ParameterError, RunWarning
-from radii.provenance.identity import digest_of_artefact, environment_of
-from radii.provenance.model_identity import class_digests, structure_digest, weights_digest
+from radii.provenance import artefact_digest, class_digests, rounding_environment, structure_digest, weights_digest
 from radii.runs import run_certificates
 from radii.runs.certificates import Certificates, Row, header_file, read_header
 from radii.runs.run_certificates import Wanted
@@ -149,7 +148,7 @@ def certify_samples(
         store: RowStore = _Memory()
         if out is not None:
             wanted = Wanted(header, chosen, lambda index: _digest(samples, index))
-            environment = environment_of(classifier.engine)
+            environment = rounding_environment(classifier.engine)
             store = held.enter_context(run_certificates.open_named(out, wanted, environment))
         workers, executor = _spread(portable, workers, executor, held)
         certify_missing(session, store, chosen, workers, executor, on_image)
@@ -205,7 +204,7 @@ def _header(
         weights=weights_digest(base),
         structure=structure_digest(base),
         code=code,
-        artefact=digest_of_artefact(classifier.artefact),
+        artefact=artefact_digest(classifier.artefact),
         seed=choice.seed,
         images=len(samples),
         every=choice.every,

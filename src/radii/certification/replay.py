@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from radii.certification.certify import CertificationConfig, CertificationSession, certify_images
 from radii.certification.evaluated import named_in
 from radii.certification.verify_rows import Checked, certifier_of, in_words, noise_of
-from radii.provenance.identity import environment_of
+from radii.provenance import rounding_environment
 from radii.runs import trust
 from radii.runs.certificates import Row
 
@@ -92,7 +92,11 @@ def _same_place(checked: Checked, session: CertificationSession, row: Row) -> bo
         return False
     number = list(checked.made.rows).index(row)
     before = [each for each in checked.header.get("environments", []) if each["first_row"] <= number]
-    return bool(before) and {**before[-1], "first_row": 0} == {**environment_of(session.config.engine), "first_row": 0}
+    here = {**rounding_environment(session.config.engine), "first_row": 0}
+    return bool(before) and {**before[-1], "first_row": 0} == here
+        **rounding_environment(session.config.engine),
+        "first_row": 0,
+    }
 
 
 def _moved(row: Row, again: Row) -> int:

@@ -13,7 +13,7 @@ from radii import certifiers
 from radii.certification.evaluated import evaluated, named_in
 from radii.certifiers import Certifier
 from radii.datasets import DataError, Images
-from radii.provenance.identity import artefact_digest, code_digests
+from radii.provenance import artefact_digest, artefact_path, code_digests
 from radii.runs import files, trust
 from radii.runs.certificate_format import FORMAT
 from radii.runs.certificates import Certificates, Row
@@ -112,7 +112,7 @@ def _same_artefact(checked: Checked, weights: str) -> bool:
     header = checked.header
     if checked.engine not in (None, header.get("engine")) or not {"artefact", "engine"} <= header.keys():
         return True
-    same: bool = artefact_digest(checked.run, header["engine"], weights) == header["artefact"]
+    same: bool = artefact_digest(artefact_path(checked.run, header["engine"], weights)) == header["artefact"]
     if not same:
         checked.differs(f"the artefact of the engine {header['engine']!r} has changed, or is missing")
     return same

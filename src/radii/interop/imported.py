@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from radii.datasets import DataError, Dataset, Images
 from radii.errors import ParameterError
-from radii.provenance.environment import environment
+from radii.provenance import environment
 from radii.runs import files
 from radii.runs.recipe import Recipe, Spec, named_table
 from radii.runs.run import Run, RunError

@@ -13,8 +13,7 @@ from torch import nn
 from radii.datasets import Images
 from radii.device import default_device
 from radii.objectives import Batch, Step
-from radii.provenance.environment import record_environment
-from radii.provenance.identity import claim_data
+from radii.provenance import record_environment, record_training_data
 from radii.runs import files
 from radii.runs.recipe import Recipe, RecipeError, Training
 from radii.runs.run import Run
@@ -96,7 +95,7 @@ def _claimed(run: Run, components: Components, images: Images, held: ExitStack) 
     """Lock the run and claim it for the recipe and its data; whether it is finished already."""
     held.enter_context(run.writing())
     run.claim(stored(components.recipe, run), components.origin, components.defaults)
-    claim_data(run, images)
+    record_training_data(run, images)
     return run.finished
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
-from radii.provenance.model_identity import class_digests
+from radii.provenance import class_digests
 from radii.workers.pool import needs_main
 
 

@@ -10,7 +10,7 @@ from functools import cache
 from typing import Any
 
 from radii.datasets.base import DataError
-from radii.provenance.identity import environment_of
+from radii.provenance import rounding_environment
 from radii.training.allocator import keep_freed_memory
 from radii.workers.pool import portable
 from radii.workers.session import Shipment
@@ -89,4 +89,4 @@ def _opened(config: Any, shipment: Shipment | None) -> Any:
         return Missing(str(error))
 
 
-_environment = cache(environment_of)
+_environment = cache(rounding_environment)

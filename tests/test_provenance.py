@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from radii.provenance.environment import environment, record_environment
+from radii.provenance import environment, record_environment
 from radii.runs.run import Run
 
 

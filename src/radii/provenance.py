@@ -1,0 +1,174 @@
+"""What a result was made with: versions, the kind of machine, and digests of weights, code, data and artefacts."""
+
+import hashlib
+import inspect
+import json
+import os
+import platform
+from collections.abc import Iterable, Iterator
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from radii.datasets import Images
+from radii.device import default_device
+from radii.runs import files, readers, trust
+from radii.runs.run import Run, RunError
+
+ENGINE_PACKAGES = {"openvino": "openvino", "onnx": "onnxruntime"}
+"""The package that an engine needs besides torch, by the prefix of the engine's name."""
+DATA_FILE = "data.json"
+"""The file of a run that holds the digest of its training images."""
+PLAIN = (int, float, str, bool, tuple, list, type(None))
+"""Types of attributes that count as a layer's settings."""
+HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+
+
+# Versions and the kind of machine
+
+
+def environment() -> dict[str, Any]:
+    """Describe the versions and the kind of machine. Nothing in it identifies the machine."""
+    names = ("radii", "torch", "numpy", "scipy", "safetensors")
+    return {
+        "python": platform.python_version(),
+        "system": f"{platform.system()} {platform.machine()}",
+        "cores": os.cpu_count(),
+        "threads": torch.get_num_threads(),
+        "device": default_device().type,
+        "versions": {name: metadata.version(name) for name in names},
+    }
+
+
+def rounding_environment(engine: str) -> dict[str, Any]:
+    """Describe what may change the rounding of an engine's results: instruction set, versions and device."""
+    extra = (package for prefix, package in ENGINE_PACKAGES.items() if engine.startswith(prefix))
+    device = default_device()
+    described = {
+        "instruction_set": torch.backends.cpu.get_cpu_capability(),
+        "matrix_products": torch.get_float32_matmul_precision(),
+        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "versions": {name: metadata.version(name) for name in ("radii", "torch", *extra)},
+    }
+    if engine.endswith("bf16"):  # each kind of bfloat16 unit adds up in its own way
+        capabilities = torch.cpu.get_capabilities()
+        described["bfloat16"] = sorted(name for name, there in capabilities.items() if there and "bf16" in name)
+    return described
+
+
+def record_environment(run: Run, processes: int, epoch: int, step: int) -> None:
+    """Write environment.json, with the number of processes that trained the run from each step on.
+
+    Every process draws its own noise, so a run that is continued with another number of processes differs from a
+    run that was trained with one number throughout.
+    """
+    earlier = run.environment() if run.environment_file.is_file() else {}
+    # A run without a record was trained by one process.
+    history = earlier.get("training", [{"epoch": 0, "step": 0, "processes": 1}])
+    history = [entry for entry in history if (entry["epoch"], entry["step"]) < (epoch, step)]
+    if not history or history[-1]["processes"] != processes:
+        history.append({"epoch": epoch, "step": step, "processes": processes})
+    files.write_json(run.environment_file, {**environment(), "training": history})
+
+
+# Training data
+
+
+def record_training_data(run: Run, images: Images) -> None:
+    """Record the digest of a run's training images, or refuse images other than those it was started with."""
+    file = run.path / DATA_FILE
+    if not file.is_file():
+        if not run.finished:  # the data of a finished run of version 0.1 are unknown
+            files.write_json(file, {"train": images.digest})
+        return
+    try:
+        recorded = readers.json_object(file)["train"]
+    except (ValueError, LookupError) as error:
+        raise RunError(f"{file} does not say what the run was trained on: restore it, or remove it") from error
+    if recorded != images.digest:
+        raise RunError(f"{run.path} was started with other data: pixels or labels of its training split differ", "run")
+
+
+# Code, and the files that an engine compiled
+
+
+def code_digests(names: Iterable[str]) -> dict[str, str | None]:
+    """Digest the source of every `module:name`; None where there is no source, as in a notebook."""
+    return {name: trust.source_digest(trust.module_of(name)) for name in sorted(set(names)) if trust.module_of(name)}
+
+
+def artefact_path(run: Run, engine: str, weights: str) -> Path:
+    """Return where an engine may store files for these weights, without the suffix."""
+    return run.path / f"{engine.replace(':', '-')}-{weights[:8]}"
+
+
+def artefact_digest(stem: Path | None) -> str | None:
+    """Return the SHA-256 of an engine's files, whose path is given without a suffix; None if there are none."""
+    if stem is None:
+        return None
+    digests = {path.suffix: files.digest(path) for path in sorted(stem.parent.glob(f"{stem.name}.*"))}
+    return hashlib.sha256(json.dumps(digests).encode()).hexdigest() if digests else None
+
+
+# A module in memory
+
+
+def weights_digest(model: nn.Module) -> str:
+    """Return the SHA-256 of the state dict and of the buffers that it leaves out."""
+    digest = hashlib.sha256()
+    tensors = {**dict(model.named_buffers(remove_duplicate=False)), **model.state_dict()}
+    for name, value in sorted(tensors.items()):
+        digest.update(f"{name} ".encode())
+        _update(digest, value)
+    return digest.hexdigest()
+
+
+def structure_digest(model: nn.Module) -> str:
+    """Return the SHA-256 of what a state dict leaves out: the layers' classes, plain attributes and hooks."""
+    digest = hashlib.sha256()
+    for path, module in model.named_modules():
+        digest.update(json.dumps([path, _class_name(type(module)), dict(_attributes(module))]).encode())
+        for value in vars(module).values():
+            if isinstance(value, Tensor):
+                _update(digest, value)
+    return digest.hexdigest()
+
+
+def class_digests(model: nn.Module) -> dict[str, str | None]:
+    """Digest the source of every layer class that is not torch's or radii's; None where there is no source."""
+    classes = {type(module) for module in model.modules()}
+    foreign = [cls for cls in classes if cls.__module__.partition(".")[0] not in ("torch", "radii")]
+    return {_class_name(cls): _class_source_digest(cls) for cls in sorted(foreign, key=_class_name)}
+
+
+def _update(digest: "hashlib._Hash", value: object) -> None:
+    if not isinstance(value, Tensor):  # extra state
+        digest.update(value if isinstance(value, bytes) else repr(value).encode())
+        return
+    digest.update(f"{value.dtype} {list(value.shape)} ".encode())
+    digest.update(value.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().data)
+
+
+def _attributes(module: nn.Module) -> Iterator[tuple[str, str]]:
+    for name, value in vars(module).items():
+        if name != "training" and not name.startswith("_") and isinstance(value, PLAIN):
+            yield name, repr(value)
+    for hooks in HOOKS:
+        for number, hook in enumerate(getattr(module, hooks).values()):
+            yield f"{hooks} {number}", getattr(hook, "__qualname__", type(hook).__qualname__)
+
+
+def _class_source_digest(cls: type) -> str | None:
+    if cls.__module__ != "__main__" and (digest := trust.source_digest(cls.__module__)):
+        return digest
+    try:
+        return hashlib.sha256(inspect.getsource(cls).encode()).hexdigest()
+    except (OSError, TypeError):
+        return None
+
+
+def _class_name(cls: type) -> str:
+    return f"{cls.__module__}:{cls.__qualname__}"
