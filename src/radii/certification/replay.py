@@ -94,9 +94,6 @@ def _same_place(checked: Checked, session: CertificationSession, row: Row) -> bo
     before = [each for each in checked.header.get("environments", []) if each["first_row"] <= number]
     here = {**rounding_environment(session.config.engine), "first_row": 0}
     return bool(before) and {**before[-1], "first_row": 0} == here
-        **rounding_environment(session.config.engine),
-        "first_row": 0,
-    }
 
 
 def _moved(row: Row, again: Row) -> int:
