@@ -18,7 +18,7 @@ ELSEWHERE = {
     ("engines/openvino_int8.py", "save_model"),
     ("datasets/_published.py", "retrieve"),
     ("report/curves.py", "savefig"),
-    ("cli/launched.py", "open"),
+    ("cli/app.py", "open"),
     ("loops/shipping.py", "rmtree"),
 }
 """Writes of other libraries: to a temporary folder, an atomic download, into memory; to nowhere; a removal of such."""

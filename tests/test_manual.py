@@ -97,7 +97,7 @@ def empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
         sys.modules.pop(path.stem, None)
 
 
-def certify_one(run: Any, _: Any) -> None:
+def certify_one(run: Any) -> None:
     radii(["certify", str(run.path)])
 
 

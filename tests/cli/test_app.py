@@ -10,9 +10,9 @@ import pytest
 import torch
 
 from radii import cli, device
-from radii.cli import advice
-from radii.cli.advice import Advised
+from radii.cli import certify
 from radii.cli.arguments import command
+from radii.cli.certify import Advised
 from radii.runs.certificates import Row
 from tests.cli.running import radii
 
@@ -55,7 +55,7 @@ def test_quiet_leaves_out_hints_but_not_answers(tmp_path: Path) -> None:
 
 def test_device_is_that_of_the_environment_and_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.device] = []
-    monkeypatch.setattr("radii.cli.listing._print_all", lambda: seen.append(device.default_device()))
+    monkeypatch.setattr("radii.cli.list._print_all", lambda: seen.append(device.default_device()))
     monkeypatch.setattr(device, "available", lambda: ["cpu", "meta"])
     assert radii("list", "--device", "meta", cwd=tmp_path).code == 0
     assert radii("list", cwd=tmp_path).code == 0
@@ -96,7 +96,7 @@ def test_a_long_certification_is_told_of_a_shorter_one(
 ) -> None:
     said: list[str] = []
     clock: dict[str, Any] = {"now": 0.0}
-    monkeypatch.setattr(advice, "hint", said.append)
+    monkeypatch.setattr(certify, "hint", said.append)
     monkeypatch.setattr("time.monotonic", lambda: clock["now"])
     progress = Advised(lambda *_: None, typed, 0.25, 1)
     progress(total, None)

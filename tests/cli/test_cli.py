@@ -243,4 +243,4 @@ def test_control_characters_in_a_file_do_not_reach_the_terminal(tmp_path: Path) 
 def test_a_number_that_is_not_whole_is_never_rounded(tmp_path: Path, verb: str, flag: str) -> None:
     outcome = radii(verb, "run", f"--{flag}", "0.9", cwd=tmp_path)
     assert outcome.code == 2
-    assert f"--{flag}: '0.9' is no whole number" in outcome.out + outcome.error
+    assert f"--{flag}: '0.9' is not a whole number" in outcome.out + outcome.error

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from radii.cli.listing import FOLDERS, RECIPES, fields_of, registries
+from radii.cli.list import FOLDERS, RECIPES, fields_of, registries
 from radii.runs import recipe as recipes
 from radii.runs.recipe import Recipe, Training
 from radii.training.train import train

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from radii import cli
-from radii.cli import certification
+from radii.cli import certify
 from radii.report.summary import Summary
 from radii.runs import certificates
 from radii.runs.certificates import CertificateFile, Row
@@ -74,5 +74,5 @@ def test_linf_radius_of_tested_radii_is_a_bound(
         path = tmp_path / f"{radius}.tsv"
         header = {"procedure": "sequential", "parameters": {"radii": [0.5]}}
         CertificateFile(path, header).append(Row(0, 1, 1 if radius else -1, radius, 1.0))
-        certification.print_linf(tmp_path, Summary(certificates.read(path)))
+        certify.print_linf(tmp_path, Summary(certificates.read(path)))
         assert words in capsys.readouterr().out

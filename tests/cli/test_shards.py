@@ -58,7 +58,7 @@ def test_shards_are_merged_into_the_file_of_one_command(home: Path) -> None:
         (("--shard", "5"), "expected a number and how many, such as 3/16"),
         (("--shard", "3/2"), "expected a number and how many, such as 3/16"),
         (("--shard", "1/2", "--linf"), "--linf is of all images: leave it out here, and give it with --merge"),
-        (("--cluster", "nowhere", "--workers", "2"), "--workers 2 are processes of this machine: leave it out, or"),
+        (("--cluster", "nowhere", "--workers", "2"), "--workers 2 and --cluster nowhere are mutually exclusive"),
         (("--merge", "--shard", "1/2"), "--shard is beside --merge, which takes all from the parts: leave it out"),
         (("--merge", "--cluster", "nowhere"), "--cluster is beside --merge"),
         (("--merge", "--with", "sequential"), "--with is beside --merge"),

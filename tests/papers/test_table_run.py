@@ -208,7 +208,7 @@ def test_row_that_fails_does_not_stop_the_others(
         (["mine.toml", "--budget", "tiny", "--cluster", "tcp://h:1"], "is for the rows that --run makes"),
         (
             ["mine.toml", "--run", "--budget", "tiny", "--cluster", "tcp://h:1", "--workers", "2"],
-            "--workers 2 are processes of this machine: leave it out, or --cluster tcp://h:1",
+            "--workers 2 and --cluster tcp://h:1 are mutually exclusive",
         ),
         (["mine.toml", "--budget", "tiny", "--in", "nowhere"], "there is no folder nowhere"),
         (["crt-16", "--run", "--budget", "tiny"], "crt-16 is a table of settings: it has no rows to train"),

@@ -1,20 +1,22 @@
-"""The application, its console, and how errors are reported."""
+"""The application: its console, its errors, its exit codes, and its processes under torchrun."""
 
 import json
 import os
 import signal
 import sys
 import tomllib
+import traceback
+import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
+from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
 from cyclopts.exceptions import UnusedCliTokensError
 from rich.console import Console
 
-from radii.cli.launched import ending_as_launched, is_first
-from radii.errors import ParameterError
+from radii.errors import ParameterError, RunWarning
 from radii.report.text import plain
 from radii.runs.trust import UntrustedError
 
@@ -24,14 +26,15 @@ app = App(
     suppress_keyboard_interrupt=False,
 )
 app.meta.register_install_completion_command()
+app.meta.suppress_keyboard_interrupt = False
 console = Console(highlight=False, emoji=False)
-"""Progress and hints: silent with --quiet."""
+"""Prints progress and hints; silent with --quiet."""
 answers = Console(highlight=False, emoji=False)
-"""What a command was asked for."""
+"""Prints what the user asked for."""
 
 STDIN = "/dev/stdin"
 
-HINTS = {
+FLAGS = {
     "device": "name one with --device or RADII_DEVICE",
     "data": "name it with --data or RADII_DATA",
     "mean": "pass --mean and --std, such as 0.5,0.5,0.5",
@@ -42,11 +45,11 @@ HINTS = {
     "teacher_run": "name another with --teacher",
     "workers": "say how many with --workers",
 }
-"""What the command line adds to an error about a parameter."""
+"""The advice added to an error about a parameter, by the parameter's name in Python."""
 
 
 def say(text: str) -> None:
-    """Print one line of an answer; text of files cannot move the cursor."""
+    """Print one line of an answer. Control characters in it are escaped."""
     answers.print(plain(text), soft_wrap=True, markup=False, emoji=False)
 
 
@@ -56,44 +59,73 @@ def say_json(facts: Any) -> None:
 
 
 def hint(text: str) -> None:
-    """Print one line beside the answer, unless --quiet was said."""
+    """Print one line that is not part of the answer, unless --quiet was given."""
     console.print(plain(text), soft_wrap=True, markup=False, emoji=False)
 
 
+def print_error(text: str) -> None:
+    """Print an error or a warning to stderr."""
+    print(f"radii: {text}", file=sys.stderr)
+
+
+@contextmanager
+def printed_warnings() -> Iterator[None]:
+    """Print warnings about a run to stderr, one line each, without the location in the code."""
+    with warnings.catch_warnings():
+        show_other = warnings.showwarning
+
+        def show(message: Warning | str, category: type[Warning], *place: Any, **more: Any) -> None:
+            if issubclass(category, RunWarning):
+                print_error(str(message))
+            else:
+                show_other(message, category, *place, **more)
+
+        warnings.simplefilter("always", RunWarning)
+        warnings.showwarning = show
+        yield
+
+
+def in_words(error: Exception) -> str:
+    """Return an error as one line, with the flag that would fix it."""
+    message = str(error.args[0] if isinstance(error, LookupError) and error.args else error)
+    # A name in a file may contain control characters, which a terminal would obey.
+    message = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
+    if isinstance(error, UntrustedError):
+        return f"{message} with --trust {error.module}"
+    advice = FLAGS.get(error.parameter) if isinstance(error, ParameterError) else None
+    if advice is None:
+        return message
+    return f"{message} {advice[0].upper()}{advice[1:]}." if message.endswith(".") else f"{message}; {advice}"
+
+
 class Terminated(KeyboardInterrupt):
-    """SIGTERM came: it ends a command as Ctrl-C does."""
+    """SIGTERM arrived: it stops a command as Ctrl-C does."""
 
 
 def main() -> NoReturn:
     """Run the command line, alone or as one of the processes that torchrun started."""
-    with ending_as_launched():
+    with _torchrun_process():
         _main()
 
 
 def _main() -> NoReturn:
-    """Run the command line; an error that the user can fix is one sentence and a non-zero exit code."""
+    """Run the command line. An error that the user can fix is one line on stderr and exit code 2."""
+    # - stands for stdin; cyclopts would read it as an option.
+    arguments = [STDIN if argument == "-" else argument for argument in sys.argv[1:]]
     try:
-        with _terminable():
-            app.meta(_arguments(), console=answers, exit_on_error=False, print_error=False)
+        with _sigterm_raises():
+            app.meta(arguments, console=answers, exit_on_error=False, print_error=False)
     except CycloptsError as error:
-        print(f"radii: {_usage(error)}", file=sys.stderr)
+        print_error(_usage(error))
         sys.exit(2)
     except KeyboardInterrupt as stopped:
-        if is_first():
-            print("radii: stopped; the same command continues", file=sys.stderr)
+        if is_rank_0():
+            print_error("stopped; the same command continues")
         sys.exit(128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT))
     except (ValueError, LookupError, OSError, tomllib.TOMLDecodeError) as error:
-        print(f"radii: {in_words(error)}", file=sys.stderr)
+        print_error(in_words(error))
         sys.exit(2)
     sys.exit(0)
-
-
-def _arguments() -> list[str]:
-    """What was typed; - stands for stdin, and would be taken for an option."""
-    return [STDIN if each == "-" else each for each in sys.argv[1:]]
-
-
-app.meta.suppress_keyboard_interrupt = False
 
 
 @app.meta.default
@@ -109,13 +141,13 @@ def launch(
         device: cpu, cuda, cuda:1 or mps; RADII_DEVICE otherwise, or a GPU where there is one.
     """
     console.quiet = quiet
-    with _on(device):
+    with _on_device(device):
         app(tokens, console=answers, exit_on_error=False, print_error=False, result_action="return_value")
 
 
 @contextmanager
-def _on(device: str | None) -> Iterator[None]:
-    """Have everything, worker processes too, run on a device; one that is not there is an error."""
+def _on_device(device: str | None) -> Iterator[None]:
+    """Run everything on a device, worker processes too. Raise an error if it is not there."""
     if device is None:
         yield
         return
@@ -132,7 +164,7 @@ def _on(device: str | None) -> Iterator[None]:
 
 
 def _usage(error: CycloptsError) -> str:
-    """What is wrong with a command line, as one sentence in the style of the other errors."""
+    """Return what is wrong with a command line, in the style of the other errors."""
     if isinstance(error, UnusedCliTokensError):
         return f"too many arguments: {' '.join(error.unused_tokens or ())} is not expected"
     words = " ".join(str(error).split()).rstrip(".")
@@ -140,25 +172,55 @@ def _usage(error: CycloptsError) -> str:
 
 
 @contextmanager
-def _terminable() -> Iterator[None]:
-    """Have SIGTERM unwind what is running, so that it can be saved, instead of ending the process where it is."""
-    before = signal.signal(signal.SIGTERM, _terminate)
+def _sigterm_raises() -> Iterator[None]:
+    """Turn SIGTERM into an exception, so that running work is saved before the process ends."""
+
+    def terminate(*_: object) -> NoReturn:
+        raise Terminated
+
+    before = signal.signal(signal.SIGTERM, terminate)
     try:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
 
 
-def _terminate(*_: object) -> NoReturn:
-    raise Terminated
+def is_rank_0() -> bool:
+    """Whether this process shows progress and results: rank 0 under torchrun, any other process otherwise."""
+    return not _is_under_torchrun() or os.environ.get("RANK", "0") == "0"
 
 
-def in_words(error: Exception) -> str:
-    """An error as one sentence, with the flag that would fix it."""
-    message = str(error.args[0] if isinstance(error, LookupError) and error.args else error)
-    # A name in a file may hold what a terminal would obey.
-    message = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
-    if isinstance(error, UntrustedError):
-        return f"{message} with --trust {error.module}"
-    hint = HINTS.get(error.parameter) if isinstance(error, ParameterError) else None
-    return message if hint is None else f"{message}; {hint}"
+def _is_under_torchrun() -> bool:
+    return "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
+
+
+@contextmanager
+def _torchrun_process() -> Iterator[None]:
+    """Under torchrun, let only rank 0 print, and end the process at once.
+
+    torch may abort a process that shuts down after distributed training, though all its work is done. After an error,
+    ending at once also closes the connections, so that the other processes end as well.
+    """
+    if not _is_under_torchrun():
+        yield
+        return
+    # torchrun signals every process. One that another rank has stopped already gets its signal late: ignore it.
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    try:
+        with Path(os.devnull).open("w") as nowhere, redirect_stdout(sys.stdout if is_rank_0() else nowhere):
+            yield
+    except SystemExit as ended:
+        _end_process(ended.code if isinstance(ended.code, int) else 1)
+    except BaseException:
+        traceback.print_exc()
+        _end_process(1)
+
+
+def _end_process(code: int) -> NoReturn:
+    if code == 0:
+        from radii.training.distributed import leave
+
+        leave()
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)

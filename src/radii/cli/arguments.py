@@ -1,7 +1,9 @@
-"""Types and parsers of command-line arguments."""
+"""Types, parsers and checks of command-line arguments that several verbs share."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,45 +12,51 @@ from cyclopts import Parameter, Token
 from radii.runs import recipe as recipes
 
 Data = Annotated[Path | None, Parameter(help="Folder with the dataset's files; RADII_DATA otherwise.")]
-Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON, for a machine.")]
+Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON.")]
+Switch = Annotated[bool, Parameter(negative="")]
+Strings = Annotated[list[str] | None, Parameter(negative="", json_list=False)]
 Settings = Annotated[
     list[str] | None,
     Parameter(
         name="--set",
         negative="",
         json_list=False,
-        help="KEY=VALUE that overrides the recipe's or gives the certifier's fields.",
+        help="KEY=VALUE: override a key of the recipe, or set a field of the certifier.",
     ),
 ]
-Overrides = Annotated[list[str] | None, Parameter(negative="", json_list=False)]
 Trust = Annotated[
     list[str] | None,
     Parameter(
         negative="",
         json_list=False,
-        help="A module whose code the run may use, for a run that was made elsewhere.",
+        help="A module whose code the run may use, if the run was made elsewhere.",
     ),
+]
+Cluster = Annotated[
+    str | None,
+    Parameter(help="Compute on the workers of the Dask scheduler at this address, such as tcp://host:8786."),
 ]
 
 
 def _whole(_: Any, tokens: Sequence[Token]) -> int:
-    """A whole number as it was typed: another one, such as 0.9, would be rounded to a seed that nobody named."""
+    """Parse a whole number. cyclopts alone would round 0.9 to a seed that the user did not choose."""
     try:
         return int(tokens[0].value)
     except ValueError as error:
-        raise ValueError(f"{tokens[0].value!r} is no whole number") from error
+        raise ValueError(f"{tokens[0].value!r} is not a whole number") from error
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]
 
 
 def parse_fields(settings: list[str] | None, radii: str | None = None) -> dict[str, Any]:
-    """The fields of a certifier from KEY=VALUE settings and a list of radii."""
+    """Return the fields of a certifier from KEY=VALUE settings and a list of radii."""
     fields = recipes.override({}, settings or [])
     return fields if radii is None else {**fields, "radii": parse_numbers("--radii", radii)}
 
 
 def parse_numbers(flag: str, text: str) -> tuple[float, ...]:
+    """Parse numbers separated by commas."""
     try:
         return tuple(float(part) for part in text.split(","))
     except ValueError as error:
@@ -56,14 +64,33 @@ def parse_numbers(flag: str, text: str) -> tuple[float, ...]:
 
 
 def command(*words: object, **options: Any) -> str:
-    """A command line that can be pasted; options that are None or False are left out."""
+    """Return a command line to paste into a shell, without the options that are None or False."""
     parts = ["radii", *map(str, words)]
     for name, value in options.items():
-        flag = f"--{name.strip('_').replace('_', '-')}"
+        flag = flag_of(name)
         if value is True:
             parts.append(flag)
         elif isinstance(value, list):
-            parts += [part for each in value for part in (flag, str(each))]
+            parts += [part for item in value for part in (flag, str(item))]
         elif value is not None and value is not False:
             parts += [flag, str(value)]
     return shlex.join(parts)
+
+
+def flag_of(parameter: str) -> str:
+    """Return the flag of a parameter of a verb, such as --without-labels for without_labels."""
+    return f"--{parameter.strip('_').replace('_', '-')}"
+
+
+@contextmanager
+def executor_at(cluster: str | None, workers: int | None) -> Iterator[Executor | None]:
+    """Connect to a cluster, if one is named; then this machine runs no workers."""
+    if cluster is None:
+        yield None
+        return
+    if workers is not None:
+        raise ValueError(f"--workers {workers} and --cluster {cluster} are mutually exclusive: leave out one of them")
+    from radii.workers.cluster import cluster_executor
+
+    with cluster_executor(cluster) as executor:
+        yield executor

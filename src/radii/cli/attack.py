@@ -2,9 +2,8 @@
 
 from pathlib import Path
 
-from radii.cli.app import app, console
+from radii.cli.app import app, console, printed_warnings
 from radii.cli.arguments import Data, Trust, Whole, parse_numbers
-from radii.cli.notices import warnings_in_words
 from radii.cli.progress import AttackBar
 from radii.report.attacked import in_words
 from radii.report.text import plain
@@ -54,7 +53,7 @@ def attack(
         data=data,
         trust=frozenset(trust or ()),
     )
-    with warnings_in_words(), AttackBar(console) as bar:
+    with printed_warnings(), AttackBar(console) as bar:
         path = attack_run(config, on_image=bar)
     line = f"{path}: {in_words(attacks.read(path))}; next: radii report {run}"
     console.print(plain(line), soft_wrap=True, markup=False, emoji=False)

@@ -6,10 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import answers, app
-from radii.cli.arguments import Data, Whole
-from radii.cli.cluster import Cluster, executor_at
-from radii.cli.notices import warnings_in_words
+from radii.cli.app import answers, app, printed_warnings
+from radii.cli.arguments import Cluster, Data, Whole, executor_at
 from radii.papers import table as tables
 from radii.papers import table_page
 from radii.papers.budgets import Budget, find_budget
@@ -64,7 +62,7 @@ def table(
     """
     wanted_budget = find_budget(budget)
     making = {"--cluster": cluster, "--workers": workers, "--seeds": seeds, "--data": data}
-    with warnings_in_words():
+    with printed_warnings():
         if name is None:
             _refuse({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out, **making})
             return _print_overview(runs_in(folders(in_)), wanted_budget, time)

@@ -6,9 +6,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console, say, say_json
+from radii.cli.app import app, console, printed_warnings, say, say_json
 from radii.cli.arguments import Data, Json, Trust, Whole
-from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar
 from radii.runs.run import Run
 
@@ -45,7 +44,7 @@ def verify(
         raise ValueError(f"there is neither a run nor a certificate file {certificates}: name an existing one")
     file = None if certificates.is_dir() else certificates
     place = run or (certificates if file is None else file.resolve().parent.parent)
-    with warnings_in_words(), CountingBar(console) as bar:
+    with printed_warnings(), CountingBar(console) as bar:
         result = verify_run(
             Run(place, trust or ()),
             file,

@@ -9,9 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from radii.cli.app import STDIN, app, console, in_words, say, say_json
+from radii.cli.app import STDIN, app, console, in_words, printed_warnings, say, say_json
 from radii.cli.arguments import Json, Settings, Trust, parse_fields
-from radii.cli.notices import warnings_in_words
 from radii.cli.progress import CountingBar
 from radii.report.summary import down
 from radii.runs.recipe import fields_of
@@ -62,7 +61,7 @@ def predict(
     trained = Run(run, trust or ())
     spec = model_spec(trained)
     found = _files(pictures)
-    with warnings_in_words(), CountingBar(console) as bar:
+    with printed_warnings(), CountingBar(console) as bar:
         asking = _Asking(trained, spec.shape, with_, parse_fields(set, radii), engine)
         answered = 0
         for number, file in enumerate(found, start=1):

@@ -8,9 +8,8 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console, hint, say
+from radii.cli.app import app, hint, printed_warnings, say
 from radii.cli.arguments import Trust, parse_numbers
-from radii.cli.notices import warnings_in_words
 from radii.runs.run import Run
 
 
@@ -43,7 +42,7 @@ def report(
     if out is None:
         own = len(inputs) == 1 and Run(inputs[0]).recipe_file.is_file()
         out = inputs[0] / "report" if own else Path("report")
-    with warnings_in_words():
+    with printed_warnings():
         page = write_report(
             inputs,
             out,
@@ -66,15 +65,3 @@ def parse_label(given: str) -> tuple[str, str]:
     if not complete:
         raise ValueError(f"--label {given!r}: expected RUN=NAME, such as runs/g=Gaussian")
     return next((split for split in complete if Path(split[0]).exists()), complete[0])
-
-
-@app.command
-def demo(*, run: Path = Path("runs/demo")) -> None:
-    """Train on the embedded digits, certify and write a report, in a few minutes on two cores.
-
-    Args:
-        run: The folder for the demonstration's runs and report.
-    """
-    from radii.cli.demo import run_demo
-
-    run_demo(run, console)

@@ -2,27 +2,33 @@
 
 import inspect
 import math
+import os
+import shlex
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Literal
 
 from cyclopts import Parameter
 
-from radii.cli.advice import Advised
-from radii.cli.app import app, console, hint, say, say_json
-from radii.cli.arguments import Data, Json, Settings, Trust, Whole, command, parse_fields
-from radii.cli.cluster import Cluster, executor_at
-from radii.cli.notices import warnings_in_words
+from radii.cli.app import app, console, hint, printed_warnings, say, say_json
+from radii.cli.arguments import Cluster, Data, Json, Settings, Trust, Whole, command, executor_at, parse_fields
 from radii.cli.progress import CertificationBar
 from radii.cli.tensorboard import image_writer
 from radii.report.card import facts
-from radii.report.facts import bias
+from radii.report.facts import bias, duration
 from radii.report.summary import Summary, down, in_words
 from radii.runs import certificates
 from radii.runs import recipe as recipes
+from radii.runs.certificates import Row
 from radii.runs.run import Run
 from radii.runs.shards import Shard
+
+LONG = 120.0
+"""Seconds of certification that are worth a remark."""
+FIRST = 1.0
+"""Seconds before the first remark: rows of an earlier call are through by then."""
 
 
 @app.command
@@ -99,7 +105,7 @@ def certify(
     )
     sigma = Run(run, trust or ()).recipe.sigma
     with (
-        warnings_in_words(),
+        printed_warnings(),
         executor_at(cluster, workers) as executor,
         CertificationBar(console, getattr(certifier, "radii", None) or (0.0, sigma)) as bar,
         image_writer(run, Advised(bar, sys.argv[1:], sigma, workers), wanted=tensorboard) as on_image,
@@ -149,7 +155,7 @@ def print_part(run: Path, path: Path, shard: Shard, json: bool) -> None:
 def print_merged(run: Run, data: Path | None, linf: bool, json: bool) -> None:
     from radii.certification.merging import merge_shards
 
-    with warnings_in_words():
+    with printed_warnings():
         merged = merge_shards(run, data)
     for path in merged:
         print_summary(run.path, path, linf, json)
@@ -163,3 +169,31 @@ def print_linf(run: Path, summary: Summary) -> None:
     radius = "-" if known is None else down(linf_radius(known.value, dimensions), 5)
     bound = "" if known is None or known.exact else "at least "
     say(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")
+
+
+class Advised:
+    """Passes on what is certified, and says once how long the rest takes and which command takes less."""
+
+    def __init__(
+        self, bar: Callable[[int, Row | None], None], typed: Sequence[str], sigma: float, workers: int | None
+    ) -> None:
+        self.bar, self.typed, self.sigma = bar, typed, sigma
+        self.workers = workers or os.cpu_count() or 1
+        self.began, self.seen = time.monotonic(), 0
+        # Who names a certifier or its fields has chosen, and a machine takes no advice.
+        self.silent = any(option in typed for option in ("--with", "--set", "--json"))
+
+    def __call__(self, total: int, row: Row | None) -> None:
+        self.bar(total, row)
+        if row is None:
+            return
+        self.seen += 1
+        left = (total - self.seen) * row.seconds / self.workers
+        if not self.silent and time.monotonic() - self.began > FIRST:
+            self.silent = True
+            if left > LONG:
+                hint(f"about {duration(left)} left; far fewer samples, for given radii: {self._command()}")
+
+    def _command(self) -> str:
+        radii = f"0,{self.sigma:g},{2 * self.sigma:g}"
+        return shlex.join(["radii", *self.typed, "--with", "sequential", "--radii", radii])

@@ -1,0 +1,55 @@
+"""radii soft-labels: write the votes of a run on every training image, for CAT-RS."""
+
+import shlex
+from pathlib import Path
+
+from radii.cli.app import app, console, hint, printed_warnings, say
+from radii.cli.arguments import Cluster, Data, Trust, Whole, executor_at
+from radii.cli.progress import CountingBar
+from radii.runs.run import Run
+
+
+@app.command
+def soft_labels(
+    run: Path,
+    /,
+    *,
+    samples: Whole = 10_000,
+    settle: Whole | None = None,
+    seed: Whole = 0,
+    engine: str = "auto",
+    workers: Whole | None = None,
+    cluster: Cluster = None,
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Write the shares of a run's votes on noisy copies of every training image: the soft labels of `catrs`.
+
+    The same command continues where it stopped; the values do not depend on the number of workers.
+
+    Args:
+        run: A trained run directory, usually plain Gaussian at sigma 0.25.
+        samples: Noisy copies of each image.
+        settle: An image whose first SETTLE votes, a multiple of 128, are all for one class gets no more: its shares are
+            1 and 0, which more votes could change a little. By default every image gets all.
+        seed: The seed of the noise.
+        engine: What runs the forward passes; auto takes the fastest that is installed.
+        workers: Processes of one thread each; by default one for each core, or for each GPU.
+    """
+    from radii.training.soft_labels import soft_labels as write_soft_labels
+
+    voting = Run(run, trust or ())
+    with printed_warnings(), executor_at(cluster, workers) as executor, CountingBar(console) as bar:
+        path = write_soft_labels(
+            voting,
+            samples=samples,
+            settle=settle,
+            seed=seed,
+            engine=engine,
+            data=data,
+            workers=workers,
+            executor=executor,
+            on_image=bar,
+        )
+    say(str(path))
+    hint(f"next: radii train RECIPE --soft-labels {shlex.quote(str(path))} --run RUN")
