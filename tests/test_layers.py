@@ -20,6 +20,7 @@ LIGHT = (
     "training/interrupts",
     "workers/pool",
     "plugins",
+    "published_datasets",
     "smoothing/bounds",
     "smoothing/sequential",
 )

@@ -8,7 +8,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "radii"
 LAYERS = (
-    ("disk", "errors", "fields"),
+    ("disk", "errors", "fields", "published_datasets"),
     ("lock", "onnx", "plugins"),
     ("smoothing",),
     ("objectives", "certifiers", "models", "datasets", "engines", "runs", "device"),

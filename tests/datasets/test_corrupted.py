@@ -6,9 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from radii import datasets
+from radii import datasets, published_datasets
 from radii.datasets import DataError
-from radii.datasets._corruptions import KINDS, SEVERITIES, corrupt
+from radii.datasets._corruptions import KINDS, corrupt
+from radii.published_datasets import SEVERITIES
 
 
 def write_blocks(folder: Path, kind: str) -> None:
@@ -77,3 +78,7 @@ def test_pixels_grow_with_every_severity(side: int) -> None:
 
     strengths = [moved(severity) for severity in SEVERITIES]
     assert strengths == sorted(strengths)
+
+
+def test_own_kinds_are_the_papers_fifteen_of_cifar10_c() -> None:
+    assert list(KINDS) == list(published_datasets.KINDS["cifar10_c"].values())

@@ -16,9 +16,9 @@ from radii.papers.table_corruptions import all_kinds, by_image, corrupted, lacki
 from radii.papers.table_files import results_from
 from radii.papers.table_runs import Result
 from radii.papers.table_values import difference, groups, shift_of, value
+from radii.published_datasets import KINDS
 from radii.report.summary import Share
 from radii.runs.certificates import CertificateFile, Row
-from radii.runs.corruption_kinds import KINDS
 
 HEADER = {
     **{"procedure": "fixed", "parameters": {"estimation": 1000, "failure": 0.001}, "dataset": "cifar10_c"},

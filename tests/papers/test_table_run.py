@@ -25,8 +25,8 @@ from radii.papers.table_identity import identity
 from radii.papers.table_run import Maker, name_of
 from radii.papers.table_runs import results_of, runs_in
 from radii.papers.table_timing import CACHE, Seconds, Timings
+from radii.published_datasets import corrupted_sets
 from radii.runs import recipe
-from radii.runs.corruption_kinds import corrupted_sets
 from radii.runs.run import Run
 from radii.training.components import dataset_fields
 from tools.cluster import dask_cluster, without_times

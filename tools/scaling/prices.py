@@ -5,18 +5,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from radii.published_datasets import SIZES
 from tools.scaling import costs
 
 TABLES = Path(__file__).parents[2] / "tables"
 TEST_IMAGES = {
-    "mnist": 10_000,
-    "fashion_mnist": 10_000,
-    "cifar10": 10_000,
-    "cifar100": 10_000,
-    "svhn": 26_032,
+    **{name: SIZES[name].test for name in ("mnist", "fashion_mnist", "cifar10", "cifar100", "svhn")},
     "imagenet": 500,
     "cifar10_c": 15 * 500,
-    "mnist_c": 15 * 10_000,
+    "mnist_c": 15 * SIZES["mnist_c"].test,
 }
 """Images of a row: the test split; of ImageNet and of each of 15 kinds of CIFAR-10-C 500, as in the papers."""
 NETWORK = {"mnist": "LeNet", "fashion_mnist": "LeNet", "mnist_c": "LeNet", "imagenet": "ResNet-50"}

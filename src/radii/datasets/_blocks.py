@@ -8,8 +8,8 @@ import torch
 from numpy.typing import NDArray
 
 from radii.datasets._bounded import read_npy
-from radii.datasets._corruptions import SEVERITIES
 from radii.datasets.base import DataError, InMemory, Shape, Split, checked_labels
+from radii.published_datasets import SEVERITIES
 
 OWN = "radii-corrupted.json"
 """The file beside the images that says that radii made them, and how."""

@@ -14,6 +14,7 @@ import torch
 from radii.datasets._bounded import CHUNK, Limited, most_unpacked
 from radii.datasets._published import Published, folders, locate
 from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, checked_labels
+from radii.published_datasets import SIZES
 
 Files = dict[Split, tuple[str, ...]]
 
@@ -26,7 +27,7 @@ class CifarBinary(Dataset):
     """A dataset of records: label bytes, of which the last counts, then the planes of red, green and blue."""
 
     shape: ClassVar[Shape] = (3, 32, 32)
-    counts: ClassVar[dict[Split, int]] = {"train": 50_000, "test": 10_000}
+    counts: ClassVar[dict[Split, int]] = {"train": SIZES["cifar10"].train, "test": SIZES["cifar10"].test}
     archive: ClassVar[Published]
     files: ClassVar[Files]
     label_bytes: ClassVar[int]

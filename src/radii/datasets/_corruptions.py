@@ -16,7 +16,6 @@ from scipy import ndimage
 
 Pixels = NDArray[np.float64]
 Corruption = Callable[[Pixels, int, Generator], Pixels]
-SEVERITIES = (1, 2, 3, 4, 5)
 
 
 def corrupt(image: Pixels, kind: str, severity: int, rng: Generator) -> NDArray[np.uint8]:

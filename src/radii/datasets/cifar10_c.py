@@ -5,14 +5,13 @@ from pathlib import Path
 from typing import ClassVar
 
 from radii.datasets._blocks import OWN, only_test, read_kind
-from radii.datasets._corruptions import KINDS
 from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, existing_folder, named_data
 from radii.datasets.cifar10 import Cifar10
 from radii.fields import option
+from radii.published_datasets import all_kinds
 from radii.smoothing.normalisation import CIFAR10, Normalisation
 
 UNPACKED = "CIFAR-10-C"
-EXTRA = ("gaussian_blur", "saturate", "spatter", "speckle_noise")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,7 +22,7 @@ class Cifar10C(Dataset):
     class_names: ClassVar[tuple[str, ...]] = Cifar10.class_names
     normalisation: ClassVar[Normalisation] = CIFAR10
 
-    kind: str = option("gaussian_noise", choices=(*KINDS, *EXTRA))
+    kind: str = option("gaussian_noise", choices=all_kinds("cifar10_c"))
     severity: int = option(0, ge=0, le=5)
 
     def split(self, split: Split) -> InMemory:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from radii.datasets._blocks import OWN, only_test, read_kind
-from radii.datasets._corruptions import KINDS
 from radii.datasets.base import DataError, Dataset, InMemory, Split, existing_folder, named_data
 from radii.fields import option
+from radii.published_datasets import KINDS
 
 MOST_BYTES = 1 << 24
 
@@ -17,7 +17,7 @@ MOST_BYTES = 1 << 24
 class Corrupted(Dataset):
     """A folder of `radii corrupt`: KIND.npy, labels.npy and a record. `severity` 0 is all five, one after the other."""
 
-    kind: str = option("gaussian_noise", choices=tuple(KINDS))
+    kind: str = option("gaussian_noise", choices=tuple(KINDS["cifar10_c"].values()))
     severity: int = option(0, ge=0, le=5)
     _folder: Path = field(init=False)
 

@@ -9,11 +9,7 @@ from radii.datasets._bounded import read_npy
 from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, existing_folder, named_data
 from radii.datasets.mnist import Mnist
 from radii.fields import option
-
-KINDS = (
-    *("shot_noise", "impulse_noise", "glass_blur", "motion_blur", "shear", "scale", "rotate", "brightness"),
-    *("translate", "stripe", "fog", "spatter", "dotted_line", "zigzag", "canny_edges", "identity"),
-)
+from radii.published_datasets import all_kinds
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -23,7 +19,7 @@ class MnistC(Dataset):
     shape: ClassVar[Shape] = (1, 28, 28)
     class_names: ClassVar[tuple[str, ...]] = Mnist.class_names
 
-    kind: str = option("identity", choices=KINDS)
+    kind: str = option("identity", choices=all_kinds("mnist_c"))
 
     def split(self, split: Split) -> InMemory:
         folder = self._folder()

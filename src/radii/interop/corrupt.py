@@ -13,8 +13,9 @@ from PIL import Image, ImageDraw
 
 from radii.datasets import Dataset, Images
 from radii.datasets._blocks import OWN
-from radii.datasets._corruptions import KINDS, SEVERITIES, corrupt
+from radii.datasets._corruptions import KINDS, corrupt
 from radii.lock import locked
+from radii.published_datasets import SEVERITIES
 from radii.runs import files, readers
 from radii.runs.run import RunError
 from radii.smoothing.addresses import entropy

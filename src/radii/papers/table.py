@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from radii.fields import check, did_you_mean, from_mapping, option
+from radii.published_datasets import KINDS as CORRUPTED
 from radii.runs import readers, recipe
-from radii.runs.corruption_kinds import KINDS as CORRUPTED
 from radii.runs.recipe import PACKAGE, Recipe
 
 KINDS = ("certified", "spread", "time", "settings", "corruptions")

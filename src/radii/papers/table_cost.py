@@ -6,21 +6,8 @@ from radii.papers.budgets import Budget
 from radii.papers.table import PaperTable, Row, System
 from radii.papers.table_run import name_of
 from radii.papers.table_timing import Timings
-from radii.runs.corruption_kinds import corrupted_sets
+from radii.published_datasets import SIZES, Size, corrupted_sets
 from radii.runs.recipe import Recipe
-
-SIZES = {
-    "mnist": (60_000, 10_000),
-    "fashion_mnist": (60_000, 10_000),
-    "cifar10": (50_000, 10_000),
-    "cifar100": (50_000, 10_000),
-    "svhn": (73_257, 26_032),
-    "digits": (1_347, 450),
-    "folder": (1_281_167, 50_000),
-    "mnist_c": (60_000, 10_000),
-    "cifar10_c": (0, 50_000),
-}
-"""Training and test images, as published, of corruptions those of one kind; a folder is taken for ImageNet."""
 
 
 def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> dict[str, float] | None:
@@ -43,16 +30,23 @@ def row_cost(table: PaperTable, row: Row, budget: Budget, timings: Timings) -> d
 def _samples(table: PaperTable, recipe: Recipe, budget: Budget) -> int:
     sets = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else [recipe.dataset]
     names = [each["name"] for each in sets]
-    return sum(-(-SIZES.get(name, (0, 0))[1] // budget.every_of(name)) for name in names) * budget.estimation
+    sizes = [(name, _size(name)) for name in names]
+    return sum(-(-size.test // budget.every_of(name)) for name, size in sizes if size) * budget.estimation
+
+
+def _size(dataset: str) -> Size | None:
+    """Return the published size of a dataset; a folder is taken for ImageNet."""
+    return SIZES.get("imagenet" if dataset == "folder" else dataset)
 
 
 def _system_cost(system: System, varies: Collection[str], budget: Budget, timings: Timings) -> dict[str, float] | None:
     """The seconds to train a system and all that it learns from."""
     recipe = budget.recipe(system, varies)
     seconds = timings.of(recipe, _teacher(system, budget))
-    if seconds is None or recipe.training is None or recipe.dataset["name"] not in SIZES:
+    size = _size(recipe.dataset["name"])
+    if seconds is None or recipe.training is None or size is None:
         return None
-    images = SIZES[recipe.dataset["name"]][0]
+    images = size.train
     whole = {name_of(system, budget, varies, 0): seconds.training * images * recipe.training.epochs}
     for key, source in system.sources().items():
         below = _system_cost(source, (), budget, timings)

@@ -16,19 +16,14 @@ from radii.papers.table_runs import (
     of_own_images,
     of_present_model,
 )
+from radii.published_datasets import EXTRA_KINDS, KINDS, SIZES, is_corruption
 from radii.runs import certificates, recipe
 from radii.runs.certificates import Certificates
-from radii.runs.corruption_kinds import KINDS, MORE, is_kind
 from radii.runs.run import Run
 
 NAMED = re.compile(r"(cifar100|cifar10[-_]?c|cifar10|fashion_?mnist|mnist[-_]?c|mnist|svhn)(?![a-z0-9])")
 """The dataset that the name of a published log, or of its folder, begins with."""
 SPELT = {"cifar10c": "cifar10_c", "mnistc": "mnist_c", "fashionmnist": "fashion_mnist"}
-SIZES = {
-    **{"mnist": (10_000, 10), "fashion_mnist": (10_000, 10), "cifar10": (10_000, 10), "cifar100": (10_000, 100)},
-    **{"svhn": (26_032, 10), "cifar10_c": (50_000, 10), "mnist_c": (10_000, 10)},
-}
-"""The test images and the classes of the papers' datasets."""
 SAMPLES, FAILURE, ROUNDING = 100_000, 0.001, 0.01
 """How the papers certify, and how far their logs round up: no larger radius can be in a log of a sigma."""
 
@@ -54,7 +49,7 @@ def _of_table(table: PaperTable, files: Sequence[Path]) -> list[Path]:
     """Without the kinds of corruption that the papers leave out, and of a run what is of other images or weights."""
     run = _run_of(files[0]) if files else None
     if run is None:
-        return [file for file in files if table.kind != "corruptions" or file.stem not in MORE]
+        return [file for file in files if table.kind != "corruptions" or file.stem not in EXTRA_KINDS["cifar10_c"]]
     found = Found(run, recipe.read(run.recipe_file))
     read = {file: certificates.read(file) for file in files}
     kept = [file for file, made in read.items() if of_images(table, made) and of_present_model(found, made)]
@@ -81,7 +76,7 @@ def _expect_same(table: PaperTable, row: Row, file: Path, made: Certificates, da
         raise TableError(f"{file} is of {stated}, the row {row.label!r} of {table.name} of {dataset}")
     if table.kind == "corruptions":
         _expect_kind(table.dataset[0], file, made)
-    elif not of_own_images(made) or (not made.header.get("dataset") and is_kind(file.stem)):
+    elif not of_own_images(made) or (not made.header.get("dataset") and is_corruption(file.stem)):
         raise TableError(f"{file} is not of the test images of its run's dataset, as the rows of {table.name} are")
 
 
@@ -107,12 +102,12 @@ def _expect_kind(dataset: str, file: Path, made: Certificates) -> None:
 
 def _expect_possible(row: Row, file: Path, made: Certificates, dataset: str | None) -> None:
     """Images, classes and radii that the row can have; of a file with a header, the radii were checked in reading."""
-    images, classes = SIZES.get(dataset or "", (None, None))
+    size = SIZES.get(dataset or "")
     index, label = max(each.index for each in made.rows), max(each.label for each in made.rows)
-    if images is not None and index >= images:
-        raise TableError(f"{file} has the image {index}, and {dataset} has {images:,} test images, from 0 on")
-    if classes is not None and label >= classes:
-        raise TableError(f"{file} has the label {label}, and {dataset} has {classes} classes, from 0 on")
+    if size is not None and index >= size.test:
+        raise TableError(f"{file} has the image {index}, and {dataset} has {size.test:,} test images, from 0 on")
+    if size is not None and label >= size.classes:
+        raise TableError(f"{file} has the label {label}, and {dataset} has {size.classes} classes, from 0 on")
     largest = max(each.radius for each in made.rows)
     if row.sigma is not None and "parameters" not in made.header and largest > _most(row.sigma) + ROUNDING:
         raise TableError(

@@ -14,8 +14,8 @@ from radii.certification.evaluated import Key, dataset_key, open_other
 from radii.papers.budgets import Budget
 from radii.papers.table import PaperTable, Row, System, TableError
 from radii.papers.table_identity import identity, schedule
+from radii.published_datasets import corrupted_sets
 from radii.runs import certificates
-from radii.runs.corruption_kinds import corrupted_sets
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
 from radii.training.soft_labels import soft_labels

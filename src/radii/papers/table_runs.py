@@ -10,9 +10,9 @@ from radii.errors import RunWarning
 from radii.papers.budgets import Budget, budgets
 from radii.papers.table import PaperTable, Row, System
 from radii.papers.table_identity import identity, schedule
+from radii.published_datasets import corrupted_sets
 from radii.runs import certificates, files, readers, recipe
 from radii.runs.certificates import Certificates
-from radii.runs.corruption_kinds import corrupted_sets
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
 

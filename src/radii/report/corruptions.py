@@ -6,14 +6,14 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
+from radii.published_datasets import SEVERITIES, SIZES
 from radii.report import protocol
 from radii.report.entries import Entry
 from radii.report.summary import Summary, Value, down, shown
 from radii.report.tables import Cell, Table
 from radii.runs.certificates import Certificates, Row
 
-SEVERITIES = (1, 2, 3, 4, 5)
-PUBLISHED_BLOCK = 10_000
+PUBLISHED_BLOCK = SIZES["cifar10_c"].test // len(SEVERITIES)
 """The images of a severity of CIFAR-10-C, whose severities follow each other in every file."""
 EXACT = 12
 """Digits to which a mean, or a difference, of decimal numbers is exact in floating point."""

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from radii.errors import RunWarning
+from radii.published_datasets import is_corruption
 from radii.report import protocol, weights
 from radii.report.summary import Summary
 from radii.runs import certificates
 from radii.runs.certificates import Certificates
-from radii.runs.corruption_kinds import is_kind
 from radii.runs.run import Run
 
 
@@ -59,7 +59,7 @@ class Entry:
     def corruption(self) -> str:
         """The kind of corruption of the images: stated in the header, or the name of a log in a folder of logs."""
         other, name = self.certificates.header.get("evaluated_on", {}), self.certificates.name
-        return str(other.get("kind", "")) or (name if self.folder and is_kind(name) else "")
+        return str(other.get("kind", "")) or (name if self.folder and is_corruption(name) else "")
 
     @property
     def group(self) -> str:
