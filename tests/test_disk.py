@@ -12,14 +12,14 @@ import pytest
 from radii import disk
 from tools.imports import SOURCE, modules
 
-WRITERS = {"disk.py", "lock.py"}
+WRITERS = {"disk.py"}
 """The files that may change other files."""
 ELSEWHERE = {
     ("engines/openvino_int8.py", "save_model"),
     ("datasets/_published.py", "retrieve"),
     ("report/curves.py", "savefig"),
     ("cli/app.py", "open"),
-    ("loops/shipping.py", "rmtree"),
+    ("workers/shipping.py", "rmtree"),
 }
 """Writes of other libraries: to a temporary folder, an atomic download, into memory; to nowhere; a removal of such."""
 CHANGES = {

@@ -13,7 +13,6 @@ LIGHT = (
     "bounds",
     "disk",
     "errors",
-    "lock",
     "cli/__init__",
     "report",
     "runs",

@@ -12,12 +12,12 @@ from pathlib import Path
 
 import pytest
 
-from radii.lock import LockedError, lock_file, locked
+from radii.disk import LockedError, lock_file, locked
 
 HOLD = """
 import subprocess, sys, time
 from pathlib import Path
-from radii.lock import locked
+from radii.disk import locked
 with locked(Path(sys.argv[1])):
     child = subprocess.Popen(["sleep", "60"], close_fds=False)
     print(child.pid, flush=True)

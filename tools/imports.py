@@ -8,8 +8,8 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "radii"
 LAYERS = (
-    ("disk", "errors", "fields", "published_datasets"),
-    ("lock", "onnx", "plugins"),
+    ("errors", "fields", "published_datasets"),
+    ("disk", "onnx", "plugins"),
     ("smoothing",),
     ("objectives", "certifiers", "models", "datasets", "engines", "runs", "device"),
     ("report", "provenance"),

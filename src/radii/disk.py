@@ -1,27 +1,51 @@
-"""All writes of the package; each is atomic, at whatever moment a process is killed."""
+"""Atomic writes, file digests and locks. Every write of the package goes through this module."""
 
+import errno
+import fcntl
+import hashlib
+import json
 import os
+import socket
 import threading
-from collections.abc import Iterable
-from contextlib import suppress
+import warnings
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import Any
+
+from radii.errors import ParameterError
+
+NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
+"""The errors of a file system without locks."""
+
+
+class LockedError(ParameterError):
+    """Another process holds the lock."""
+
+
+# Writes. They call os directly, so that tests can interrupt each call.
 
 
 def write(path: Path, content: bytes | str, *, keep: Path | None = None) -> None:
-    """Replace a file atomically: a reader or a kill leaves the old content or the new, never a part.
+    """Replace a file atomically: after a kill it has the old content or the new, never a part.
 
     If `keep` is given, the old content is moved there; one of the two files is complete at any moment.
     """
-    new = _aside(path)
+    new = path.with_name(f".{path.name}.{threading.get_native_id()}")  # no other thread of this machine uses this name
     try:
         _write_new(new, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         remove(new)
-        raise _naming(path, error) from error
+        raise _with_path(error, path) from error
     if keep is not None and path.is_file():
-        os.replace(path, keep)  # noqa: PTH105  all writes go through os, so that tests can interrupt each of them
+        os.replace(path, keep)  # noqa: PTH105
     os.replace(new, path)  # noqa: PTH105
     _sync_folder(path.parent)
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write indented JSON with sorted keys."""
+    write(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
 def append(path: Path, content: bytes, *, create: bool = False) -> None:
@@ -33,7 +57,7 @@ def append(path: Path, content: bytes, *, create: bool = False) -> None:
             os.ftruncate(descriptor, size)
             raise OSError(f"{path}: the disk is full; free some space and run the command again")
     except OSError as error:
-        raise _naming(path, error) from error
+        raise _with_path(error, path) from error
     finally:
         os.close(descriptor)
 
@@ -41,6 +65,12 @@ def append(path: Path, content: bytes, *, create: bool = False) -> None:
 def truncate(path: Path, size: int) -> None:
     """Cut a file to its first `size` bytes."""
     os.truncate(path, size)
+
+
+def remove(path: Path) -> None:
+    """Remove a file, if it exists."""
+    with suppress(FileNotFoundError):
+        os.unlink(path)  # noqa: PTH108
 
 
 def make_folder(path: Path) -> None:
@@ -53,28 +83,17 @@ def make_folder(path: Path) -> None:
         raise NotADirectoryError(f"{path} should be a folder, but a file of that name exists: move it away")
 
 
-def remove(path: Path) -> None:
-    """Remove a file, if it exists."""
-    with suppress(FileNotFoundError):
-        os.unlink(path)  # noqa: PTH108
-
-
 def sweep(folder: Path, names: Iterable[str]) -> None:
-    """Remove the temporary files that killed processes left for these files; the caller holds their lock."""
-    asides = tuple(f".{name}." for name in names)
+    """Remove the temporary files that killed processes left for these files. The caller holds their lock."""
+    prefixes = tuple(f".{name}." for name in names)
     for path in list(folder.iterdir()):
-        if path.name.startswith(asides) and path.suffix[1:].isdecimal():
+        if path.name.startswith(prefixes) and path.suffix[1:].isdecimal():
             remove(path)
 
 
-def _naming(path: Path, error: OSError) -> OSError:
-    """The error with the file that was to be written: the system's own, of a full disk say, names none."""
+def _with_path(error: OSError, path: Path) -> OSError:
+    """Add the path to a system error: that of a full disk names no file."""
     return error if error.errno is None else OSError(error.errno, error.strerror, str(path))
-
-
-def _aside(path: Path) -> Path:
-    """The temporary file for new content, unique for every thread of a machine."""
-    return path.with_name(f".{path.name}.{threading.get_native_id()}")
 
 
 def _write_new(path: Path, content: bytes) -> None:
@@ -96,3 +115,93 @@ def _sync_folder(folder: Path) -> None:
             os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+# Digests
+
+
+def digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+# Locks
+
+
+@contextmanager
+def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
+    """Hold the lock on a file or folder. If it is taken, wait, or raise a LockedError that names the holder.
+
+    The system releases the lock when the process ends, however it ends, so no stale lock remains; child processes do
+    not inherit it. The lock file names the holder and is removed with the lock.
+    """
+    file = lock_file(path)
+    descriptor = _acquire(path, file, wait)
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        yield
+    finally:
+        remove(file)  # before the lock is released: another process may take it right after
+        os.close(descriptor)
+
+
+def is_locked(path: Path) -> bool:
+    """Return whether a process holds the lock on a file or folder."""
+    try:
+        with locked(path):
+            return False
+    except LockedError:
+        return True
+
+
+def lock_file(path: Path) -> Path:
+    """Return the lock file: beside a file, inside a folder."""
+    return path / ".lock" if path.is_dir() else path.with_name(f".{path.name}.lock")
+
+
+def _acquire(path: Path, file: Path, wait: bool) -> int:
+    """Return a descriptor that holds the lock."""
+    while True:
+        descriptor = _open_lock(file)
+        try:
+            _lock(path, descriptor, wait)
+        except BaseException:
+            os.close(descriptor)
+            raise
+        # The last holder may have removed the file between opening and locking: then this locks a deleted file.
+        with suppress(FileNotFoundError):
+            if os.path.samestat(os.fstat(descriptor), file.stat()):
+                return descriptor
+        os.close(descriptor)
+
+
+def _open_lock(file: Path) -> int:
+    """Open a lock file without following links: it is emptied when locked, and a run may come from a stranger."""
+    try:
+        return os.open(file, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise LockedError(f"{file} is a symbolic link, where a lock belongs: remove it") from error
+
+
+def _lock(path: Path, descriptor: int, wait: bool) -> None:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except BlockingIOError as error:
+        raise LockedError(f"{path} is being written by {_holder(descriptor)}: wait for it, or stop it") from error
+    except OSError as error:
+        if error.errno not in NO_LOCKS:
+            raise
+        warnings.warn(
+            f"the file system of {path} has no locks: take care that no other process writes there", stacklevel=4
+        )
+
+
+def _holder(descriptor: int) -> str:
+    """Describe the holder of a lock, from the lock file."""
+    pid, _, host = os.pread(descriptor, 1000, 0).decode(errors="replace").strip().partition(" ")
+    if not pid:
+        return "another process"
+    return f"process {pid}" if host == socket.gethostname() else f"process {pid} on {host}"

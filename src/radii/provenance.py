@@ -13,9 +13,10 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from radii import disk
 from radii.datasets import Images
 from radii.device import default_device
-from radii.runs import files, readers, trust
+from radii.runs import readers, trust
 from radii.runs.run import Run, RunError
 
 ENGINE_PACKAGES = {"openvino": "openvino", "onnx": "onnxruntime"}
@@ -71,7 +72,7 @@ def record_environment(run: Run, processes: int, epoch: int, step: int) -> None:
     history = [entry for entry in history if (entry["epoch"], entry["step"]) < (epoch, step)]
     if not history or history[-1]["processes"] != processes:
         history.append({"epoch": epoch, "step": step, "processes": processes})
-    files.write_json(run.environment_file, {**environment(), "training": history})
+    disk.write_json(run.environment_file, {**environment(), "training": history})
 
 
 # Training data
@@ -82,7 +83,7 @@ def record_training_data(run: Run, images: Images) -> None:
     file = run.path / DATA_FILE
     if not file.is_file():
         if not run.finished:  # the data of a finished run of version 0.1 are unknown
-            files.write_json(file, {"train": images.digest})
+            disk.write_json(file, {"train": images.digest})
         return
     try:
         recorded = readers.json_object(file)["train"]
@@ -109,7 +110,7 @@ def artefact_digest(stem: Path | None) -> str | None:
     """Return the SHA-256 of an engine's files, whose path is given without a suffix; None if there are none."""
     if stem is None:
         return None
-    digests = {path.suffix: files.digest(path) for path in sorted(stem.parent.glob(f"{stem.name}.*"))}
+    digests = {path.suffix: disk.digest(path) for path in sorted(stem.parent.glob(f"{stem.name}.*"))}
     return hashlib.sha256(json.dumps(digests).encode()).hexdigest() if digests else None
 
 

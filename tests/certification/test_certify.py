@@ -15,7 +15,7 @@ from radii.certification import certify
 from radii.certification.certify import CertificationConfig, CertificationSession, certify_image, certify_run
 from radii.certification.load import open_run
 from radii.certifiers.fixed import Fixed
-from radii.lock import LockedError
+from radii.disk import LockedError
 from radii.provenance import rounding_environment
 from radii.runs import certificates
 from radii.runs.certificates import Row

@@ -15,8 +15,8 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import radii
+from radii.disk import LockedError, locked
 from radii.errors import RunWarning
-from radii.lock import LockedError, locked
 from radii.runs import certificates
 
 ROOT = Path(__file__).parents[2]

@@ -131,7 +131,7 @@ def test_warning_if_the_engine_cannot_be_recorded(run: Run, monkeypatch: pytest.
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("radii.runs.files.write_json", full)
+    monkeypatch.setattr("radii.disk.write_json", full)
     with pytest.warns(RunWarning, match="cannot be recorded"):
         opened(run)
 

@@ -12,12 +12,12 @@ import pytest
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
-from radii import certifiers
+from radii import certifiers, disk
 from radii.certification import replay
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import VerificationResult, verify_run
 from radii.report.protocol import label_known
-from radii.runs import certificates, files
+from radii.runs import certificates
 from radii.runs.run import Run
 from tools.stress.edits import (
     FIELDS,
@@ -174,7 +174,7 @@ def test_other_weights_are_found(run: Run) -> None:
 
 def test_other_weights_under_the_old_name_are_found_by_a_replay(run: Run) -> None:
     test_other_weights_are_found(run)
-    reseal(the_file(run), lambda _: None, header={"weights": files.digest(run.weights())})
+    reseal(the_file(run), lambda _: None, header={"weights": disk.digest(run.weights())})
     assert "a replay gives" in verified(run).in_words()
 
 

@@ -8,13 +8,13 @@ import pytest
 import torch
 
 import radii
-from radii import certifiers
+from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.interop import export
 from radii.interop.export import export_onnx
 from radii.interop.import_onnx import import_onnx
 from radii.onnx import OnnxGraph, is_installed, read
-from radii.runs import certificates, files
+from radii.runs import certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
 from radii.smoothing.normalisation import Normalisation
@@ -57,7 +57,7 @@ def test_exported_and_imported_model_gives_the_same_votes(tmp_path: Path) -> Non
     card = json.loads(file.with_suffix(".json").read_text())
     assert card["classes"][:2] == ["zero", "one"]
     assert (card["sigma"], card["input"]["shape"], card["output"]["name"]) == (0.25, ["batch", 1, 8, 8], "logits")
-    assert (card["weights"], card["sha256"]) == (files.digest(run.weights()), files.digest(file))
+    assert (card["weights"], card["sha256"]) == (disk.digest(run.weights()), disk.digest(file))
     (proven,) = card["certified"]
     assert (proven["certifier"], proven["engine"], proven["images"]) == ("fixed", "torch", len(before.rows))
     assert proven["certified_accuracy"]["0"] <= sum(row.correct for row in before.rows) / len(before.rows)

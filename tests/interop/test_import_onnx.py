@@ -10,12 +10,11 @@ import pytest
 import torch
 from PIL import Image
 
-from radii import certifiers
+from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.load import load
 from radii.interop.import_onnx import import_onnx
 from radii.objectives import Batch, Step
-from radii.runs import files
 from radii.runs.certificates import Certificates, header_file
 from radii.runs.certificates import read as read_certificates
 from radii.runs.recipe import Recipe, RecipeError, Training
@@ -35,7 +34,7 @@ def certified(run: Path) -> Certificates:
 def test_run_contains_the_whole_file(linear_onnx: Write, tmp_path: Path) -> None:
     file = linear_onnx()
     run = import_onnx(file, tmp_path / "run", sigma=0.25, dataset="digits")
-    assert run.origin()["checkpoint"]["hash"] == files.digest(file)
+    assert run.origin()["checkpoint"]["hash"] == disk.digest(file)
     content = file.read_bytes()
     file.unlink()
     assert trained_model(run)[1].content == content  # type: ignore[index]

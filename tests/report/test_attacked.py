@@ -6,12 +6,13 @@ from typing import Any
 import numpy as np
 import pytest
 
+from radii import disk
 from radii.report.attacked import attack_on, broken_certificates
 from radii.report.entries import Entry, read
 from radii.report.galleries import galleries, look
 from radii.report.pictures import pictures_of
 from radii.report.reading import caption
-from radii.runs import attacks, files, gallery
+from radii.runs import attacks, gallery
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import CertificateFile, Row
 from radii.runs.recipe import Recipe, Training
@@ -26,7 +27,7 @@ def certified(folder: Path, radius: float = 0.5, **changes: Any) -> Entry:
     run = Run(folder)
     folder.mkdir(exist_ok=True)
     training = Training(epochs=1, images_per_step=8, learning_rate=0.1)
-    files.write(run.recipe_file, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training).to_toml())
+    disk.write(run.recipe_file, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training).to_toml())
     header = {"procedure": "fixed", "parameters": {"failure": 0.001}, "sigma": 0.25, "noise": NOISE}
     file = CertificateFile(run.certificates / "a.tsv", {**header, "weights": "w", "data": "d", "seed": 0, **changes})
     for index in range(2):

@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 from selenium.webdriver import Chrome
 
+from radii import disk
 from radii.report import report
-from radii.runs import attacks, files, gallery
+from radii.runs import attacks, gallery
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import CertificateFile, Row
 from radii.runs.recipe import Recipe, Training
@@ -33,10 +34,10 @@ def made(folder: Path, strength: float) -> Path:
     run, rng = Run(folder), np.random.default_rng(0)
     folder.mkdir()
     training = Training(epochs=3, images_per_step=8, learning_rate=0.1)
-    files.write(run.recipe_file, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training).to_toml())
-    files.write(run.weights_file, len(SPEC).to_bytes(8, "little") + SPEC)
+    disk.write(run.recipe_file, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training).to_toml())
+    disk.write(run.weights_file, len(SPEC).to_bytes(8, "little") + SPEC)
     run.write_history([{"epoch": n, "seconds": 2.0, "loss": 2.0 - n, "noisy_test_accuracy": 0.3 * n} for n in range(3)])
-    weights = files.digest(run.weights_file)
+    weights = disk.digest(run.weights_file)
     header = {
         "procedure": "fixed",
         "parameters": {"failure": 0.001},

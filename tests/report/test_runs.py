@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
+from radii import disk
 from radii.errors import RunWarning
 from radii.report import report
 from radii.report.entries import read
 from radii.report.facts import epoch_time, facts
 from radii.report.summary import UNKNOWN
 from radii.report.weights import ABSENT, GONE, OWN, UNRECORDED
-from radii.runs import files
 from radii.runs.certificates import CertificateFile, Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
@@ -25,7 +25,7 @@ def made(path: Path, *procedures: str, seconds: Sequence[float] = ()) -> Run:
     path.mkdir()
     training = Training(epochs=3, images_per_step=8, learning_rate=0.1)
     recipe = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training)
-    files.write(run.recipe_file, recipe.to_toml())
+    disk.write(run.recipe_file, recipe.to_toml())
     if seconds:
         run.write_history([{"epoch": number, "seconds": value} for number, value in enumerate(seconds)])
     for number, procedure in enumerate(procedures):
@@ -94,8 +94,8 @@ def test_runs_show_their_training_side_by_side(tmp_path: Path) -> None:
 def certified(path: Path, weights: bytes) -> Run:
     """A run whose certificates are of the weights that it has."""
     run = made(path, seconds=[1.0])
-    files.write(run.weights_file, weights)
-    header = {**HEADER, "procedure": "fixed", "weights": files.digest(run.weights_file)}
+    disk.write(run.weights_file, weights)
+    header = {**HEADER, "procedure": "fixed", "weights": disk.digest(run.weights_file)}
     CertificateFile(run.certificates / "fixed.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
     return run
 
@@ -116,7 +116,7 @@ def test_certificates_of_previous_weights_are_marked(tmp_path: Path, retrained: 
         run.weights_file.unlink()
         run.checkpoint_file.touch()
     else:
-        files.write(run.weights_file, WEIGHTS + b" ")
+        disk.write(run.weights_file, WEIGHTS + b" ")
     (found,) = read([run.path])
     assert (found.name, found.own) == (f"run ({GONE})", False)
     assert (facts(found)["Weights"], facts(found)["Epochs"]) == (GONE, UNKNOWN), "the epochs are those of other weights"

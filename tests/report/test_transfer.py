@@ -2,10 +2,10 @@ from pathlib import Path
 
 import pytest
 
+from radii import disk
 from radii.report import report
 from radii.report.entries import read
 from radii.report.transfer import transfers
-from radii.runs import files
 from radii.runs.certificates import CertificateFile, Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
@@ -31,7 +31,7 @@ def student(tmp_path: Path) -> Run:
     teacher = trained(tmp_path / "teacher", "smoothmix", 20.0, {}, 0.5)
     made = trained(tmp_path / "student", "transfer", 2.0, {"teacher": {"path": str(teacher.path), "hash": "a"}}, 0.4)
     cost = {"method": "smoothmix", "method_seconds_per_epoch": 30.98, "steps_timed": 5}
-    files.write_json(made.path / "transfer.json", cost)
+    disk.write_json(made.path / "transfer.json", cost)
     return made
 
 

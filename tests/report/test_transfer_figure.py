@@ -3,10 +3,10 @@
 import re
 from pathlib import Path
 
+from radii import disk
 from radii.report.entries import read
 from radii.report.training_curves import training_curves
 from radii.report.transfer_figure import transfer_figure
-from radii.runs import files
 from radii.runs.certificates import CertificateFile, Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
@@ -17,14 +17,14 @@ def made(path: Path, seconds: float, teacher: Path | None = None) -> Run:
     path.mkdir()
     training = Training(epochs=2, images_per_step=8, learning_rate=0.1)
     recipe = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training)
-    files.write(run.recipe_file, recipe.to_toml())
+    disk.write(run.recipe_file, recipe.to_toml())
     run.write_history([{"epoch": n, "seconds": seconds, "loss": 1.0, "noisy_test_accuracy": 0.5} for n in range(2)])
     header = {"procedure": "fixed", "parameters": {"failure": 0.001}, "sigma": 0.25, "weights": "w"}
     CertificateFile(run.certificates / "fixed.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
     if teacher is not None:
-        files.write_json(run.origin_file, {"teacher": {"path": f"../{teacher.name}", "hash": "w"}})
+        disk.write_json(run.origin_file, {"teacher": {"path": f"../{teacher.name}", "hash": "w"}})
         cost = {"method": "smoothmix", "method_seconds_per_epoch": 100.0, "steps_timed": 5}
-        files.write_json(run.path / "transfer.json", cost)
+        disk.write_json(run.path / "transfer.json", cost)
     return run
 
 

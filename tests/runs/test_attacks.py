@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from radii.lock import LockedError
+from radii.disk import LockedError
 from radii.runs import attacks
 from radii.runs.attacks import AttackedImage
 from radii.runs.run import Run

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from radii.lock import LockedError
+from radii.disk import LockedError
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.training.soft_labels import VotingConfig, VotingSession, VotingShipment, cast_votes, soft_labels

@@ -12,7 +12,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from radii.lock import LockedError
+from radii.disk import LockedError
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.training import train as loop

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import numpy as np
 
-from radii.lock import LockedError
+from radii.disk import LockedError
 from radii.runs import certificates
 from radii.runs.run import Run
 from radii.training.soft_labels import soft_labels

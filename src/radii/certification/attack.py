@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from radii import certifiers
+from radii import certifiers, disk
 from radii.certification.deployment import certified_prediction
 from radii.certification.load import noise_of, open_run
 from radii.certifiers import Certifier
@@ -23,7 +23,7 @@ from radii.device import default_device
 from radii.engines import AUTO
 from radii.errors import ParameterError
 from radii.objectives.base import smoothed_loss
-from radii.runs import attacks, certificates, events, files, gallery, run_certificates
+from radii.runs import attacks, certificates, events, gallery, run_certificates
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import Row
 from radii.runs.run import Run
@@ -105,7 +105,7 @@ class AttackSession:
         self.images = dataset_of(self.run, config.data).part("test")
         self.engine, self.classifier = open_run(self.run, config.engine, noise_of(self.run.recipe), config.data, 128)
         self.model = differentiable(trained_model(self.run), self.images.batch(torch.tensor([0])))
-        self.weights = files.digest(self.run.weights())
+        self.weights = disk.digest(self.run.weights())
         self.certified = certified_rows(self.run, self.weights, self.images.digest)
         self.chosen = spread([row.index for row in self.certified] or range(len(self.images)), config.images)
         name, fields = certified_prediction(self.run)

@@ -9,6 +9,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
+from radii import disk
 from radii.certification.evaluated import Evaluated, Key, dataset_key, evaluated
 from radii.certification.load import noise_of, open_run
 from radii.certification.pictures import keep_pictures
@@ -19,7 +20,7 @@ from radii.datasets.base import Part
 from radii.device import default_device, default_workers
 from radii.engines import AUTO
 from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
-from radii.runs import events, files, run_certificates
+from radii.runs import events, run_certificates
 from radii.runs.certificates import Row
 from radii.runs.run import Run, RunError
 from radii.runs.run_certificates import Wanted
@@ -141,7 +142,7 @@ class CertificationSession(ByIndex):
 
     def __init__(self, config: CertificationConfig, about: Evaluated | None = None) -> None:
         self.run = Run(config.run, config.trust)
-        weights = files.digest(self.run.weights())
+        weights = disk.digest(self.run.weights())
         _expect_same(self.run, config.identity, _pinned({"weights": weights}))
         about = about or evaluated(self.run, config.split, config.dataset, config.data)
         self.images: Images = about.images
@@ -212,7 +213,7 @@ def _expect_same(run: Run, meant: Identity, found: Identity) -> None:
 
 
 def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluated) -> dict[str, Any]:
-    recipe, certifier, weights = run.recipe, config.certifier, files.digest(run.weights())
+    recipe, certifier, weights = run.recipe, config.certifier, disk.digest(run.weights())
     names = (recipe.model["name"], about.dataset, certifier.name, noise.name, config.engine)
     facts: dict[str, Any] = {"dataset": recipe.dataset["name"], "split": "test", **about.facts}
     if not config.label_known:

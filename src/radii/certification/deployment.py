@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from radii import engines
+from radii import disk, engines
 from radii.device import default_device
 from radii.engines import AUTO
 from radii.errors import RunWarning
 from radii.provenance import artefact_digest, artefact_path
-from radii.runs import files, readers, run_certificates, trust
+from radii.runs import readers, run_certificates, trust
 from radii.runs.run import Run
 
 ENGINE_FILE = "engine.json"
@@ -68,7 +68,7 @@ def certified_prediction(run: Run, procedure: str | None = None) -> tuple[str, d
 
 def _certified(run: Run) -> list[tuple[Path, dict[str, Any]]]:
     """The certificate files of the present weights that have rows."""
-    found = run_certificates.of_weights(run, files.digest(run.weights()))
+    found = run_certificates.of_weights(run, disk.digest(run.weights()))
     return [(path, header) for path, header in found if _rows(path) > 0]
 
 
@@ -81,7 +81,7 @@ def record_engine(run: Run, engine: str) -> None:
     if _recorded(run) == [engine]:
         return
     try:
-        files.write_json(run.path / ENGINE_FILE, {"engine": engine, "weights": files.digest(run.weights())})
+        disk.write_json(run.path / ENGINE_FILE, {"engine": engine, "weights": disk.digest(run.weights())})
     except OSError as error:
         warnings.warn(
             f"the choice of the engine {engine!r} cannot be recorded in {run.path}: {error.strerror}",
@@ -92,7 +92,7 @@ def record_engine(run: Run, engine: str) -> None:
 
 def warn_of_another(run: Run, engine: str) -> None:
     """Warn if the certificates of the present weights are of another engine, or of another artefact of it."""
-    weights = files.digest(run.weights())
+    weights = disk.digest(run.weights())
     certified = certified_engines(run)
     if certified and engine not in certified:
         warnings.warn(
@@ -118,6 +118,6 @@ def _recorded(run: Run) -> list[str]:
         return []
     try:
         found = readers.json_object(file)
-        return [str(found["engine"])] if found["weights"] == files.digest(run.weights()) else []
+        return [str(found["engine"])] if found["weights"] == disk.digest(run.weights()) else []
     except (ValueError, LookupError, TypeError):
         return []  # an invalid record names no engine: one is chosen again

@@ -9,12 +9,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from radii import engines
+from radii import disk, engines
 from radii.certification.deployment import chosen_engine, record_engine, warn_of_another
 from radii.datasets.base import DataError
 from radii.engines import AUTO, EngineSpec, SmoothedClassifier
 from radii.provenance import artefact_path
-from radii.runs import files
 from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
 from radii.smoothing import noise as noises
@@ -85,7 +84,7 @@ def open_run(
         shape=spec.shape,
         noise=noise,
         batch_size=batch_size,
-        artefact=artefact_path(run, wanted, files.digest(run.weights())),
+        artefact=artefact_path(run, wanted, disk.digest(run.weights())),
         calibration_images=partial(_calibration_images, run, data, batch_size),
         examples=partial(_examples, run, data, spec.shape, batch_size) if data_at_hand else None,
     )

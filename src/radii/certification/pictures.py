@@ -6,8 +6,9 @@ from typing import Any
 
 import torch
 
+from radii import disk
 from radii.datasets import Images
-from radii.runs import files, gallery
+from radii.runs import gallery
 from radii.runs.certificates import Row
 
 
@@ -19,7 +20,7 @@ def keep_pictures(certificates: Path, made: Sequence[Row], images: Images) -> No
     path, rows = gallery.pictures_file(certificates), gallery.chosen(made)
     wanted = {str(row.index): row.digest for row in rows}
     if path.parent.is_dir():
-        files.sweep(path.parent, [path.name])
+        disk.sweep(path.parent, [path.name])
     if not wanted or _kept(path) == wanted:
         return
     pictures = {str(row.index): images.batch(torch.tensor([row.index]))[0].numpy() for row in rows}

@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
+from radii import disk
 from radii.certification.replay import replay
 from radii.certification.verify_rows import Checked, check_digests, check_header, check_images, check_radii
 from radii.errors import ParameterError
-from radii.runs import certificates, files, run_certificates
+from radii.runs import certificates, run_certificates
 from radii.runs.certificates import Certificates, Row
 from radii.runs.run import Run
 from radii.runs.run_certificates import Wanted
@@ -141,7 +142,7 @@ def _check_seeds(known: Mapping[Path, Certificates], checked: Checked) -> None:
 def _with_others(run: Run, known: Mapping[Path, Certificates], checked: Checked) -> dict[Path, Certificates]:
     """The checked files and the others of the run with the same weights, to compare their seeds."""
     found = dict(known)
-    for path, header in run_certificates.of_weights(run, files.digest(run.weights())):
+    for path, header in run_certificates.of_weights(run, disk.digest(run.weights())):
         try:
             rows = certificates.rows_of(path, header)
         except ValueError as error:

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radii import certifiers
+from radii import certifiers, disk
 from radii.certification.evaluated import evaluated, named_in
 from radii.certifiers import Certifier
 from radii.datasets import DataError, Images
 from radii.provenance import artefact_digest, artefact_path, code_digests
-from radii.runs import files, trust
+from radii.runs import trust
 from radii.runs.certificate_format import FORMAT
 from radii.runs.certificates import Certificates, Row
 from radii.runs.run import Run
@@ -97,7 +97,7 @@ def check_header(checked: Checked) -> None:
 def check_digests(checked: Checked) -> bool:
     """Compare weights, code and the engine's artefact; returns whether rows can be replayed."""
     header, run = checked.header, checked.run
-    weights = files.digest(run.weights())
+    weights = disk.digest(run.weights())
     if header.get("weights") != weights:
         checked.differs(f"it is of the weights {str(header.get('weights'))[:8]}, the run has {weights[:8]}")
         return False

@@ -5,12 +5,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from radii import disk
 from radii.cli.app import app, hint, say, say_json
 from radii.cli.arguments import Json, command
 from radii.report import facts
 from radii.report.card import certified
 from radii.report.summary import Summary, down, in_words
-from radii.runs import certificates, files, trust
+from radii.runs import certificates, trust
 from radii.runs import recipe as recipes
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run
@@ -101,7 +102,7 @@ def _certificates(run: Run) -> list[Certificates]:
 
 
 def _certified(run: Run, made: Certificates) -> str:
-    old = run.finished and made.header.get("weights") not in (None, files.digest(run.weights_file))
+    old = run.finished and made.header.get("weights") not in (None, disk.digest(run.weights_file))
     other = " (of other weights than the present ones)" if old else ""
     engine = made.header.get("engine", "?")
     noise = "" if made.sigma in (None, run.stated_recipe().sigma) else f"; sigma {made.sigma:g}"

@@ -11,9 +11,9 @@ import torch
 from torch import nn
 
 from radii import disk
+from radii.disk import locked
 from radii.engines._openvino import convert, core, infer, is_installed, without_telemetry
 from radii.engines.base import CALIBRATION, Engine, EngineSpec, FixedBlock
-from radii.lock import locked
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -11,12 +11,13 @@ import torch
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
+from radii import disk
 from radii.datasets import Dataset, Images
 from radii.datasets._blocks import OWN
 from radii.datasets._corruptions import KINDS, corrupt
-from radii.lock import locked
+from radii.disk import locked
 from radii.published_datasets import SEVERITIES
-from radii.runs import files, readers
+from radii.runs import readers
 from radii.runs.run import RunError
 from radii.smoothing.addresses import entropy
 from radii.training.components import dataset_fields
@@ -38,7 +39,7 @@ def corrupt_dataset(
         raise ValueError(f"every = {every}, seed = {seed}, expected whole numbers, every >= 1 and seed >= 0")
     images = dataset.part("test")
     chosen = range(0, len(images), every)
-    files.make_folder(out)
+    disk.make_folder(out)
     with locked(out):
         _claim(out, _record(dataset, images, seed, every))
         labels = np.tile(images.labels[list(chosen)].numpy(), len(SEVERITIES))
@@ -70,14 +71,14 @@ def _record(dataset: Dataset, images: Images, seed: int, every: int) -> dict[str
 def _claim(out: Path, record: dict[str, Any]) -> None:
     """Begin a folder, or refuse one of something else."""
     beside = out / OWN
-    files.sweep(out, [OWN, "labels.npy", GALLERY, *(f"{kind}.npy" for kind in KINDS)])
+    disk.sweep(out, [OWN, "labels.npy", GALLERY, *(f"{kind}.npy" for kind in KINDS)])
     if beside.is_file():
         if readers.json_object(beside) != record:
             raise RunError(f"{out} holds other corrupted images, see {OWN}: name another folder, or remove it")
     elif any(path.suffix in (".npy", ".png") for path in out.iterdir()):
         raise RunError(f"{out} holds files that radii did not make: name another folder")
     else:
-        files.write_json(beside, record)
+        disk.write_json(beside, record)
 
 
 def _corrupted(images: Images, chosen: range, kind: str, seed: int) -> NDArray[np.uint8]:
@@ -97,7 +98,7 @@ def _pixels(images: Images, index: int) -> NDArray[np.float64]:
 def _write_array(path: Path, array: NDArray[Any]) -> None:
     content = io.BytesIO()
     np.save(content, array, allow_pickle=False)
-    files.write(path, content.getvalue())
+    disk.write(path, content.getvalue())
 
 
 def _write_gallery(out: Path, images: Images, chosen: range) -> None:
@@ -113,7 +114,7 @@ def _write_gallery(out: Path, images: Images, chosen: range) -> None:
             sheet.paste(_tile(pixels), (NAME + column * (TILE + GAP), row * (TILE + GAP)))
     content = io.BytesIO()
     sheet.save(content, "PNG")
-    files.write(out / GALLERY, content.getvalue())
+    disk.write(out / GALLERY, content.getvalue())
 
 
 def _tile(pixels: NDArray[np.uint8]) -> Image.Image:

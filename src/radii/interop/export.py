@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from radii import disk
 from radii.onnx import OnnxError, OnnxGraph, behind, from_torch
-from radii.runs import files
 from radii.runs.run import Run
 from radii.smoothing.normalisation import Normalise
 from radii.training.weights import ModelSpec, model_spec, trained_model
@@ -39,9 +39,9 @@ def export_onnx(run: Run | Path | str, path: Path | str, *, certified: Sequence[
     graph = OnnxGraph(_graph(model, spec))
     difference = _compare(model, graph, spec, run.recipe.sigma)
     card = {**_facts(run, spec, graph), "largest_logit_difference": difference, "certified": list(certified)}
-    files.make_folder(file.parent)
-    files.write(file, graph.content)
-    files.write_json(file.with_suffix(".json"), {**card, "sha256": files.digest(file)})
+    disk.make_folder(file.parent)
+    disk.write(file, graph.content)
+    disk.write_json(file.with_suffix(".json"), {**card, "sha256": disk.digest(file)})
     return file
 
 
@@ -77,7 +77,7 @@ def _facts(run: Run, spec: ModelSpec, graph: OnnxGraph) -> dict[str, Any]:
         "classes": list(spec.class_names),
         "input": {"name": graph.input_name, "type": "float32", "shape": [block, *spec.shape], "range": [0, 1]},
         "output": {"name": graph.output_name, "type": "float32", "shape": [block, spec.classes]},
-        "weights": files.digest(run.weights()),
+        "weights": disk.digest(run.weights()),
         "radii_version": metadata.version("radii"),
         "use": list(USE),
     }

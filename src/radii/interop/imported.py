@@ -8,10 +8,10 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from radii import disk
 from radii.datasets import DataError, Dataset, Images
 from radii.errors import ParameterError
 from radii.provenance import environment
-from radii.runs import files
 from radii.runs.recipe import Recipe, Spec, named_table
 from radii.runs.run import Run, RunError
 from radii.smoothing.normalisation import Normalisation
@@ -91,16 +91,16 @@ def write_run(
     """
     run = Run(path)
     recipe = replace(recipe, dataset={"name": recipe.dataset["name"], **dataset_fields(dataset)})
-    origin = {"checkpoint": {"path": str(file.resolve()), "hash": files.digest(file)}} if file else {}
+    origin = {"checkpoint": {"path": str(file.resolve()), "hash": disk.digest(file)}} if file else {}
     weights, checked = serialised(model, spec), _without_noise(model, dataset)
     with run.writing():
         run.claim(stored(recipe, run), origin)
         if run.finished and run.weights_file.read_bytes() != weights:
             raise RunError(f"{run.path} holds other weights", "run")
-        files.write_json(run.environment_file, environment())
+        disk.write_json(run.environment_file, environment())
         if checked is not None:
-            files.write_json(run.check_file, checked._asdict())
-        files.write(run.weights_file, weights)
+            disk.write_json(run.check_file, checked._asdict())
+        disk.write(run.weights_file, weights)
     return run
 
 

@@ -8,6 +8,7 @@ from html import escape
 from pathlib import Path
 from string import Template
 
+from radii import disk
 from radii.papers.table import PaperTable
 from radii.papers.table_figure import figures
 from radii.papers.table_lines import Group, Results, budget, lines, made, numbered
@@ -19,7 +20,6 @@ from radii.report import curves, formats
 from radii.report.summary import UNKNOWN
 from radii.report.tables import Table
 from radii.report.text import csv_cell, markdown_text, plain
-from radii.runs import files
 
 BUDGET = (
     "A number is measured here at the budget that is stated with it, on the test images that are stated with it: it is "
@@ -45,9 +45,9 @@ def write(table: PaperTable, results: Results, out: Path) -> Path:
         **{f"{table.name}-{name}.svg": svg for name, svg in svgs.items()},
         f"{table.name}.html": html(table, results, svgs),
     }
-    files.make_folder(out)
+    disk.make_folder(out)
     for name, content in written.items():
-        files.write(out / name, content)
+        disk.write(out / name, content)
     return out / f"{table.name}.html"
 
 

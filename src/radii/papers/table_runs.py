@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 
+from radii import disk
 from radii.errors import RunWarning
 from radii.papers.budgets import Budget, budgets
 from radii.papers.table import PaperTable, Row, System
 from radii.papers.table_identity import identity, schedule
 from radii.published_datasets import corrupted_sets
-from radii.runs import certificates, files, readers, recipe
+from radii.runs import certificates, readers, recipe
 from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
@@ -190,7 +191,7 @@ def of_own_images(made: Certificates) -> bool:
 def of_present_model(found: Found, made: Certificates) -> bool:
     """Whether certificates can be of the weights that the run has now, under noise of its own sigma."""
     recorded = made.header.get("weights")
-    gone = recorded is not None and found.run.finished and recorded != files.digest(found.run.weights_file)
+    gone = recorded is not None and found.run.finished and recorded != disk.digest(found.run.weights_file)
     return not gone and made.sigma in (None, found.recipe.sigma) and noise_of(made) in NOISES
 
 

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from radii import objectives, plugins
+from radii import disk, objectives, plugins
 from radii.datasets import Dataset
 from radii.device import default_device
-from radii.lock import locked
+from radii.disk import locked
 from radii.objectives import Batch, Objective, Step
 from radii.papers.budgets import IN_EPOCHS
-from radii.runs import files, readers
+from radii.runs import readers
 from radii.runs.recipe import Recipe, fields_of
 from radii.smoothing.addresses import generator
 from radii.smoothing.modes import evaluating
@@ -82,11 +82,11 @@ def _costing(objective: Mapping[str, Any]) -> dict[str, Any]:
 
 def _keep(file: Path, key: str, seconds: list[float]) -> None:
     """Add a timing of this machine to the file, which another process may add to as well."""
-    files.make_folder(file.parent)
+    disk.make_folder(file.parent)
     with locked(file, wait=True):
         found = _read(file)
         found.setdefault(_machine(), {})[key] = seconds
-        files.write_json(file, found)
+        disk.write_json(file, found)
 
 
 def _read(file: Path) -> dict[str, dict[str, list[float]]]:

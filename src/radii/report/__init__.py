@@ -6,11 +6,11 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from radii import disk
 from radii.report import corruptions, curves, formats, page
 from radii.report.entries import Entry, read
 from radii.report.facts import epoch_time
 from radii.report.page import TITLE, Options
-from radii.runs import files
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -62,9 +62,9 @@ def report(
         "report.html": page.html(entries, options),
     }
     folder = Path(out)
-    files.make_folder(folder)
+    disk.make_folder(folder)
     for name, content in written.items():
-        files.write(folder / name, content)
+        disk.write(folder / name, content)
     return folder / "report.html"
 
 

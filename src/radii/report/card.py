@@ -2,8 +2,9 @@
 
 from typing import Any
 
+from radii import disk
 from radii.report.summary import Summary, down, radii_of
-from radii.runs import certificates, files
+from radii.runs import certificates
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run
 
@@ -12,7 +13,7 @@ DIGITS = 4
 
 def certified(run: Run) -> list[dict[str, Any]]:
     """Every certificate file of the run's present weights: how it was made, and the certified accuracy at radii."""
-    weights = files.digest(run.weights())
+    weights = disk.digest(run.weights())
     begun = [file for file in sorted(run.certificates.glob("*.tsv")) if len(certificates.first_lines(file)) > 1]
     found = [certificates.read(file) for file in begun]
     return [facts(each) for each in found if each.header.get("weights") == weights]

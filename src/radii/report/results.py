@@ -5,10 +5,10 @@ from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
 
-from radii.lock import locked
+from radii import disk
+from radii.disk import locked
 from radii.report import report as write_report
 from radii.report.summary import Summary, in_words
-from radii.runs import files
 from radii.runs.certificates import CertificateFile, Certificates, Row
 
 
@@ -63,7 +63,7 @@ class Results:
         return summary
 
     def _write(self, path: Path) -> Path:
-        files.make_folder(path.parent)
+        disk.make_folder(path.parent)
         with locked(path):
             file = CertificateFile(path, self.certificates.header)
             done = {row.index for row in file.rows()}

@@ -1,6 +1,6 @@
 """Whether certificates are of the present weights of a run."""
 
-from radii.runs import files
+from radii import disk
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run
 
@@ -12,7 +12,7 @@ UNRECORDED = "of unrecorded weights"
 
 def digest_of(run: Run) -> str | None:
     """The digest of the present weights of a run."""
-    return files.digest(run.weights_file) if run.finished else None
+    return disk.digest(run.weights_file) if run.finished else None
 
 
 def weights_of(made: Certificates, run: Run, present: str | None) -> str:

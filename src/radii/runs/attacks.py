@@ -8,8 +8,9 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from radii.lock import locked
-from radii.runs import files, readers
+from radii import disk
+from radii.disk import locked
+from radii.runs import readers
 from radii.runs.kinds import Check, is_count, is_integer, is_number, is_object, is_text
 from radii.runs.run import Run
 
@@ -89,15 +90,15 @@ class AttackFile:
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
         self.path = path
         if not path.is_file():
-            files.write(path, json.dumps(header, sort_keys=True) + "\n")
+            disk.write(path, json.dumps(header, sort_keys=True) + "\n")
         content = path.read_bytes()
         if not content.endswith(b"\n"):  # a kill left the last line incomplete
-            files.truncate(path, content.rfind(b"\n") + 1)
+            disk.truncate(path, content.rfind(b"\n") + 1)
         self.rows = list(read(path).rows)
 
     def append(self, row: AttackedImage) -> None:
         """Add an image, the whole line in one write."""
-        files.append(self.path, json.dumps(asdict(row)).encode() + b"\n")
+        disk.append(self.path, json.dumps(asdict(row)).encode() + b"\n")
         self.rows.append(row)
 
 
@@ -107,9 +108,9 @@ def open_file(run: Run, header: Mapping[str, Any]) -> Iterator[AttackFile]:
     header = {**header, "format": FORMAT}
     name = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
     path = run.path / "attacks" / f"attack-{name}.jsonl"
-    files.make_folder(path.parent)
+    disk.make_folder(path.parent)
     with locked(path):
-        files.sweep(path.parent, [path.name, pictures_file(path).name])
+        disk.sweep(path.parent, [path.name, pictures_file(path).name])
         yield AttackFile(path, header)
 
 

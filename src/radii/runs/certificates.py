@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from radii.runs import files, readers
+from radii import disk
+from radii.runs import readers
 from radii.runs.certificate_format import (
     COLUMNS,
     ENVIRONMENTS,
@@ -80,7 +81,7 @@ class CertificateFile:
         self._note(row.environments)
         content = to_line(row)
         checksum = sealed(content, self._checksum)
-        files.append(self.path, f"{content}\t{checksum}\n".encode())
+        disk.append(self.path, f"{content}\t{checksum}\n".encode())
         self._checksum = checksum
         self._count += 1
 
@@ -97,8 +98,8 @@ class CertificateFile:
         elif self.path.is_file():
             raise ValueError(f"{self.path} has no {beside.name} beside it that describes it: move it away")
         else:
-            files.make_folder(self.path.parent)
-            files.write_json(beside, self.header)
+            disk.make_folder(self.path.parent)
+            disk.write_json(beside, self.header)
 
     def _record(self, environment: dict[str, Any], rows: int) -> None:
         """Record the environment of the next rows, unless it is that of the previous rows."""
@@ -108,7 +109,7 @@ class CertificateFile:
         if not noted or {**noted[-1], "first_row": 0} != {**environment, "first_row": 0}:
             noted.append({**environment, "first_row": rows})
         if noted != before:
-            files.write_json(beside, {**self.header, ENVIRONMENTS: noted})
+            disk.write_json(beside, {**self.header, ENVIRONMENTS: noted})
 
     def _note(self, environments: Sequence[Mapping[str, Any]]) -> None:
         """Record each environment of the workers once, with the first row that it computed or helped to compute."""
@@ -120,7 +121,7 @@ class CertificateFile:
         if new:
             header = read_header(beside)
             header[ENVIRONMENTS] += [{**each, "first_row": self._count} for each in new]
-            files.write_json(beside, header)
+            disk.write_json(beside, header)
         self._noted += [each for each in environments if each not in self._noted]
 
     def _repair(self) -> None:
@@ -129,14 +130,14 @@ class CertificateFile:
         whole = content[: content.rfind(b"\n") + 1]
         lines = whole.splitlines(keepends=True)
         if not lines:
-            files.write(self.path, "\t".join(COLUMNS) + "\n")
+            disk.write(self.path, "\t".join(COLUMNS) + "\n")
             return
         if tuple(lines[0].decode(errors="replace").split()) != COLUMNS:
             raise ValueError(f"{self.path} does not have the columns {' '.join(COLUMNS)}: move it away")
         if len(lines) > 1 and not _readable(self.path, lines[-1].decode(errors="replace")):
             whole = whole[: -len(lines[-1])]
         if whole != content:
-            files.truncate(self.path, len(whole))
+            disk.truncate(self.path, len(whole))
 
 
 def read(path: Path) -> Certificates:

@@ -11,8 +11,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from radii import disk
 from radii.errors import RunWarning
-from radii.runs import files, readers
+from radii.runs import readers
 
 FILE, PREVIOUS = "events.jsonl", "events-previous.jsonl"
 MOST_BYTES = 1 << 20
@@ -42,7 +43,7 @@ class EventLog:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"time": now, "process": os.getpid(), "host": socket.gethostname(), "work": self.work, "event": event}
         try:
-            files.append(self.path, self._start() + json.dumps({**line, **facts}).encode() + b"\n", create=True)
+            disk.append(self.path, self._start() + json.dumps({**line, **facts}).encode() + b"\n", create=True)
         except OSError as error:
             self._broken = True
             words = f"{self.path} cannot be written ({error.strerror or error}): the work goes on without events"
@@ -61,7 +62,7 @@ class EventLog:
         if not self.path.is_file():
             return b""
         if self.path.stat().st_size > MOST_BYTES:
-            files.write(self.path, b"", keep=self.path.with_name(PREVIOUS))
+            disk.write(self.path, b"", keep=self.path.with_name(PREVIOUS))
             return b""
         return b"" if _last_byte(self.path) in (b"", b"\n") else b"\n"
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from radii.runs import files, readers
+from radii import disk
+from radii.runs import readers
 from radii.runs.certificates import Row
 from radii.smoothing.certificate import ABSTAIN
 
@@ -55,8 +56,8 @@ def write(path: Path, pictures: "Mapping[str, NDArray[np.float32]]", facts: Mapp
     """Write pictures [channel, height, width] by name, with facts about them."""
     from safetensors.numpy import save
 
-    files.make_folder(path.parent)
-    files.write(path, save(dict(pictures), {"facts": json.dumps(facts, sort_keys=True)}))
+    disk.make_folder(path.parent)
+    disk.write(path, save(dict(pictures), {"facts": json.dumps(facts, sort_keys=True)}))
 
 
 def read(path: Path) -> "tuple[dict[str, NDArray[np.float32]], dict[str, Any]]":

@@ -10,9 +10,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from radii import disk
+from radii.disk import lock_file, locked
 from radii.errors import ParameterError
-from radii.lock import lock_file, locked
-from radii.runs import files, readers, recipe, trust
+from radii.runs import readers, recipe, trust
 from radii.runs.recipe import Recipe
 
 LOCATIONS = ("dataset.path", "training.initial")
@@ -106,10 +107,10 @@ class Run:
     def writing(self) -> Iterator[None]:
         """Hold the lock to train here, and remove the temporary files of a killed process."""
         self._refuse_other_things()
-        files.make_folder(self.path)
+        disk.make_folder(self.path)
         with nullcontext() if self._is_archived() else locked(self.path):
             if not self._is_archived():
-                files.sweep(self.path, WRITTEN)
+                disk.sweep(self.path, WRITTEN)
             yield
 
     def _is_archived(self) -> bool:
@@ -131,15 +132,15 @@ class Run:
                 raise RunError(f"{self.path} was started from another {' or '.join(origin)}", "run")
             return
         self._refuse_other_things()
-        files.make_folder(self.path)
+        disk.make_folder(self.path)
         self._begin(wanted, origin)
 
     def _begin(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
         """Write the first files of a run, the recipe last: without it, the others were left by a kill."""
-        files.remove(self.origin_file)
+        disk.remove(self.origin_file)
         if origin:
-            files.write_json(self.origin_file, {key: self._beside(facts) for key, facts in origin.items()})
-        files.write(self.recipe_file, wanted.to_toml())
+            disk.write_json(self.origin_file, {key: self._beside(facts) for key, facts in origin.items()})
+        disk.write(self.recipe_file, wanted.to_toml())
 
     def _refuse_other_things(self) -> None:
         """Refuse a folder that is neither a run nor one that a kill interrupted at its first files."""
@@ -159,12 +160,12 @@ class Run:
     def write_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write training.csv, one row for each epoch; without epochs there is none."""
         if not rows:
-            return files.remove(self.history_file)
+            return disk.remove(self.history_file)
         text = io.StringIO()
         writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(rows)
-        return files.write(self.history_file, text.getvalue())
+        return disk.write(self.history_file, text.getvalue())
 
     def history(self) -> list[dict[str, str]]:
         """The rows of training.csv; none before the first epoch ended."""

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from radii.lock import is_locked, locked
-from radii.runs import files
+from radii import disk
+from radii.disk import is_locked, locked
 from radii.runs.certificate_format import Row, identity
 from radii.runs.certificates import CertificateFile, header_file, read_header, rows_of
 from radii.runs.run import Run, RunError
@@ -58,12 +58,12 @@ def open_file(
     header = wanted.header
     if shard is not None:
         path, header = part_file(path, shard), {**header, SHARD: str(shard)}
-    files.make_folder(path.parent)
+    disk.make_folder(path.parent)
     with ExitStack() as held:
         with locked(run.certificates, wait=True):  # of two that begin at the same time, one finds the other's header
             _refuse_others(run, wanted)
             held.enter_context(locked(path))
-            files.sweep(path.parent, [path.name, header_file(path).name])
+            disk.sweep(path.parent, [path.name, header_file(path).name])
             file = CertificateFile(path, header, environment)
         yield file
 
@@ -76,9 +76,9 @@ def open_named(path: Path, wanted: Wanted, environment: Mapping[str, Any] | None
     """
     if path.suffix != ".tsv" or path.is_dir():
         raise ValueError(f"the certificate file {path} should be a file whose name ends in .tsv")
-    files.make_folder(path.parent)
+    disk.make_folder(path.parent)
     with locked(path):
-        files.sweep(path.parent, [path.name, header_file(path).name])
+        disk.sweep(path.parent, [path.name, header_file(path).name])
         file = CertificateFile(path, wanted.header, environment)
         _refuse_other_data(path, wanted.header, file.rows(), wanted)
         yield file

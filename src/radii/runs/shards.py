@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from radii import disk
+from radii.disk import is_locked, locked
 from radii.errors import ParameterError
-from radii.lock import is_locked, locked
-from radii.runs import files
 from radii.runs.certificate_format import (
     COLUMNS,
     ENVIRONMENTS,
@@ -158,8 +158,8 @@ def _merged(path: Path, parts: Sequence[_Part], on_merged: OnMerged) -> Path:
     header = parts[0].whole
     with locked(path.parent, wait=True), locked(path):
         _refuse_another(path, header, [row for row, _ in order])
-        files.write_json(header_file(path), {**header, ENVIRONMENTS: _environments([each for _, each in order])})
-        files.write(path, _text(header, [row for row, _ in order]))
+        disk.write_json(header_file(path), {**header, ENVIRONMENTS: _environments([each for _, each in order])})
+        disk.write(path, _text(header, [row for row, _ in order]))
         on_merged(path, header, [row for row, _ in order])
     return path
 

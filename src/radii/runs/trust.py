@@ -142,4 +142,4 @@ def _is_installed(path: Path) -> bool:
 def _places() -> set[Path]:
     """Where the code lies that runs anyway; radii may be installed from a checkout."""
     keys = ("stdlib", "platstdlib", "purelib", "platlib")
-    return {Path(__file__).resolve().parent, *(Path(sysconfig.get_path(key)).resolve() for key in keys)}
+    return {Path(__file__).resolve().parents[1], *(Path(sysconfig.get_path(key)).resolve() for key in keys)}

@@ -7,9 +7,8 @@ from typing import Any
 
 from torch import nn
 
-from radii import models
+from radii import disk, models
 from radii.errors import ParameterError
-from radii.runs import files
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run, RunError
 from radii.training.weights import ModelSpec, load_weights, model_spec
@@ -64,4 +63,4 @@ def expect_same_images(run: Run, spec: ModelSpec) -> None:
 
 def source_of(path: Path, file: Path) -> dict[str, str]:
     """What something was made from, for the record."""
-    return {"path": str(path.resolve()), "hash": files.digest(file)}
+    return {"path": str(path.resolve()), "hash": disk.digest(file)}

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from radii import disk
 from radii.certification.load import noise_of, open_run
 from radii.datasets import Images
 from radii.device import default_workers
+from radii.disk import locked
 from radii.engines import AUTO
-from radii.lock import locked
-from radii.runs import files, readers
+from radii.runs import readers
 from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import NoiseAddress
 from radii.training.components import dataset_of
@@ -116,7 +117,7 @@ class VotingSession(ByIndex):
         with one_thread():
             first, block = config.identity is None, min(config.samples, BLOCK)
             engine, self.classifier = open_run(run, config.engine, noise_of(run.recipe), config.data, block, first)
-        identity = files.digest(run.weights()), self.images.digest
+        identity = disk.digest(run.weights()), self.images.digest
         if config.identity not in (None, identity):
             raise RunError(f"the weights or images of {run.path} changed since the votes began: start them again")
         # Absolute: a worker may have another working directory.
@@ -180,11 +181,11 @@ class _Counts:
         self.run, self.classes = run, classes
         self.file, self.times = run.path / "soft-labels.counts", run.soft_labels_times
         beside = self.file.with_suffix(".json")
-        files.sweep(run.path, [beside.name, self.file.name, self.times.name, run.soft_labels_file.name])
+        disk.sweep(run.path, [beside.name, self.file.name, self.times.name, run.soft_labels_file.name])
         if not beside.is_file() or not len(self):
-            files.remove(self.file)  # before the header that describes them
-            files.remove(self.times)
-            files.write_json(beside, header)
+            disk.remove(self.file)  # before the header that describes them
+            disk.remove(self.times)
+            disk.write_json(beside, header)
         if (theirs := readers.json_object(beside)) != header:
             raise RunError(
                 f"{run.path} has soft labels of other votes ({_other(theirs, header)}): remove {self.file} and "
@@ -199,15 +200,15 @@ class _Counts:
     def append(self, found: Votes) -> None:
         """Add the votes on the next image, the time first: a kill in between leaves one time too many, which is cut."""
         votes, seconds = found
-        files.append(self.times, np.array([seconds], "<f8").tobytes())
-        files.append(self.file, votes.astype("<i4").tobytes())
+        disk.append(self.times, np.array([seconds], "<f8").tobytes())
+        disk.append(self.file, votes.astype("<i4").tobytes())
 
     def publish(self, images: int) -> None:
         """Write the shares of the votes."""
         votes = np.fromfile(self.file, "<i4").reshape(images, self.classes)
         content = io.BytesIO()
         np.save(content, (votes / votes.sum(1, keepdims=True)).astype(np.float32))
-        files.write(self.run.soft_labels_file, content.getvalue())
+        disk.write(self.run.soft_labels_file, content.getvalue())
 
     @staticmethod
     def _rows(file: Path, size: int) -> int:
@@ -216,7 +217,7 @@ class _Counts:
     def _cut(self, file: Path, size: int, rows: int) -> None:
         """Cut a file to whole rows; times that were never noted, of an older file, are unknown."""
         if not file.is_file():
-            files.write(file, b"" if file == self.file else np.full(rows, np.nan, "<f8").tobytes())
+            disk.write(file, b"" if file == self.file else np.full(rows, np.nan, "<f8").tobytes())
         elif self._rows(file, size) < rows:
-            files.write(file, np.full(rows, np.nan, "<f8").tobytes())
-        files.truncate(file, rows * size)
+            disk.write(file, np.full(rows, np.nan, "<f8").tobytes())
+        disk.truncate(file, rows * size)

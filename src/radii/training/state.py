@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from radii.runs import files
+from radii import disk
 from radii.runs.run import Run, RunError
 
 DIGEST_BYTES = hashlib.sha256().digest_size
@@ -61,7 +61,7 @@ class TrainState:
         buffer = io.BytesIO()
         torch.save(self.state_dict(), buffer)
         content = buffer.getvalue()
-        files.write(run.checkpoint_file, content + _digest(content), keep=run.previous_checkpoint_file)
+        disk.write(run.checkpoint_file, content + _digest(content), keep=run.previous_checkpoint_file)
 
     def restore(self, run: Run) -> bytes | None:
         """Restore the last checkpoint, if there is one, and return its content.
@@ -74,7 +74,7 @@ class TrainState:
             if (content := _undamaged(path)) is not None:
                 self.load(content, path)
                 if path != run.checkpoint_file:
-                    files.remove(run.checkpoint_file)  # or the next save would replace the intact one
+                    disk.remove(run.checkpoint_file)  # or the next save would replace the intact one
                 run.write_history(self.history)
                 return content
         if found:

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import torch
 from torch import nn
 
+from radii import disk
 from radii.datasets import Images
 from radii.device import default_device
 from radii.objectives import Batch, Step
 from radii.provenance import record_environment, record_training_data
-from radii.runs import files
 from radii.runs.recipe import Recipe, RecipeError, Training
 from radii.runs.run import Run
 from radii.smoothing.addresses import generator
@@ -105,7 +105,7 @@ def _train_to_the_end(
     with Interrupts() as interrupts:
         _Training(run, components, images, test, on_step, world, interrupts).run_epochs()
     if world.first:
-        files.remove(run.previous_checkpoint_file)
+        disk.remove(run.previous_checkpoint_file)
         save_weights(run, components.model, components.spec)
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import torch
 
+from radii import disk
 from radii import models as architectures
 from radii.device import default_device
 from radii.errors import ParameterError
 from radii.objectives import Batch, Step
-from radii.runs import files
 from radii.runs.lineage import seconds_before, teachers
 from radii.runs.recipe import Recipe, Spec, named_table
 from radii.runs.run import Run
@@ -83,7 +83,7 @@ def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
         "steps_timed": TIMED_STEPS,
         "seconds_before": seconds_before(student),
     }
-    files.write_json(cost_file, cost)
+    disk.write_json(cost_file, cost)
 
 
 def _around(first: Run, student: Run) -> Spec:

@@ -11,11 +11,11 @@ from safetensors.torch import load_file
 from safetensors.torch import save as to_safetensors
 from torch import Tensor, nn
 
-from radii import models
+from radii import disk, models
 from radii.datasets import Dataset
 from radii.device import default_device
 from radii.engines import channels_last
-from radii.runs import files, readers
+from radii.runs import readers
 from radii.runs.recipe import Recipe, fields_of
 from radii.runs.run import Run, RunError
 from radii.smoothing.normalisation import NONE, Normalisation
@@ -67,7 +67,7 @@ def make_model(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
 
 def save_weights(run: Run, model: nn.Module, spec: ModelSpec) -> None:
     """Write the weights with their spec."""
-    files.write(run.weights_file, serialised(model, spec))
+    disk.write(run.weights_file, serialised(model, spec))
 
 
 def serialised(model: nn.Module, spec: ModelSpec) -> bytes:

@@ -14,8 +14,8 @@ from typing import TypeVar
 import torch
 from torch import Tensor
 
+from radii import disk
 from radii.datasets import Images
-from radii.runs import files
 from radii.workers.remote import NotHereError
 
 Opened = TypeVar("Opened")
@@ -34,7 +34,7 @@ def opened(sent: Mapping[str, bytes], open_in: Callable[[Path], Opened]) -> Open
     folder = Path(tempfile.mkdtemp(prefix="radii-"))
     try:
         for name, content in sent.items():
-            files.write(folder / Path(name).name, content)
+            disk.write(folder / Path(name).name, content)
         found = open_in(folder)
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
