@@ -78,7 +78,7 @@ def _bootstrapped(
     wanted = recipes.read(path, settings)
     if voting and not needs_soft_labels(wanted):
         raise ValueError(f"--voter-set: objective {wanted.objective['name']!r} learns from no soft labels")
-    voter = recipes.parse(default_voter(wanted).to_toml(), "the run that votes", voting) if voting else None
+    voter = recipes.with_settings(default_voter(wanted), "the run that votes", voting) if voting else None
     usual = Path("runs") / f"{wanted.dataset['name']}-{path.stem}-{wanted.model['name']}"
     try:
         with TrainingBar(console) as bar:

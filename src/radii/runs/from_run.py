@@ -36,7 +36,7 @@ def recipe_from(run: Run, method: Path | str, settings: Sequence[str] = ()) -> R
         wanted = replace(wanted, model={**offered.model, "classifier": str(run.path)})
     elif offered.training is not None:
         wanted = replace(wanted, training=replace(offered.training, initial=str(run.path)))
-    return recipes.parse(wanted.to_toml(), str(method), settings)
+    return recipes.with_settings(wanted, str(method), settings)
 
 
 def transfer_recipe(teacher: Run, settings: Sequence[str] = ()) -> Recipe:
@@ -44,7 +44,7 @@ def transfer_recipe(teacher: Run, settings: Sequence[str] = ()) -> Recipe:
     taught = teacher.recipe
     offered = _recipe_of(TRANSFER, taught)
     wanted = replace(offered, dataset=taught.dataset["name"], sigma=taught.sigma)
-    return recipes.parse(wanted.to_toml(), f"the transfer from {teacher.path}", settings)
+    return recipes.with_settings(wanted, f"the transfer from {teacher.path}", settings)
 
 
 def _recipe_of(method: Path | str, trained: Recipe) -> Recipe:

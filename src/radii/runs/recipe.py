@@ -148,13 +148,26 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
 def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
     """Make a recipe from TOML; an unknown key is an error that suggests the nearest known one."""
     try:
-        values = override(_toml_table(text), settings)
+        values = _toml_table(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RecipeError(f"{where} is not TOML: {readers.short(error)}") from error
+    except (ValueError, OverflowError) as error:
+        raise RecipeError(f"{where}: {readers.short(error, 1000)}") from error
+    return _from_table(values, where, settings)
+
+
+def with_settings(recipe: Recipe, where: str, settings: Sequence[str]) -> Recipe:
+    """Apply `key=value` settings to a recipe; `where` names it in errors."""
+    return _from_table({key: value for key, value in asdict(recipe).items() if value is not None}, where, settings)
+
+
+def _from_table(values: dict[str, Any], where: str, settings: Sequence[str]) -> Recipe:
+    try:
+        values = override(values, settings)
         if "training" in values:
             _expect_table(values["training"])
             values["training"] = from_mapping(Training, values["training"], "[training]")
         recipe: Recipe = from_mapping(Recipe, values, "the recipe")
-    except tomllib.TOMLDecodeError as error:
-        raise RecipeError(f"{where} is not TOML: {readers.short(error)}") from error
     except (ValueError, LookupError, TypeError, OverflowError) as error:
         reason = readers.short(error.args[0], 1000) if error.args else type(error).__name__
         raise RecipeError(f"{where}: {reason}") from error
