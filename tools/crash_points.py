@@ -22,7 +22,7 @@ import torch
 from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.engines import openvino_int8
-from radii.interop.import_checkpoint import import_checkpoint
+from radii.interop.checkpoint import import_checkpoint
 from radii.runs import certificates, trust
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run

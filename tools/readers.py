@@ -19,7 +19,7 @@ from radii import datasets, models
 from radii.datasets._cifar import read_members
 from radii.datasets._idx import read_idx
 from radii.datasets.svhn import read_mat
-from radii.interop.tensor_files import matching, tensors_in
+from radii.interop.checkpoint import match_keys, read_checkpoint
 from radii.report import entries, page
 from radii.runs import certificates, lineage, readers, recipe
 from radii.runs.recipe import Recipe, Training
@@ -154,7 +154,7 @@ def _model() -> torch.nn.Module:
 
 
 def _import(path: Path) -> object:
-    return matching(tensors_in(path), _model().state_dict(), path, "digits_mlp")
+    return match_keys(read_checkpoint(path), _model().state_dict(), path, "digits_mlp")
 
 
 READERS: dict[str, Reader] = {

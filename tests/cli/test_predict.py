@@ -11,7 +11,7 @@ from PIL import Image
 
 from radii import datasets
 from radii.datasets import Preparation
-from radii.interop.import_model import import_model
+from radii.interop.factory import import_model
 from tests.cli.running import Outcome, radii
 
 NETS = """

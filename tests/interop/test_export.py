@@ -12,7 +12,7 @@ from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.interop import export
 from radii.interop.export import export_onnx
-from radii.interop.import_onnx import import_onnx
+from radii.interop.onnx import import_onnx
 from radii.onnx import OnnxGraph, is_installed, read
 from radii.runs import certificates
 from radii.runs.recipe import Recipe

@@ -9,7 +9,7 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from radii.interop.import_checkpoint import import_checkpoint
+from radii.interop.checkpoint import import_checkpoint
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.training.train import train

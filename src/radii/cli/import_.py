@@ -84,7 +84,7 @@ def _is_factory(source: str) -> bool:
 def _import_model(
     source: str, model: str | None, run: Path, weights: Path | None, sigma: float, inputs: dict[str, Any]
 ) -> None:
-    from radii.interop.import_model import import_model
+    from radii.interop.factory import import_model
 
     if model is not None:
         raise ValueError(f"{source} makes its architecture: leave out --model")
@@ -92,7 +92,7 @@ def _import_model(
 
 
 def _import_onnx(source: str, model: str | None, run: Path, sigma: float, inputs: dict[str, Any]) -> None:
-    from radii.interop.import_onnx import import_onnx
+    from radii.interop.onnx import import_onnx
 
     if model is not None:
         raise ValueError(f"{source} holds its architecture: leave out --model")
@@ -107,7 +107,7 @@ def _is_stated(inputs: dict[str, Any]) -> bool:
 
 
 def _import_checkpoint(file: Path, model: str | None, run: Path, sigma: float, inputs: dict[str, Any]) -> None:
-    from radii.interop.import_checkpoint import import_checkpoint
+    from radii.interop.checkpoint import import_checkpoint
 
     if model is None or "dataset" not in inputs:
         raise ValueError(

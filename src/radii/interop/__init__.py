@@ -1,1 +1,1 @@
-"""Models in and out: ONNX, checkpoints, factories, exports."""
+"""Classifiers from elsewhere become runs, and runs become ONNX files."""

@@ -1,4 +1,4 @@
-"""The base classifier of a run as an ONNX file, with a card beside it on how to use it."""
+"""Export the base classifier of a run as an ONNX file, with a JSON file beside it that says how to use it."""
 
 from collections.abc import Mapping, Sequence
 from importlib import metadata
@@ -6,17 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from radii import disk
-from radii.onnx import OnnxError, OnnxGraph, behind, from_torch
+from radii.onnx import OnnxError, OnnxGraph, from_torch, with_normalisation
 from radii.runs.run import Run
 from radii.smoothing.normalisation import Normalise
 from radii.training.weights import ModelSpec, model_spec, trained_model
 
 CHECKED = 64
 """Noisy images on which the file is compared with torch before it is written."""
-CLOSE = 1e-3
+TOLERANCE = 1e-3
 """The largest allowed difference of a logit, as a share of the largest logit."""
 
 USE = (
@@ -28,55 +28,53 @@ USE = (
 
 
 def export_onnx(run: Run | Path | str, path: Path | str, *, certified: Sequence[Mapping[str, Any]] = ()) -> Path:
-    """Write the base classifier of a run as one ONNX file, and a card beside it: the same name, ending in .json.
+    """Write the base classifier of a run as one ONNX file, and a description beside it: the same name, ending in .json.
 
-    The file is compared with torch on noisy images first. `certified` goes into the card.
+    The file is compared with torch on noisy images first. `certified` goes into the description.
     """
     run, file = run if isinstance(run, Run) else Run(run), Path(path)
     if file.suffix != ".onnx":
         raise OnnxError(f"{file} does not end in .onnx: name the file to write, such as {file.stem}.onnx", "path")
     spec, model = model_spec(run), trained_model(run).cpu()
-    graph = OnnxGraph(_graph(model, spec))
+    graph = OnnxGraph(_onnx_content(model, spec))
     difference = _compare(model, graph, spec, run.recipe.sigma)
-    card = {**_facts(run, spec, graph), "largest_logit_difference": difference, "certified": list(certified)}
+    description = {**_describe(run, spec, graph), "largest_logit_difference": difference, "certified": list(certified)}
     disk.make_folder(file.parent)
     disk.write(file, graph.content)
-    disk.write_json(file.with_suffix(".json"), {**card, "sha256": disk.digest(file)})
+    disk.write_json(file.with_suffix(".json"), {**description, "sha256": disk.digest(file)})
     return file
 
 
-def _graph(model: nn.Module, spec: ModelSpec) -> bytes:
-    """The model as one graph; an imported one is unchanged, after its normalisation."""
+def _onnx_content(model: nn.Module, spec: ModelSpec) -> bytes:
+    """Export the model as one graph; an imported graph is kept unchanged behind its normalisation."""
     if not (isinstance(model, nn.Sequential) and isinstance(model[1], OnnxGraph)):
         return from_torch(model, spec.shape)
     first, graph = model[0], model[1]
-    return behind(graph.content, first.mean, first.std) if isinstance(first, Normalise) else graph.content
+    return with_normalisation(graph.content, first.mean, first.std) if isinstance(first, Normalise) else graph.content
 
 
 def _compare(model: nn.Module, graph: OnnxGraph, spec: ModelSpec, sigma: float) -> float:
-    """The largest difference of a logit on noisy images; an OnnxError if the graph differs from the model."""
-    images = _noisy(spec.shape, sigma)
+    """Return the largest difference of a logit on noisy images; raise an OnnxError if the graph differs."""
+    rng = torch.Generator().manual_seed(0)
+    shape = (CHECKED, *spec.shape)
+    images = torch.rand(shape, generator=rng) + sigma * torch.randn(shape, generator=rng)
     with torch.inference_mode():
-        wanted, found = model(images), graph(images)
-    difference = float((wanted - found).abs().max())
-    if not (difference <= CLOSE * float(wanted.abs().max()) and torch.equal(wanted.argmax(1), found.argmax(1))):
+        expected, logits = model(images), graph(images)
+    difference = float((expected - logits).abs().max())
+    close = difference <= TOLERANCE * float(expected.abs().max())
+    if not (close and torch.equal(expected.argmax(1), logits.argmax(1))):
         raise OnnxError(f"ONNX Runtime's logits are off by up to {difference:g} from torch's: nothing was written")
     return difference
 
 
-def _noisy(shape: tuple[int, int, int], sigma: float) -> Tensor:
-    rng = torch.Generator().manual_seed(0)
-    return torch.rand(CHECKED, *shape, generator=rng) + sigma * torch.randn(CHECKED, *shape, generator=rng)
-
-
-def _facts(run: Run, spec: ModelSpec, graph: OnnxGraph) -> dict[str, Any]:
-    block = graph.input_shape[0] or "batch"
+def _describe(run: Run, spec: ModelSpec, graph: OnnxGraph) -> dict[str, Any]:
+    batch = graph.input_shape[0] or "batch"
     return {
         "model": run.recipe.model["name"],
         "sigma": run.recipe.sigma,
         "classes": list(spec.class_names),
-        "input": {"name": graph.input_name, "type": "float32", "shape": [block, *spec.shape], "range": [0, 1]},
-        "output": {"name": graph.output_name, "type": "float32", "shape": [block, spec.classes]},
+        "input": {"name": graph.input_name, "type": "float32", "shape": [batch, *spec.shape], "range": [0, 1]},
+        "output": {"name": graph.output_name, "type": "float32", "shape": [batch, spec.classes]},
         "weights": disk.digest(run.weights()),
         "radii_version": metadata.version("radii"),
         "use": list(USE),

@@ -10,7 +10,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
-from radii.interop.import_model import import_model
+from radii.interop.factory import import_model
 from radii.runs.run import Run, RunError
 from radii.training.weights import model_spec, trained_model
 

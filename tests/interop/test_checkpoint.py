@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from radii import models
-from radii.interop.import_checkpoint import import_checkpoint
+from radii.interop.checkpoint import import_checkpoint
 from radii.runs.recipe import Recipe
 from radii.smoothing.normalisation import Normalise
 from radii.training.weights import model_spec, trained_model

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from radii import engines, models
 from radii.engines import EngineSpec
-from radii.onnx import OnnxError, OnnxGraph, behind, is_installed, read, session
+from radii.onnx import OnnxError, OnnxGraph, is_installed, read, with_normalisation
 from radii.smoothing.noise import Gaussian
 
 Write = Callable[..., Path]
@@ -95,7 +95,7 @@ def test_only_the_onnx_engine_runs_a_graph(engine: str, linear_onnx: Write, tmp_
 
 def test_normalisation_is_put_before_a_graph(linear_onnx: Write) -> None:
     mean, std = torch.full((1, 1, 1, 1), 0.3), torch.full((1, 1, 1, 1), 0.2)
-    graph = OnnxGraph(behind(read(linear_onnx()), mean, std))
+    graph = OnnxGraph(with_normalisation(read(linear_onnx()), mean, std))
     torch.testing.assert_close(graph(images(4)), linear((images(4) - mean) / std))
 
 
@@ -217,4 +217,4 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkey
         with pytest.raises(LookupError, match=re.escape("pip install 'radii[onnx]'")):
             use()
     assert not engines.create("onnx").runs_on(torch.device("cpu"))
-    assert session.is_installed() is False
+    assert is_installed() is False

@@ -13,7 +13,7 @@ from PIL import Image
 from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.load import load
-from radii.interop.import_onnx import import_onnx
+from radii.interop.onnx import import_onnx
 from radii.objectives import Batch, Step
 from radii.runs.certificates import Certificates, header_file
 from radii.runs.certificates import read as read_certificates

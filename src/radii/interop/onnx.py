@@ -1,0 +1,42 @@
+"""Import classifiers in ONNX files as runs."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from radii.errors import ParameterError
+from radii.interop.importer import Inputs, check_classifier, write_run
+from radii.onnx import OnnxError, OnnxGraph, read
+from radii.runs.run import Run
+from radii.training.components import open_dataset
+from radii.training.weights import make_model
+
+
+def import_onnx(file: Path, path: Path, *, sigma: float, **inputs: Any) -> Run:
+    """Make a run from a classifier in an ONNX file, unchanged; the run's weights include the whole file.
+
+    The classifier takes float32 images [batch, channel, height, width] with pixels in [0, 1], or standardised by `mean`
+    and `std`, and gives logits [batch, class]. `inputs` are the fields of `Inputs`; the size is the model's by default.
+    """
+    graph, options = OnnxGraph(read(file)), Inputs(**inputs)
+    recipe = options.recipe("onnx", sigma, _default_fields(options, graph, file))
+    dataset = open_dataset(recipe, options.data)
+    spec = options.spec(recipe, dataset)
+    model = make_model(recipe, spec)
+    model.load_state_dict({"1.graph": graph.graph})
+    if not graph.accepts(spec.shape):
+        size = " x ".join(map(str, spec.shape))
+        raise OnnxError(f"{file} takes images {graph.input_size}, the dataset has {size}", "size")
+    check_classifier(model, spec, str(file))
+    return write_run(path, recipe, dataset, model, spec, file)
+
+
+def _default_fields(options: Inputs, graph: OnnxGraph, file: Path) -> Mapping[str, Any]:
+    """Fields of the dataset `folder` for the images that the graph takes."""
+    side = graph.input_shape[2]
+    channels = {"channels": 1} if graph.input_shape[1] == 1 else {}
+    if side is not None:
+        return {"size": side, **channels}
+    if options.size is None and "size" not in options.table({}):
+        raise ParameterError(f"{file} takes images of any size: state the size of yours", "size")
+    return channels

@@ -1,0 +1,267 @@
+"""ONNX classifiers as torch modules, and torch models as ONNX graphs; needs radii[onnx], imported when it is used."""
+
+import importlib.util
+import logging
+import warnings
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from radii.errors import ParameterError
+
+EXTRA = ("onnx", "onnxruntime", "onnxscript")
+LOGITS = "logits"
+"""The name of the output to use where a graph has several."""
+_EMPTY = torch.empty(0, dtype=torch.uint8)
+
+
+class OnnxError(ParameterError):
+    """An ONNX file that cannot be used; the message says why."""
+
+
+def is_installed() -> bool:
+    return all(importlib.util.find_spec(name) is not None for name in EXTRA)
+
+
+def require(what: str) -> None:
+    """Raise a LookupError that says what to install, if a package is missing."""
+    if not is_installed():
+        raise LookupError(f"{what} needs onnx and onnxruntime, which are not installed: pip install 'radii[onnx]'")
+
+
+def read(file: Path) -> bytes:
+    """Read an ONNX file as one self-contained graph: weights in files beside it are put into it."""
+    require(str(file))
+    import onnx
+
+    if not file.is_file():
+        raise OnnxError(f"there is no file {file}")
+    try:
+        if not list(_external_tensors(onnx.load(str(file), load_external_data=False))):
+            return file.read_bytes()
+        return bytes(onnx.load(str(file)).SerializeToString())
+    except Exception as error:  # protobuf's, onnx's and the system's errors have no common base class
+        raise OnnxError(f"{file} is not an ONNX file that can be read: {_first_line(error)}") from error
+
+
+def from_torch(model: nn.Module, shape: tuple[int, int, int]) -> bytes:
+    """Export a torch model in eval mode as a self-contained ONNX graph for any batch size."""
+    require("an ONNX export")
+    try:
+        with _quiet(), torch.no_grad():
+            program = torch.onnx.export(
+                model,
+                (torch.zeros(2, *shape),),
+                dynamo=True,
+                dynamic_shapes=({0: torch.export.Dim("batch")},),
+                input_names=["images"],
+                output_names=[LOGITS],
+                verbose=False,
+            )
+            return bytes(program.model_proto.SerializeToString())  # type: ignore[union-attr]
+    except Exception as error:  # torch raises many kinds of errors for what it cannot export
+        raise OnnxError(f"torch cannot export this model to ONNX: {_first_line(error)}", "model") from error
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    """Suppress the exporter's warnings, which are for its developers."""
+    log = logging.getLogger("torch.onnx")
+    before = log.level
+    log.setLevel(logging.ERROR)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            yield
+    finally:
+        log.setLevel(before)
+
+
+def with_normalisation(content: bytes, mean: Tensor, std: Tensor) -> bytes:
+    """Return a graph that computes (images - mean) / std first."""
+    import onnx
+
+    model = onnx.load_model_from_string(content)
+    graph, helper = model.graph, onnx.helper
+    normalised = OnnxGraph(content).input_name
+    pixels = next(value for value in graph.input if value.name == normalised)
+    pixels.name = f"{normalised}_pixels"
+    constants = {f"{normalised}_mean": mean, f"{normalised}_std": std}
+    nodes = [
+        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(tensor.numpy(), name))
+        for name, tensor in constants.items()
+    ]
+    nodes.append(helper.make_node("Sub", [pixels.name, f"{normalised}_mean"], [f"{normalised}_centred"]))
+    nodes.append(helper.make_node("Div", [f"{normalised}_centred", f"{normalised}_std"], [normalised]))
+    nodes.extend(graph.node)
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return bytes(model.SerializeToString())
+
+
+class OnnxGraph(nn.Module):
+    """An image classifier given as an ONNX graph; it has neither gradients nor weights to train.
+
+    The serialised graph is the module's one tensor, so saving, copying or comparing its state covers all of it. It
+    maps float32 images [batch, channel, height, width] to logits [batch, class]; a graph of a fixed batch size gets
+    its batches one after the other, the last one padded.
+    """
+
+    graph: Tensor
+
+    def __init__(self, content: bytes = b"") -> None:
+        super().__init__()
+        self.register_buffer("graph", torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else _EMPTY)
+        self.eval()
+
+    @cached_property
+    def session(self) -> Any:
+        """The ONNX Runtime session, made at the first use with torch's current number of threads."""
+        return _open_session(self.content)
+
+    @property
+    def content(self) -> bytes:
+        """The bytes of the ONNX file."""
+        return self.graph.cpu().numpy().tobytes()
+
+    @property
+    def input_shape(self) -> tuple[int | None, ...]:
+        """Batch, channels, height and width of the input; None where any size is accepted."""
+        return tuple(side if isinstance(side, int) else None for side in self.session.get_inputs()[0].shape)
+
+    @property
+    def input_name(self) -> str:
+        return str(self.session.get_inputs()[0].name)
+
+    @property
+    def output_name(self) -> str:
+        return _logits_name(self.session)
+
+    @property
+    def input_size(self) -> str:
+        """Channels, height and width of the input, as text."""
+        return _size_text(self.input_shape[1:])
+
+    def accepts(self, shape: Sequence[int]) -> bool:
+        """Whether images of these channels, height and width fit."""
+        expected = self.input_shape[1:]
+        return len(shape) == 3 and all(side in (None, got) for side, got in zip(expected, shape, strict=True))
+
+    def forward(self, images: Tensor) -> Tensor:
+        self._check(images)
+        size = self.input_shape[0]
+        batches = images.split(size) if size else (images,)
+        logits = [self._run(batch, size or len(batch)) for batch in batches]
+        return (logits[0] if len(logits) == 1 else torch.cat(logits)).to(images.device)
+
+    def _run(self, images: Tensor, size: int) -> Tensor:
+        """Run one batch, padded to `size` images."""
+        batch = images.detach().to("cpu", torch.float32)
+        if missing := size - len(images):
+            batch = torch.cat([batch, batch.new_zeros(missing, *batch.shape[1:])])
+        try:
+            (logits,) = self.session.run([self.output_name], {self.input_name: batch.contiguous().numpy()})
+        except Exception as error:  # onnxruntime's errors have no common base class
+            raise OnnxError(f"the ONNX model fails on {_size_text(images.shape)}: {_first_line(error)}") from error
+        return torch.from_numpy(logits)[: len(images)]
+
+    def _check(self, images: Tensor) -> None:
+        if not isinstance(images, Tensor) or torch.jit.is_tracing():  # type: ignore[attr-defined, no-untyped-call]
+            # A tracer would record the output for its example as a constant.
+            raise TypeError("an ONNX graph cannot be traced by torch")
+        if torch.is_grad_enabled() and images.requires_grad:
+            raise OnnxError("an ONNX model gives no gradients: use a method that needs only its outputs", "model")
+        if not self.accepts(images.shape[1:]):
+            raise OnnxError(f"the ONNX model takes images {self.input_size}, got {_size_text(images.shape[1:])}")
+
+    def train(self, mode: bool = True) -> "OnnxGraph":
+        """Stay in eval mode, the only one it has."""
+        return super().train(False)
+
+    def _load_from_state_dict(self, state: Mapping[str, Tensor], prefix: str, *rest: Any) -> None:
+        if (graph := state.get(f"{prefix}graph")) is not None:
+            self.graph = torch.empty_like(graph, device=self.graph.device)
+            self.__dict__.pop("session", None)
+        super()._load_from_state_dict(state, prefix, *rest)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # A session can be neither copied nor sent to another process: each makes its own.
+        return {key: value for key, value in self.__dict__.items() if key != "session"}
+
+
+def _open_session(content: bytes) -> Any:
+    """Open an ONNX Runtime session on the CPU; several threads may call its `run` at once."""
+    require("this model")
+    import onnx
+    import onnxruntime
+
+    try:
+        # An untrusted graph may name any file of this machine as its weights.
+        if external := list(_external_tensors(onnx.load_model_from_string(content))):
+            raise OnnxError(f"the ONNX graph has the weights {external[0]!r} in another file: put all into one")
+        session = onnxruntime.InferenceSession(content, _session_options(), providers=["CPUExecutionProvider"])
+    except OnnxError:
+        raise
+    except Exception as error:  # onnxruntime's errors have no common base class
+        raise OnnxError(f"ONNX Runtime cannot run this model: {_first_line(error)}") from error
+    _check_signature(session)
+    return session
+
+
+def _session_options() -> Any:
+    import onnxruntime
+
+    onnxruntime.disable_telemetry_events()
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.inter_op_num_threads = 1
+    options.use_deterministic_compute = True
+    options.log_severity_level = 4  # errors are raised
+    # Spinning threads would take the cores of other processes.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
+    return options
+
+
+def _check_signature(session: Any) -> None:
+    """Raise an OnnxError unless the graph maps a batch of images to one row of logits each."""
+    inputs = session.get_inputs()
+    if len(inputs) != 1:
+        raise OnnxError(f"the ONNX model takes {len(inputs)} inputs, expected one: a batch of images")
+    (images,) = inputs
+    if images.type != "tensor(float)" or len(images.shape) != 4:
+        got = f"{images.type} of {len(images.shape)} dimensions"
+        raise OnnxError(f"the ONNX model takes a {got}, expected float32 [batch, channel, height, width]")
+    _logits_name(session)
+
+
+def _logits_name(session: Any) -> str:
+    """The output that holds the logits: the only one, or the one named `logits`."""
+    names = [str(output.name) for output in session.get_outputs()]
+    if len(names) != 1 and LOGITS not in names:
+        raise OnnxError(f"the ONNX model has the outputs {', '.join(names)}, expected one, or one named {LOGITS!r}")
+    return names[0] if len(names) == 1 else LOGITS
+
+
+def _external_tensors(message: Any) -> Iterator[str]:
+    """Names of the tensors in an ONNX message, at any depth, whose values are in other files."""
+    for field, value in message.ListFields():
+        if field.message_type is None:
+            continue
+        for part in [value] if hasattr(value, "ListFields") else value:
+            if field.message_type.name == "TensorProto" and part.data_location == part.EXTERNAL:
+                yield str(part.name)
+            yield from _external_tensors(part)
+
+
+def _size_text(shape: Sequence[int | None]) -> str:
+    return " x ".join("any" if side is None else str(side) for side in shape)
+
+
+def _first_line(error: Exception) -> str:
+    text = str(error).strip() or type(error).__name__
+    return text.splitlines()[0][:200]
