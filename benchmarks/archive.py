@@ -17,8 +17,8 @@ from typing import Any, NamedTuple
 
 from examples.whole_test_set import whole
 from radii.papers.table_runs import soft_label_samples
-from radii.report.facts import choice
-from radii.report.summary import Summary, down, up
+from radii.reports.facts import choice
+from radii.reports.summary import Summary, down, up
 from radii.runs import certificates
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run

@@ -17,7 +17,7 @@ WRITERS = {"disk.py"}
 ELSEWHERE = {
     ("engines/openvino_int8.py", "save_model"),
     ("datasets/_published.py", "retrieve"),
-    ("report/curves.py", "savefig"),
+    ("reports/curves.py", "savefig"),
     ("cli/app.py", "open"),
     ("workers/shipping.py", "rmtree"),
 }

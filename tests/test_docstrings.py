@@ -8,7 +8,10 @@ import pytest
 
 import radii
 
-MODULES = ["api.images", "api.dataset", "api.runs", "bounds", "engines._classifier", "loops.load", "report"]
+MODULES = [
+    *("certification.images", "certification.dataset", "certification.load", "interop.python", "reports.report"),
+    *("bounds", "engines._classifier"),
+]
 FUNCTIONS = [getattr(radii, name) for name in radii.__all__ if inspect.isfunction(getattr(radii, name))]
 
 

@@ -14,7 +14,7 @@ LIGHT = (
     "disk",
     "errors",
     "cli/__init__",
-    "report",
+    "reports",
     "runs",
     "training/interrupts",
     "workers/pool",

@@ -12,7 +12,7 @@ import pytest
 from benchmarks.archive import Archive
 from benchmarks.results import render, typed_numbers, write
 from radii import cli
-from radii.report import report
+from radii.reports.report import report
 from radii.runs.run import Run
 
 ROOT = Path(__file__).parents[1]

@@ -12,7 +12,7 @@ LAYERS = (
     ("disk", "onnx", "plugins"),
     ("smoothing",),
     ("objectives", "certifiers", "models", "datasets", "engines", "runs", "device"),
-    ("report", "provenance"),
+    ("reports", "provenance"),
     ("workers", "training", "certification", "interop"),
     ("papers", "bounds"),
     ("cli",),

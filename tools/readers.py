@@ -20,7 +20,7 @@ from radii.datasets._cifar import read_members
 from radii.datasets._idx import read_idx
 from radii.datasets.svhn import read_mat
 from radii.interop.checkpoint import match_keys, read_checkpoint
-from radii.report import entries, page
+from radii.reports import entries, page
 from radii.runs import certificates, lineage, readers, recipe
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run

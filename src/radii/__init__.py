@@ -10,8 +10,8 @@ if TYPE_CHECKING:
     from radii.certification.load import load
     from radii.engines import SmoothedClassifier
     from radii.interop.python import export, train, transfer
-    from radii.report import report
-    from radii.report.results import Results
+    from radii.reports.report import report
+    from radii.reports.results import Results
     from radii.runs.recipe import Recipe
     from radii.runs.run import Run
     from radii.smoothing.certificate import ABSTAIN, Certificate
@@ -38,7 +38,7 @@ _LAZY = {
     "ABSTAIN": "radii.smoothing.certificate",
     "Certificate": "radii.smoothing.certificate",
     "Recipe": "radii.runs.recipe",
-    "Results": "radii.report.results",
+    "Results": "radii.reports.results",
     "Run": "radii.runs.run",
     "SmoothedClassifier": "radii.engines",
     "certify": "radii.certification.images",
@@ -46,17 +46,16 @@ _LAZY = {
     "export": "radii.interop.python",
     "load": "radii.certification.load",
     "predict": "radii.certification.images",
+    "report": "radii.reports.report",
     "train": "radii.interop.python",
     "transfer": "radii.interop.python",
 }
-_MODULES = ("bounds", "report")
-"""Submodules that are public themselves; a call of `report` is one of its function."""
 
 
 def __getattr__(name: str) -> Any:
     """Names are imported when first used: the command line and reports start without torch."""
-    if name in _MODULES:
-        return importlib.import_module(f"radii.{name}")
+    if name == "bounds":
+        return importlib.import_module("radii.bounds")
     if name not in _LAZY:
         raise AttributeError(f"module 'radii' has no attribute {name!r}")
     return getattr(importlib.import_module(_LAZY[name]), name)

@@ -12,10 +12,10 @@ from radii import certifiers
 from radii.certification.attack import AttackConfig, AttackSession, attack_run, differentiable, distance, spread
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.errors import ParameterError
-from radii.report import report
-from radii.report.attacked import attacked_accuracy, in_words
-from radii.report.entries import read
-from radii.report.pictures import pictures_of
+from radii.reports.attacked import attacked_accuracy, in_words
+from radii.reports.entries import read
+from radii.reports.pictures import pictures_of
+from radii.reports.report import report
 from radii.runs import attacks, certificates, gallery
 from radii.runs.recipe import Recipe, Training
 from radii.smoothing.certificate import ABSTAIN

@@ -14,8 +14,8 @@ from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import verify_run
 from radii.datasets import DataError
 from radii.interop.corrupt import corrupt_dataset
-from radii.report import report
-from radii.report.entries import read
+from radii.reports.entries import read
+from radii.reports.report import report
 from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError

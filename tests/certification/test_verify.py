@@ -16,7 +16,7 @@ from radii import certifiers, disk
 from radii.certification import replay
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import VerificationResult, verify_run
-from radii.report.protocol import label_known
+from radii.reports.protocol import label_known
 from radii.runs import certificates
 from radii.runs.run import Run
 from tools.stress.edits import (

@@ -6,7 +6,7 @@ import pytest
 
 from radii import cli
 from radii.cli import certify
-from radii.report.summary import Summary
+from radii.reports.summary import Summary
 from radii.runs import certificates
 from radii.runs.certificates import CertificateFile, Row
 

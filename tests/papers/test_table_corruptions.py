@@ -17,7 +17,7 @@ from radii.papers.table_files import results_from
 from radii.papers.table_runs import Result
 from radii.papers.table_values import difference, groups, shift_of, value
 from radii.published_datasets import KINDS
-from radii.report.summary import Share
+from radii.reports.summary import Share
 from radii.runs.certificates import CertificateFile, Row
 
 HEADER = {

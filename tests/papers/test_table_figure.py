@@ -2,7 +2,7 @@
 
 from radii.papers import table
 from radii.papers.table_figure import figures, reported
-from radii.report import curves
+from radii.reports import curves
 
 CATRS_7 = table.read(table.find("catrs-7"))
 

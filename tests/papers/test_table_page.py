@@ -18,7 +18,7 @@ from radii.papers.table_page import csv_text, html, html_table, latex, markdown,
 from radii.papers.table_runs import Result, results_of, runs_in
 from radii.papers.table_text import aligned
 from radii.papers.table_values import Measured, as_precise, difference, groups, value
-from radii.report.tables import Cell, Table
+from radii.reports.tables import Cell, Table
 
 SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
 CATRS_3 = table.read(table.find("catrs-3"))

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from radii.report import entries, formats
-from radii.report.facts import facts
+from radii.reports import entries, formats
+from radii.reports.facts import facts
 from radii.runs import certificates, kinds, readers, recipe
 from radii.runs.lineage import teachers
 from radii.runs.run import Run, RunError

@@ -12,7 +12,7 @@ import radii
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.cli import main
 from radii.cli.app import in_words
-from radii.report import report
+from radii.reports.report import report
 from radii.runs import certificates, trust
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run

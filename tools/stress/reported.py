@@ -6,11 +6,11 @@ import random
 from fractions import Fraction
 from typing import Any
 
-from radii.report.entries import Entry
-from radii.report.formats import csv_text, latex, markdown
-from radii.report.notes import notes
-from radii.report.summary import Summary, down, in_words, up
-from radii.report.tables import accuracies
+from radii.reports.entries import Entry
+from radii.reports.formats import csv_text, latex, markdown
+from radii.reports.notes import notes
+from radii.reports.summary import Summary, down, in_words, up
+from radii.reports.tables import accuracies
 from radii.runs.certificates import Certificates, Row
 from tools.stress.outcome import Effort, Outcome
 

@@ -19,8 +19,8 @@ import radii
 from radii import certifiers
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.cli.progress import CertificationBar
-from radii.report import report
-from radii.report.text import csv_cell, markdown_text
+from radii.reports.report import report
+from radii.reports.text import csv_cell, markdown_text
 from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run

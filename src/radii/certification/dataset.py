@@ -13,7 +13,7 @@ from radii.certification.memory import Choice, certify_samples
 from radii.certification.progress import ProgressLine
 from radii.datasets import Dataset, Samples, samples_of
 from radii.engines import SmoothedClassifier
-from radii.report.results import Results
+from radii.reports.results import Results
 from radii.runs.certificates import Row
 from radii.runs.recipe import fields_of, named_table
 

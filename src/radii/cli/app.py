@@ -17,7 +17,7 @@ from cyclopts.exceptions import UnusedCliTokensError
 from rich.console import Console
 
 from radii.errors import ParameterError, RunWarning
-from radii.report.text import plain
+from radii.reports.text import plain
 from radii.runs.trust import UntrustedError
 
 app = App(

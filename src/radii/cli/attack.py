@@ -5,8 +5,8 @@ from pathlib import Path
 from radii.cli.app import app, console, printed_warnings
 from radii.cli.arguments import Data, Trust, Whole, parse_numbers
 from radii.cli.progress import AttackBar
-from radii.report.attacked import in_words
-from radii.report.text import plain
+from radii.reports.attacked import in_words
+from radii.reports.text import plain
 from radii.runs import attacks
 
 

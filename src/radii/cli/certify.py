@@ -16,9 +16,9 @@ from radii.cli.app import app, console, hint, printed_warnings, say, say_json
 from radii.cli.arguments import Cluster, Data, Json, Settings, Trust, Whole, command, executor_at, parse_fields
 from radii.cli.progress import CertificationBar
 from radii.cli.tensorboard import image_writer
-from radii.report.card import facts
-from radii.report.facts import bias, duration
-from radii.report.summary import Summary, down, in_words
+from radii.reports.card import facts
+from radii.reports.facts import bias, duration
+from radii.reports.summary import Summary, down, in_words
 from radii.runs import certificates
 from radii.runs import recipe as recipes
 from radii.runs.certificates import Row

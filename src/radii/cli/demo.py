@@ -4,7 +4,7 @@ from pathlib import Path
 
 from radii.cli.app import app, console
 from radii.cli.progress import AttackBar, CertificationBar, TrainingBar
-from radii.report.summary import Summary, in_words
+from radii.reports.summary import Summary, in_words
 from radii.runs import certificates
 from radii.runs import recipe as recipes
 from radii.runs.recipe import Recipe
@@ -22,7 +22,7 @@ def demo(*, run: Path = Path("runs/demo")) -> None:
     """
     import torch
 
-    from radii.report import report
+    from radii.reports.report import report
     from radii.training.transfer import transfer
 
     # Models this small gain nothing from a second thread, and slow down if the other core is busy.

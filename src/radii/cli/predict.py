@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from radii.cli.app import STDIN, app, console, in_words, printed_warnings, say, say_json
 from radii.cli.arguments import Json, Settings, Trust, parse_fields
 from radii.cli.progress import CountingBar
-from radii.report.summary import down
+from radii.reports.summary import down
 from radii.runs.recipe import fields_of
 from radii.runs.run import Run
 

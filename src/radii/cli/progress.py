@@ -9,8 +9,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from radii.report.facts import duration
-from radii.report.summary import Share, down, radius_text, up
+from radii.reports.facts import duration
+from radii.reports.summary import Share, down, radius_text, up
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import Row
 

@@ -34,8 +34,8 @@ def report(
         label: RUN=NAME, the name to show for a run or file.
         open: Open the page in a browser.
     """
-    from radii.report import report as write_report
-    from radii.report.page import TITLE
+    from radii.reports.page import TITLE
+    from radii.reports.report import report as write_report
 
     if not inputs:
         raise ValueError("nothing to report: name runs or certificate files")

@@ -8,9 +8,9 @@ from typing import Any
 from radii import disk
 from radii.cli.app import app, hint, say, say_json
 from radii.cli.arguments import Json, command
-from radii.report import facts
-from radii.report.card import certified
-from radii.report.summary import Summary, down, in_words
+from radii.reports import facts
+from radii.reports.card import certified
+from radii.reports.summary import Summary, down, in_words
 from radii.runs import certificates, trust
 from radii.runs import recipe as recipes
 from radii.runs.certificates import Certificates

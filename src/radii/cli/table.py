@@ -17,7 +17,7 @@ from radii.papers.table_lines import Results
 from radii.papers.table_overview import Costs, costs_of_rows, not_made, overview
 from radii.papers.table_runs import FOLDERS, Found, Result, results_of, runs_in
 from radii.papers.table_text import aligned
-from radii.report.text import plain
+from radii.reports.text import plain
 
 MADE = Path("runs") / "tables"
 """Where rows are made."""

@@ -15,7 +15,7 @@ from radii.papers.table import PaperTable, Row
 from radii.papers.table_corruptions import all_kinds
 from radii.papers.table_runs import results_of, runs_in
 from radii.papers.table_values import groups
-from radii.report.facts import duration
+from radii.reports.facts import duration
 
 if TYPE_CHECKING:
     from radii.papers.table_run import Maker

@@ -9,7 +9,7 @@ from radii.cli.app import app, console, hint, is_rank_0, say
 from radii.cli.arguments import Data, Settings, Trust, command
 from radii.cli.progress import TrainingBar
 from radii.cli.tensorboard import step_writer
-from radii.report.summary import down
+from radii.reports.summary import down
 from radii.runs import recipe as recipes
 from radii.runs.from_run import recipe_from
 from radii.runs.run import Run

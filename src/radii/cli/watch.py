@@ -12,9 +12,9 @@ from rich.live import Live
 from rich.text import Text
 
 from radii.cli.app import app, console
-from radii.report.facts import duration
-from radii.report.summary import Share, down, up
-from radii.report.text import plain
+from radii.reports.facts import duration
+from radii.reports.summary import Share, down, up
+from radii.reports.text import plain
 from radii.runs import events
 from radii.runs.run import Run, RunError
 

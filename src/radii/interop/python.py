@@ -81,7 +81,7 @@ def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ())
     'g.onnx'
     """
     from radii.interop.export import export_onnx
-    from radii.report.card import certified
+    from radii.reports.card import certified
 
     run = run if isinstance(run, Run) else Run(run, trust)
     return export_onnx(run, path, certified=certified(run))

@@ -7,9 +7,9 @@ from statistics import fmean
 from radii.papers.table import PaperTable
 from radii.papers.table_runs import Result
 from radii.published_datasets import KINDS, SEVERITIES
-from radii.report.corruptions import MEASURES, PUBLISHED_BLOCK, Corrupted, block_of, groups, mean
-from radii.report.entries import Entry
-from radii.report.summary import Share, Summary, Value
+from radii.reports.corruptions import MEASURES, PUBLISHED_BLOCK, Corrupted, block_of, groups, mean
+from radii.reports.entries import Entry
+from radii.reports.summary import Share, Summary, Value
 
 Place = tuple[str, int | None]
 """A kind of corruption and its severity; none where the images have no severity."""

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 from radii.papers.table import PaperTable
 from radii.papers.table_lines import Results, head, numbered
 from radii.papers.table_values import radius_of, shift_of, value
-from radii.report import colours
-from radii.report.curves import MUTED, axes_of, legend, plain_name
+from radii.reports import colours
+from radii.reports.curves import MUTED, axes_of, legend, plain_name
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

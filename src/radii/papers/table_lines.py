@@ -8,9 +8,9 @@ from radii.papers.table import PaperTable, Reported, Row
 from radii.papers.table_corruptions import lacking
 from radii.papers.table_runs import BASELINE, NOISES, Result, noise_of
 from radii.papers.table_values import Measured, as_precise, difference, digits_of, groups, radius_of, shift_of, value
-from radii.report.facts import certifier, choice
-from radii.report.summary import UNKNOWN, Summary, down, radius_text, up
-from radii.report.tables import Cell, Table
+from radii.reports.facts import certifier, choice
+from radii.reports.summary import UNKNOWN, Summary, down, radius_text, up
+from radii.reports.tables import Cell, Table
 from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
 

@@ -8,9 +8,9 @@ from radii.papers.table_corruptions import all_kinds
 from radii.papers.table_lines import Results
 from radii.papers.table_runs import Result
 from radii.papers.table_values import groups
-from radii.report.facts import duration
-from radii.report.summary import UNKNOWN
-from radii.report.tables import Cell, Table
+from radii.reports.facts import duration
+from radii.reports.summary import UNKNOWN
+from radii.reports.tables import Cell, Table
 
 HEAD = ("Table", "Kind", "Dataset", "Rows", "Done", "Not made yet", "Missing", "Cost of those not made", "Title")
 Costs = Mapping[str, Mapping[str, float]]

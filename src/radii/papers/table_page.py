@@ -16,10 +16,10 @@ from radii.papers.table_runs import BASELINE, Result
 from radii.papers.table_savings import savings
 from radii.papers.table_text import has_words
 from radii.papers.table_values import as_precise, difference, radius_of, shift_of, value
-from radii.report import curves, formats
-from radii.report.summary import UNKNOWN
-from radii.report.tables import Table
-from radii.report.text import csv_cell, markdown_text, plain
+from radii.reports import curves, formats
+from radii.reports.summary import UNKNOWN
+from radii.reports.tables import Table
+from radii.reports.text import csv_cell, markdown_text, plain
 
 BUDGET = (
     "A number is measured here at the budget that is stated with it, on the test images that are stated with it: it is "

@@ -7,8 +7,8 @@ from statistics import fmean
 from radii.papers.table import PaperTable, Row
 from radii.papers.table_lines import Results
 from radii.papers.table_values import groups, value
-from radii.report.summary import UNKNOWN, down
-from radii.report.tables import Cell, Table
+from radii.reports.summary import UNKNOWN, down
+from radii.reports.tables import Cell, Table
 
 TOTALS = ("total_time_h", "total_hours")
 EPOCHS = ("epoch_time_s", "sec_per_epoch")

@@ -2,9 +2,9 @@
 
 import re
 
-from radii.report.summary import UNKNOWN
-from radii.report.tables import Table
-from radii.report.text import plain
+from radii.reports.summary import UNKNOWN
+from radii.reports.tables import Table
+from radii.reports.text import plain
 
 NUMBER = re.compile(r"[≥+\- ]*[\d.,]+( ± [\d.]+)?( [%×])?")  # noqa: RUF001
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 from radii.papers.table import PaperTable, Reported, Row
 from radii.papers.table_corruptions import by_image, corrupted, interval, is_accuracy
 from radii.papers.table_runs import Result, is_int8
-from radii.report import protocol
-from radii.report.corruptions import EXACT
-from radii.report.facts import EpochTime, epoch_time
-from radii.report.summary import CONFIDENCE, Summary
+from radii.reports import protocol
+from radii.reports.corruptions import EXACT
+from radii.reports.facts import EpochTime, epoch_time
+from radii.reports.summary import CONFIDENCE, Summary
 from radii.runs import certificates
 from radii.runs.certificates import Certificates
 from radii.runs.lineage import teachers

@@ -1,0 +1,1 @@
+"""Metrics, tables, figures and the HTML page of certified accuracy. Nothing here needs torch."""

@@ -1,0 +1,127 @@
+"""Attacks in a report: only those on the same weights, images and noise; a broken certificate is said."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from radii import disk
+from radii.reports.attacked import attack_on, broken_certificates
+from radii.reports.entries import Entry, read
+from radii.reports.galleries import galleries, look
+from radii.reports.pictures import pictures_of
+from radii.reports.reading import caption
+from radii.runs import attacks, gallery
+from radii.runs.attacks import AttackedImage
+from radii.runs.certificates import CertificateFile, Row
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
+
+NOISE = {"name": "gaussian", "sigma": 0.25}
+BUDGET: dict[str, Any] = {"weights": "w", "data": "d", "engine": "torch", "copies": 2, "samples": 100, "seed": 0}
+
+
+def certified(folder: Path, radius: float = 0.5, **changes: Any) -> Entry:
+    """A run with certificates of two images, made by hand."""
+    run = Run(folder)
+    folder.mkdir(exist_ok=True)
+    training = Training(epochs=1, images_per_step=8, learning_rate=0.1)
+    disk.write(run.recipe_file, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training).to_toml())
+    header = {"procedure": "fixed", "parameters": {"failure": 0.001}, "sigma": 0.25, "noise": NOISE}
+    file = CertificateFile(run.certificates / "a.tsv", {**header, "weights": "w", "data": "d", "seed": 0, **changes})
+    for index in range(2):
+        file.append(Row(index, 1, 1, radius, 0.1, 1000, {1: 990}, f"digest {index}"))
+    gallery.write(gallery.pictures_file(file.path), {"0": np.ones((1, 8, 8), np.float32)}, {"0": "digest 0"})
+    (entry,) = read([folder])
+    return entry
+
+
+def attacked(entry: Entry, distances: list[float | None], steps: int = 5) -> Path:
+    assert entry.run is not None
+    header = {**BUDGET, "noise": NOISE, "steps": steps, "radii": [0.5, 1.0], "images": list(range(len(distances)))}
+    with attacks.open_file(entry.run, header) as file:
+        for index, length in enumerate(distances):
+            wrong = None if length is None else 0
+            file.append(AttackedImage(index, 1, 1, length, wrong, 0.1, f"digest {index}"))
+    return file.path
+
+
+def change(path: Path, name: str, distance: float, answer: int) -> None:
+    facts = {name: {"distance": distance, "answer": answer, "digest": "digest 0"}}
+    gallery.write(attacks.pictures_file(path), {name: np.zeros((1, 8, 8), np.float32)}, facts)
+
+
+def test_an_attack_under_another_sigma_is_not_shown(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run", noise={"name": "gaussian", "sigma": 0.5})
+    attacked(entry, [0.1, None])
+    assert entry.certificates.sigma == 0.5
+    assert attack_on(entry) is None
+    assert broken_certificates(entry) == 0
+
+
+def test_dashed_curves_are_explained_where_there_are_any(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    assert caption([entry]) == "Certified accuracy, % of all images."
+    attacked(entry, [None, 0.7])
+    assert "Dashed: the share of the attacked images" in caption([entry])
+
+
+def test_a_broken_certificate_of_a_smaller_attack_is_said(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    attacked(entry, [None, 0.7])
+    assert broken_certificates(entry) == 0
+    attacked(entry, [0.3], steps=500)
+    assert broken_certificates(entry) == 1
+
+
+@pytest.mark.parametrize(("name", "distance"), [("0-inside", 0.49), ("0-outside", 0.4)])
+def test_a_broken_certificate_beside_a_picture_is_said(name: str, distance: float, tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    path = attacked(entry, [None, None])
+    change(path, name, distance, 1)
+    assert broken_certificates(entry) == 0
+    change(path, name, distance, 0)
+    assert broken_certificates(entry) == 1
+
+
+@pytest.mark.parametrize(("name", "radius"), [("0-inside", 0.3), ("0-outside", 0.6)])
+def test_a_change_at_the_radius_of_another_certificate_is_not_shown(name: str, radius: float, tmp_path: Path) -> None:
+    kept = {"0-inside": 0.6, "0-outside": 0.3}[name]
+    for number, (size, shown) in enumerate(((radius, False), (kept, True))):
+        entry = certified(tmp_path / str(number), radius=size)
+        change(attacked(entry, [None, None]), name, 0.5, 1)
+        found = pictures_of(entry)
+        assert found is not None
+        assert (found.change(0, name.partition("-")[2]) is not None) == shown
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [(1, "the attack fails"), (-1, "the vote is too close for an answer"), (0, "answers class 0")],
+)
+def test_what_an_attack_did_is_said_below_the_picture(answer: int, words: str, tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    change(attacked(entry, [None, None]), "0-inside", 0.49, answer)
+    shown = galleries([entry])
+    assert "<strong>class 1</strong>, right, radius 0.500<br>Votes: 990 for class 1" in shown
+    assert f"Inside, at 0.490: {words}. No wrong answer was found outside." in shown
+
+
+def test_a_change_of_no_length_is_not_shown(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    change(attacked(entry, [None, None]), "0-inside", 0.0, 1)
+    assert "Inside" not in galleries([entry])
+    assert "direction" not in look([entry], 0.5), "there is none"
+
+
+def test_pictures_of_no_image_are_left_out(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    path = attacked(entry, [None, None])
+    change(path, "x-inside", 0.1, 1)
+    pixels = np.ones((1, 8, 8), np.float32)
+    file = next((tmp_path / "run" / "pictures").iterdir())
+    gallery.write(file, {"0": pixels, "x": pixels}, {"0": "digest 0"})
+    found = pictures_of(entry)
+    assert found is not None
+    assert list(found.clean) == [0]

@@ -1,0 +1,247 @@
+"""The page of a report in a real browser: what a reader does with it."""
+
+import base64
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from selenium.webdriver import Chrome
+
+from radii import disk
+from radii.reports.report import report
+from radii.runs import attacks, gallery
+from radii.runs.attacks import AttackedImage
+from radii.runs.certificates import CertificateFile, Row
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
+from tools import browser as browsers
+from tools.browser import PHONE, browser, hover, logged, look, violations
+
+pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(browsers.missing()), reason=browsers.missing())]
+
+IMAGES = 120
+CSS = "css selector"
+A4 = (718, 1047)
+"""The page between the margins that the browser prints with."""
+
+SPEC = b'{"__metadata__":{"spec":"{\\"shape\\":[1,8,8],\\"class_names\\":[\\"cat\\",\\"dog\\"]}"}}'
+
+
+def made(folder: Path, strength: float) -> Path:
+    """A run with certificates, pictures, an attack and a history, made by hand."""
+    run, rng = Run(folder), np.random.default_rng(0)
+    folder.mkdir()
+    training = Training(epochs=3, images_per_step=8, learning_rate=0.1)
+    disk.write(run.recipe_file, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training).to_toml())
+    disk.write(run.weights_file, len(SPEC).to_bytes(8, "little") + SPEC)
+    run.write_history([{"epoch": n, "seconds": 2.0, "loss": 2.0 - n, "noisy_test_accuracy": 0.3 * n} for n in range(3)])
+    weights = disk.digest(run.weights_file)
+    header = {
+        "procedure": "fixed",
+        "parameters": {"failure": 0.001},
+        "sigma": 0.25,
+        "weights": weights,
+        "data": "d",
+        "seed": 0,
+    }
+    file = CertificateFile(run.certificates / "fixed-0.tsv", header)
+    for index in range(IMAGES):
+        radius, right = float(strength * rng.random()), index % 10 > 0
+        counts = {index % 2: 900 + index % 90, 1 - index % 2: 10}
+        said = index % 2 if right else 1 - index % 2
+        file.append(Row(index, index % 2, said, radius, 0.1, 1000, counts, f"{index:016x}"))
+    rows = gallery.chosen(file.rows())
+    pictures = {str(row.index): rng.random((1, 8, 8), np.float32) for row in rows}
+    gallery.write(gallery.pictures_file(file.path), pictures, {str(row.index): row.digest for row in rows})
+    attack = {
+        "weights": weights,
+        "data": "d",
+        "engine": "torch",
+        "noise": {"name": "gaussian", "sigma": 0.25},
+        "steps": 5,
+        "copies": 2,
+    }
+    with attacks.open_file(run, {**attack, "samples": 100, "radii": [0.5, 1.0], "seed": 0, "images": [1]}) as hit:
+        hit.append(AttackedImage(1, 1, 1, 0.75, 0, 0.1, f"{1:016x}"))
+    return folder
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("runs")
+    runs = [made(folder / name, strength) for name, strength in (("plain", 0.6), ("robust", 0.9))]
+    return report(runs, folder / "report", title="In a browser")
+
+
+@pytest.fixture(scope="module")
+def driver() -> Iterator[Chrome]:
+    with browser() as opened:
+        yield opened
+
+
+def texts(driver: Chrome, selector: str) -> list[str]:
+    return [element.text for element in driver.find_elements(CSS, selector)]
+
+
+def value(driver: Chrome) -> str:
+    return str(driver.find_element(CSS, ".controls output").text)
+
+
+def test_hover_reads_all_runs_at_one_radius(driver: Chrome, page: Path) -> None:
+    look(driver, page)
+    hover(driver, 0.3)
+    near, before = float(value(driver)), texts(driver, ".reading td")
+    hover(driver, 0.7)
+    far, after = float(value(driver)), texts(driver, ".reading td")
+    assert 0 < near < far < 0.9
+    assert before != after
+    assert texts(driver, ".reading tbody th") == ["plain", "robust"]
+    _, _, attacked, first, certified, interval, _, difference = after
+    assert float(certified) < 60
+    assert "–" in interval  # noqa: RUF001
+    assert attacked == "100.0"
+    assert first == "–", "the first input is compared with itself"  # noqa: RUF001
+    assert difference.startswith("+")
+
+
+def test_keyboard_reads_radii(driver: Chrome, page: Path) -> None:
+    look(driver, page)
+    slider = driver.find_element(CSS, ".controls input")
+    slider.send_keys("\ue011")  # Home
+    assert value(driver) == "0.00"
+    slider.send_keys("\ue014" * 3)  # three times to the right
+    assert value(driver) == "0.03"
+    assert str(slider.get_attribute("aria-valuetext")).startswith("radius 0.03: plain ")
+
+
+def test_toggles_hide_a_run_in_all_figures(driver: Chrome, page: Path) -> None:
+    look(driver, page)
+    box = driver.find_elements(CSS, ".legend input")[1]
+    parts = "svg g.run-1, .reading .run-1"
+    assert len(driver.find_elements(CSS, parts)) >= 4
+    for shown in (False, True):
+        box.click()
+        assert {part.is_displayed() for part in driver.find_elements(CSS, parts)} == {shown}
+        assert all(part.is_displayed() for part in driver.find_elements(CSS, "svg g.run-0"))
+
+
+def test_axis_in_l_infinity(driver: Chrome, page: Path) -> None:
+    look(driver, page)
+    before = texts(driver, "#curves .tick")
+    driver.find_element(CSS, ".controls option[value=linf]").click()
+    assert texts(driver, "#curves .tick") != before
+    assert "l-infinity" in driver.find_element(CSS, "#curves .name").text
+    assert value(driver).endswith("/255")
+    driver.find_element(CSS, ".controls option[value=l2]").click()
+    assert texts(driver, "#curves .tick") == before
+
+
+def test_tables_are_sorted(driver: Chrome, page: Path) -> None:
+    look(driver, page)
+    first = "table.sortable"
+    acr = driver.find_element(CSS, f"{first} thead th:nth-child(3) button")
+    acr.click()
+    assert texts(driver, f"{first} tbody th")[:2] == ["robust", "plain"]
+    assert acr.find_element("xpath", "..").get_attribute("aria-sort") == "descending"
+    acr.click()
+    assert texts(driver, f"{first} tbody th")[:2] == ["plain", "robust"]
+
+
+def test_times_are_sorted_by_length_and_words_by_letters(driver: Chrome, tmp_path: Path) -> None:
+    lines = {
+        "short": ("0.5", 7),
+        "long": ("7000", 8),
+        "middle": ("130", 9),
+        "a day": ("90000", 10),
+        "minute": ("61", 11),
+    }
+    for name, (seconds, index) in lines.items():
+        head = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
+        (tmp_path / f"{name}.tsv").write_text(f"{head}0\t3\t3\t1.0\t1\t{seconds}\n{index}\t3\t3\t1.0\t1\t0\n")
+    look(driver, report([tmp_path / f"{name}.tsv" for name in lines], tmp_path / "out"))
+    (time,) = [
+        each for each in driver.find_elements(CSS, ".facts button") if each.text.startswith("Certification time")
+    ]
+    driver.execute_script("arguments[0].click()", time)
+    assert texts(driver, ".facts table.sortable tbody th") == ["a day", "long", "middle", "minute", "short"]
+    (images,) = [each for each in driver.find_elements(CSS, ".facts button") if each.text.startswith("Images")]
+    driver.execute_script("arguments[0].click()", images)
+    assert texts(driver, ".facts table.sortable tbody th") == ["minute", "a day", "middle", "long", "short"]
+
+
+def test_histograms_are_not_sorted(driver: Chrome, page: Path) -> None:
+    look(driver, page)
+    head = driver.find_element(CSS, "[aria-label='Votes and samples'] thead")
+    assert [each.text for each in head.find_elements(CSS, "button")] == [
+        "Median",
+        "Samples per image",
+        "Median",
+        "In all",
+    ]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_light_and_dark(driver: Chrome, page: Path, scheme: str) -> None:
+    look(driver, page, scheme=scheme)
+    colour = driver.find_element(CSS, "body").value_of_css_property("background-color")
+    bright = sum(int(part) for part in colour.split("(")[1].rstrip(")").split(",")[:3])
+    assert bright > 700 if scheme == "light" else bright < 100
+
+
+def test_phone_scrolls_down_only(driver: Chrome, page: Path) -> None:
+    look(driver, page, size=PHONE)
+    assert driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
+    size = "return parseFloat(getComputedStyle(document.querySelector('#curves .tick')).fontSize)"
+    wide = "return document.querySelector('#curves svg').getBoundingClientRect().width"
+    assert driver.execute_script(size) * driver.execute_script(wide) / 720 >= 10, "the ticks are large enough to read"
+
+
+def test_it_prints(driver: Chrome, page: Path) -> None:
+    look(driver, page, scheme="dark", media="print")
+    body, controls = driver.find_element(CSS, "h1"), driver.find_element(CSS, ".controls")
+    assert body.value_of_css_property("color") == "rgba(28, 36, 48, 1)", "dark on white, whatever the screen is"
+    assert not controls.is_displayed()
+    printed = driver.execute_cdp_cmd("Page.printToPDF", {"printBackground": True})["data"]
+    assert base64.b64decode(printed).startswith(b"%PDF")
+    assert len(driver.find_elements(CSS, "details:not([open])")) == 0
+
+
+def test_tables_of_nine_inputs_are_not_cut_in_print(driver: Chrome, tmp_path: Path) -> None:
+    lines = [f"{n}\t{n % 10}\t{n % 10}\t{0.01 * n:.3}\t1\t{n}" for n in range(150)]
+    paths = [tmp_path / f"smoothmix-to-lenet-{name}.tsv" for name in "abcdefghi"]
+    for path in paths:
+        path.write_text("\n".join(["idx\tlabel\tpredict\tradius\tcorrect\ttime", *lines]) + "\n")
+    look(driver, report(paths, tmp_path / "out"), size=A4, media="print")
+    sizes = "return Array.from(document.querySelectorAll('.card')).map(each => [each.clientWidth, each.scrollWidth])"
+    assert [wide for shown, wide in driver.execute_script(sizes) if wide > shown] == []
+
+
+def test_no_console_error_and_no_request(driver: Chrome, page: Path) -> None:
+    logged(driver, "browser")
+    logged(driver, "performance")
+    look(driver, page)
+    hover(driver, 0.5)
+    assert logged(driver, "browser") == []
+    found = [json.loads(each["message"])["message"] for each in logged(driver, "performance")]
+    sent = [each["params"]["request"]["url"] for each in found if each["method"] == "Network.requestWillBeSent"]
+    assert [address for address in sent if not address.startswith("data:")] == [page.resolve().as_uri()]
+
+
+@pytest.mark.parametrize("scheme", ["light", "dark"])
+def test_it_is_accessible(driver: Chrome, page: Path, scheme: str) -> None:
+    if not browsers.AXE.is_file():
+        pytest.skip("axe-core is not installed: scripts/browser installs it with npm")
+    look(driver, page, scheme=scheme)
+    assert violations(driver) == []
+
+
+def test_it_is_complete_without_script(page: Path) -> None:
+    with browser(script=False) as driver:
+        look(driver, page)
+        assert driver.find_elements(CSS, ".controls") == []
+        assert texts(driver, "ul.legend li") == ["plain", "robust"]
+        assert len(driver.find_elements(CSS, "#curves path.curve")) == 2
+        assert driver.find_element(CSS, ".gallery img").is_displayed()
+        assert "robust Within 0.50" in driver.find_element(CSS, ".headlines").text

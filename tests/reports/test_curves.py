@@ -1,0 +1,58 @@
+"""Curves show only tested radii."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from radii.reports.curves import bars, curves
+from radii.reports.entries import Entry
+from radii.reports.summary import Summary
+from radii.runs.certificates import Certificates, Row
+
+
+def entry(certifier: str, parameters: dict[str, Any], radii: Sequence[float]) -> Entry:
+    rows = [Row(index, 1, 1, radius, 1.0) for index, radius in enumerate(radii)]
+    return Entry(certifier, Summary(Certificates("a", rows, {"procedure": certifier, "parameters": parameters})))
+
+
+def drawn(entry: Entry) -> set[tuple[float, float]]:
+    """Every point of every line."""
+    (axes,) = curves([entry]).axes
+    points: list[Any] = [line.get_xydata() for line in axes.lines]
+    return {(float(x), float(y)) for line in points for x, y in line}
+
+
+@pytest.mark.parametrize("radii", [(0.25, 0.5), (0.3,)])
+def test_only_tested_radii_are_drawn(radii: tuple[float, ...]) -> None:
+    found = drawn(entry("sequential", {"radii": radii}, [radii[0], radii[-1], radii[-1], 0.0]))
+    assert {x for x, _ in found} == set(radii)
+    assert (radii[-1], 50.0 if len(radii) > 1 else 75.0) in found
+
+
+def test_a_prediction_is_a_point_at_radius_zero() -> None:
+    assert drawn(entry("prediction", {"samples": 100}, [0.0, 0.0])) == {(0.0, 100.0)}
+
+
+def test_certifier_that_bounds_the_radius_is_a_curve() -> None:
+    assert len(drawn(entry("fixed", {}, [0.1, 0.5]))) > 100
+
+
+@pytest.mark.parametrize(
+    ("count", "name"), [(3, "a label of many words " * 4), (12, "smoothmix-to-lenet"), (12, "x" * 150)]
+)
+def test_names_leave_the_curves_their_room(count: int, name: str) -> None:
+    some = entry("fixed", {}, [0.1, 0.5])
+    figure = curves([replace(some, source=f"{number} {name}") for number in range(count)])
+    figure.draw_without_rendering()
+    (axes,), width = figure.axes, figure.bbox.width
+    assert axes.get_window_extent().width > 0.85 * width
+    assert axes.get_window_extent().height > 0.7 * 4.5 * figure.dpi
+    assert all(each.get_window_extent().x1 <= 1.02 * width for each in [*axes.texts, *figure.legends])
+
+
+def test_names_leave_the_bars_their_room() -> None:
+    figure = bars(["short", "a label of many words " * 5], [1.0, 2.0], "seconds")
+    figure.draw_without_rendering()
+    assert figure.axes[0].get_window_extent().width > 0.5 * figure.bbox.width

@@ -1,0 +1,47 @@
+"""The result in words, and radii that fit the data."""
+
+from typing import Any
+
+import pytest
+
+from radii.reports.entries import Entry
+from radii.reports.headline import headline_radius, sentence
+from radii.reports.summary import Summary
+from radii.reports.tables import accuracies
+from radii.runs.certificates import Certificates, Row
+
+
+def entry(radii: list[float], **header: Any) -> Entry:
+    rows = [Row(index, 1, 1, radius, 1.0) for index, radius in enumerate(radii)]
+    made = {"procedure": "fixed", "parameters": {"failure": 0.001}, **header}
+    return Entry("a", Summary(Certificates("a", [*rows, Row(len(rows), 1, -1, 0.0, 1.0)], made)))
+
+
+SEQUENTIAL = {"procedure": "sequential", "parameters": {"radii": [0.5], "failure": 0.001}}
+
+
+def test_a_sentence_for_a_manager() -> None:
+    words = "Within 0.50, 66.6 % of test pictures are guaranteed (9.3–99.2, 3 pictures); 33.4 % get no answer."  # noqa: RUF001
+    assert sentence(entry([0.5, 0.7]), 0.5) == words
+
+
+def test_bounds_and_untested_radii_are_said_to_be() -> None:
+    tested = entry([0.5, 0.5], **SEQUENTIAL)
+    assert sentence(tested, 0.25) == "Within 0.25, at least 66.6 % of test pictures are guaranteed (3 pictures)."
+    assert sentence(tested, 0.75) == "Within 0.75 nothing was tested (3 pictures)."
+
+
+@pytest.mark.parametrize(("sigma", "radius", "columns"), [(0.12, 0.2, 5), (0.25, 0.5, 4), (0.5, 1.0, 8), (1.0, 2.0, 8)])
+def test_radii_are_sensible_at_every_sigma(sigma: float, radius: float, columns: int) -> None:
+    some = entry([0.0, 3.8 * sigma], sigma=sigma)
+    assert headline_radius([some]) == radius
+    assert len([name for name in accuracies([some]).head if name[:1].isdigit()]) == columns
+
+
+def test_a_tested_radius_is_the_headline() -> None:
+    assert headline_radius([entry([0.5], sigma=1.0, **SEQUENTIAL)]) == 0.5
+    assert headline_radius([entry([0.5], sigma=0.25)], (0.1, 0.3)) == 0.3
+
+
+def test_radii_that_were_asked_for_are_the_columns() -> None:
+    assert accuracies([entry([0.5])], (0.0, 0.1)).head[3:-1] == ["0.00", "0.10"]

@@ -1,0 +1,137 @@
+"""The curves of the page and what can be read off; colours; the other figures."""
+
+import json
+import re
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radii.reports import colours
+from radii.reports.chart import Chart, step_for, ticks_up_to
+from radii.reports.classes import MOST_CLASSES, caption, per_class
+from radii.reports.distributions import distributions
+from radii.reports.entries import Entry
+from radii.reports.reading import data, figure
+from radii.reports.report import report
+from radii.reports.summary import UNKNOWN, Summary
+from radii.runs.certificates import Certificates, Row
+from radii.runs.run import Run
+
+
+def entry(name: str, rows: list[Row], **header: Any) -> Entry:
+    made = {"procedure": "fixed", "parameters": {"failure": 0.001}, **header}
+    return Entry(name, Summary(Certificates("a", rows, made)))
+
+
+def rows(count: int, classes: int = 2) -> list[Row]:
+    return [Row(i, i % classes, i % classes, 0.01 * i, 1.0, 100 + i, {i % classes: 90, 9: 10}) for i in range(count)]
+
+
+def test_what_can_be_read_is_what_the_summary_says() -> None:
+    some = entry("a", rows(100))
+    found = json.loads(data([some, entry("b", rows(100))], 0.5))
+    assert found["start"] == 0.5
+    place = found["radii"].index(0.5)
+    assert found["texts"][place] == "0.50"
+    assert found["runs"][0]["value"][place] == "50.0"
+    assert found["runs"][0]["interval"][place] == "39.7–60.2"  # noqa: RUF001
+    assert found["runs"][1]["difference"][place] == "0.0 (-2.0 to +2.0)"
+    assert "dimensions" not in found, "the number of pixels is not known"
+
+
+def test_the_interval_of_a_difference_is_rounded_outwards() -> None:
+    strong, weak = rows(500), [replace(row, radius=0.0) if row.index in (498, 499) else row for row in rows(500)]
+    found = json.loads(data([entry("a", strong), entry("b", weak)], 0.5))
+    differences = found["runs"][1]["difference"]
+    assert differences[found["radii"].index(4.9)] == "-0.4 (-1.1 to +0.3)"
+    assert differences[0] == "0.0 (-0.4 to +0.4)"
+
+
+def test_untested_radii_are_dashes_and_bounds() -> None:
+    tested = {"procedure": "sequential", "parameters": {"radii": [0.5], "failure": 0.001}}
+    found = json.loads(data([entry("a", [Row(0, 1, 1, 0.5, 1.0)], **tested)], 0.5))
+    values = dict(zip(found["radii"], found["runs"][0]["value"], strict=True))
+    assert (values[0.25], values[0.5]) == ("≥ 100.0", "100.0")
+    found = json.loads(data([entry("a", [Row(0, 1, -1, 0.0, 1.0)], **tested)], 0.5))
+    assert dict(zip(found["radii"], found["runs"][0]["value"], strict=True))[0.25] == UNKNOWN
+
+
+def test_no_name_leaves_the_script(tmp_path: Path) -> None:
+    path = tmp_path / "a.tsv"
+    path.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t1.0\t1\t1.0\n")
+    name = "</script><script>alert(1)//"
+    text = report([path], tmp_path / "out", labels={str(path): name}).read_text()
+    assert text.count("<script") == 2
+    assert "//" not in text.partition('id="data">')[2].partition("</script>")[0]
+    found = re.search(r'id="data">(.*?)</script>', text)
+    assert found is not None
+    assert json.loads(found[1])["runs"][0]["name"] == name
+
+
+def test_labels_must_be_of_inputs_and_differ(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / name).write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t1.0\t1\t1.0\n")
+    paths = [tmp_path / "a", tmp_path / "b"]
+    with pytest.raises(ValueError, match="two inputs would have the name 'b'"):
+        report(paths, tmp_path / "out", labels={str(paths[0]): "b"})
+    with pytest.raises(ValueError, match="has a label but is not reported"):
+        report(paths[:1], tmp_path / "out", labels={str(paths[1]): "c"})
+
+
+def test_classes_of_different_datasets_are_no_table(tmp_path: Path) -> None:
+    named = [NamedRun(tmp_path / str(number), names) for number, names in enumerate((("cat", "dog"), ("red", "green")))]
+    entries = [replace(entry("a", rows(10)), run=run) for run in named]
+    assert per_class(entries[:1], 0.05) is not None
+    assert per_class(entries, 0.05) is None
+    assert per_class([entries[0], entry("a log", rows(10))], 0.05) is not None, "a log has no names"
+
+
+class NamedRun(Run):
+    """A run whose classes have names."""
+
+    def __init__(self, path: Path, names: tuple[str, ...]) -> None:
+        super().__init__(path)
+        self.named = names
+
+    def class_names(self) -> tuple[str, ...]:
+        return self.named
+
+
+def test_colours_do_not_repeat() -> None:
+    for colour in (colours.light, colours.dark):
+        assert len({colour(number) for number in range(60)}) == 60
+
+
+def test_a_step_is_drawn_at_the_value_of_its_right_end() -> None:
+    frame = Chart("", (1.0, 100.0))
+    low, high = frame.y(20.0), frame.y(80.0)
+    assert frame.steps([(0.0, 80.0), (0.5, 80.0), (1.0, 20.0)]) == (
+        f"M{frame.x(0):.1f} {high:.1f}H{frame.x(0.5):.1f}V{low:.1f}H{frame.x(1.0):.1f}"
+    )
+    assert 'class="curve"' in figure([entry("a", rows(10))])
+
+
+def test_ticks_are_round() -> None:
+    assert ticks_up_to(1.03, 8) == [0.0, 0.2, 0.4, 0.6000000000000001, 0.8, 1.0]
+    assert step_for(3.8, 12) == 0.5
+
+
+def test_classes_have_shares_of_their_own() -> None:
+    table = per_class([entry("a", rows(100))], 0.5)
+    assert table is not None
+    assert [[cell.text for cell in row] for row in table.rows] == [["class 0", "50", "50.0"], ["class 1", "50", "50.0"]]
+    many = entry("a", rows(200, classes=100))
+    found = per_class([many], 0.5)
+    assert found is not None
+    assert len(found.rows) == MOST_CLASSES
+    assert "of the 50 lowest of 100 classes" in caption([many], 0.5)
+
+
+def test_votes_and_samples() -> None:
+    text = distributions([entry("a", rows(100)), entry("b", [Row(0, 1, 1, 0.5, 1.0)])])
+    assert "0.900" in text
+    assert "14,950" in text
+    assert text.count(f">{UNKNOWN}</td>") == 5
+    assert distributions([entry("b", [Row(0, 1, 1, 0.5, 1.0)])]) == ""
