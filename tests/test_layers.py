@@ -6,7 +6,21 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from tools.imports import LAYERS, PEERS, SOURCE, imports, layer_of, modules, package_of, packages_used
+import pytest
+
+from tools.imports import (
+    LAYERS,
+    PEERS,
+    SOURCE,
+    imports,
+    layer_of,
+    longest_chain,
+    module_graph,
+    modules,
+    package_of,
+    packages_used,
+    private_uses,
+)
 
 LIGHT = (
     "__init__",
@@ -28,7 +42,7 @@ PRINTING = {"rich", "print"}
 
 
 def violations(path: Path) -> Iterator[str]:
-    """What a file does that its layer must not do."""
+    """Yield what a file does that its layer must not do."""
     here, name = package_of(path), path.relative_to(SOURCE)
     others = packages_used(path) - (PEERS if here in PEERS else set())
     yield from (f"{name} imports {there}" for there in sorted(others) if layer_of(there) >= layer_of(here))
@@ -37,7 +51,7 @@ def violations(path: Path) -> Iterator[str]:
 
 
 def words(path: Path) -> set[str]:
-    """Every plain name of a file, and the packages that it imports."""
+    """Return every plain name of a file, and the packages that it imports."""
     plain = {node.id for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Name)}
     return plain | {name.split(".")[0] for name in imports(path)}
 
@@ -50,11 +64,42 @@ def test_layers_list_every_package() -> None:
     assert {package_of(path) for path in modules()} == {name for names in LAYERS for name in names}
 
 
+def test_modules_do_not_import_each_other() -> None:
+    assert longest_chain(module_graph())
+
+
+def test_an_import_cycle_is_named() -> None:
+    with pytest.raises(ValueError, match="a -> b -> a"):
+        longest_chain({"a": {"b"}, "b": {"a"}})
+
+
+def test_no_package_uses_private_names_of_another() -> None:
+    assert [f"{path.relative_to(SOURCE)} uses {name}" for path in modules() for name in private_uses(path)] == []
+
+
+@pytest.mark.parametrize(
+    ("line", "used"),
+    [
+        ("from radii.engines._prepare import prepare", ["radii.engines._prepare.prepare"]),
+        ("from radii.runs.run import _read", ["radii.runs.run._read"]),
+        ("from radii.runs import run\nrun._read()", ["radii.runs.run._read"]),
+        ("from radii.runs import run as opened\nopened._read()", ["radii.runs.run._read"]),
+        ("from radii.cli._own import own", []),
+        ("from radii.runs import run\nrun.__name__", []),
+    ],
+)
+def test_uses_of_private_names_are_recognised(line: str, used: list[str], tmp_path: Path) -> None:
+    file = tmp_path / "radii" / "cli" / "verb.py"
+    file.parent.mkdir(parents=True)
+    file.write_text(line)
+    assert list(private_uses(file, tmp_path / "radii")) == used
+
+
 def light() -> Iterator[str]:
-    """The dotted names of what starts without torch."""
+    """Yield the dotted names of what starts without torch."""
     for name in LIGHT:
         found = [*SOURCE.glob(f"{name}.py"), *sorted(SOURCE.glob(f"{name}/*.py"))]
-        assert found, f"LIGHT has {name}, which is not there"
+        assert found, f"LIGHT has {name}, which does not exist"
         yield from (".".join(path.relative_to(SOURCE.parent).with_suffix("").parts) for path in found)
 
 
