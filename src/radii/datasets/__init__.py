@@ -5,19 +5,25 @@ from pathlib import Path
 from typing import Any
 
 from radii import plugins
+from radii.datasets._blocks import OWN as CORRUPTED_RECORD
 from radii.datasets._bounded import read_npy
+from radii.datasets._corruptions import KINDS as CORRUPTIONS
+from radii.datasets._corruptions import corrupt
 from radii.datasets._given import Samples, as_image, samples_of
 from radii.datasets._layouts import pictures_in
 from radii.datasets._pictures import Preparation, read_image
 from radii.datasets.base import DataError, Dataset, Images, Shape
 
 __all__ = [
+    "CORRUPTED_RECORD",
+    "CORRUPTIONS",
     "DataError",
     "Dataset",
     "Images",
     "Preparation",
     "Samples",
     "as_image",
+    "corrupt",
     "create",
     "names",
     "pictures_in",

@@ -12,9 +12,7 @@ from numpy.typing import NDArray
 from PIL import Image, ImageDraw
 
 from radii import disk
-from radii.datasets import Dataset, Images
-from radii.datasets._blocks import OWN
-from radii.datasets._corruptions import KINDS, corrupt
+from radii.datasets import CORRUPTED_RECORD, CORRUPTIONS, Dataset, Images, corrupt
 from radii.disk import locked
 from radii.published_datasets import SEVERITIES
 from radii.runs import readers
@@ -44,10 +42,10 @@ def corrupt_dataset(
         _claim(out, _record(dataset, images, seed, every))
         labels = np.tile(images.labels[list(chosen)].numpy(), len(SEVERITIES))
         _write_array(out / "labels.npy", labels)
-        for number, kind in enumerate(KINDS):
+        for number, kind in enumerate(CORRUPTIONS):
             if not (out / f"{kind}.npy").is_file():
                 _write_array(out / f"{kind}.npy", _corrupted(images, chosen, kind, seed))
-            on_image((number + 1) * len(labels), len(KINDS) * len(labels))
+            on_image((number + 1) * len(labels), len(CORRUPTIONS) * len(labels))
         _write_gallery(out, images, chosen)
     return out
 
@@ -60,7 +58,7 @@ def _record(dataset: Dataset, images: Images, seed: int, every: int) -> dict[str
         "data": images.digest,
         "seed": seed,
         "every": every,
-        "kinds": list(KINDS),
+        "kinds": list(CORRUPTIONS),
         "severities": len(SEVERITIES),
         "shape": list(dataset.shape),
         "class_names": list(dataset.class_names),
@@ -70,11 +68,13 @@ def _record(dataset: Dataset, images: Images, seed: int, every: int) -> dict[str
 
 def _claim(out: Path, record: dict[str, Any]) -> None:
     """Begin a folder, or refuse one of something else."""
-    beside = out / OWN
-    disk.sweep(out, [OWN, "labels.npy", GALLERY, *(f"{kind}.npy" for kind in KINDS)])
+    beside = out / CORRUPTED_RECORD
+    disk.sweep(out, [CORRUPTED_RECORD, "labels.npy", GALLERY, *(f"{kind}.npy" for kind in CORRUPTIONS)])
     if beside.is_file():
         if readers.json_object(beside) != record:
-            raise RunError(f"{out} holds other corrupted images, see {OWN}: name another folder, or remove it")
+            raise RunError(
+                f"{out} holds other corrupted images, see {CORRUPTED_RECORD}: name another folder, or remove it"
+            )
     elif any(path.suffix in (".npy", ".png") for path in out.iterdir()):
         raise RunError(f"{out} holds files that radii did not make: name another folder")
     else:
@@ -87,7 +87,7 @@ def _corrupted(images: Images, chosen: range, kind: str, seed: int) -> NDArray[n
 
 
 def _one(images: Images, index: int, kind: str, severity: int, seed: int) -> NDArray[np.uint8]:
-    rng = np.random.default_rng(entropy("corrupt", seed, list(KINDS).index(kind), severity, index))
+    rng = np.random.default_rng(entropy("corrupt", seed, list(CORRUPTIONS).index(kind), severity, index))
     return corrupt(_pixels(images, index), kind, severity, rng)
 
 
@@ -105,9 +105,9 @@ def _write_gallery(out: Path, images: Images, chosen: range) -> None:
     """One image of the set, a row for each kind: as it is, then its five severities."""
     index, block = chosen[len(chosen) // 2], len(chosen)
     clean = np.rint(255 * _pixels(images, index)).astype(np.uint8)
-    sheet = Image.new("RGB", (NAME + 6 * (TILE + GAP), len(KINDS) * (TILE + GAP)), "white")
+    sheet = Image.new("RGB", (NAME + 6 * (TILE + GAP), len(CORRUPTIONS) * (TILE + GAP)), "white")
     draw = ImageDraw.Draw(sheet)
-    for row, kind in enumerate(KINDS):
+    for row, kind in enumerate(CORRUPTIONS):
         stored = np.load(out / f"{kind}.npy", mmap_mode="r")
         draw.text((GAP, row * (TILE + GAP) + TILE // 2 - 6), kind, fill="black")
         for column, pixels in enumerate([clean, *(stored[len(chosen) // 2 + block * each] for each in range(5))]):
