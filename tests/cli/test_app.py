@@ -12,7 +12,7 @@ import torch
 from radii import cli, device
 from radii.cli import certify
 from radii.cli.arguments import command
-from radii.cli.certify import Advised
+from radii.cli.certify import Advisor
 from radii.runs.certificates import Row
 from tests.cli.running import radii
 
@@ -91,14 +91,14 @@ def row(index: int) -> Row:
         (["certify", "my run", "--set", "estimation=9"], 100, False),
     ],
 )
-def test_a_long_certification_is_told_of_a_shorter_one(
+def test_slow_certify_suggests_sequential(
     typed: list[str], total: int, advised: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     said: list[str] = []
     clock: dict[str, Any] = {"now": 0.0}
     monkeypatch.setattr(certify, "hint", said.append)
     monkeypatch.setattr("time.monotonic", lambda: clock["now"])
-    progress = Advised(lambda *_: None, typed, 0.25, 1)
+    progress = Advisor(lambda *_: None, typed, 0.25, 1)
     progress(total, None)
     progress(total, row(0))
     assert said == []  # a row of an earlier call

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from radii.cli.list import FOLDERS, RECIPES, fields_of, registries
+from radii.cli.list import FOLDERS, RECIPES, fields_of, registry
 from radii.runs import recipe as recipes
 from radii.runs.recipe import Recipe, Training
 from radii.training.train import train
@@ -32,7 +32,7 @@ def test_every_entry_shows_its_fields_with_defaults(kind: str, tmp_path: Path) -
     listed = radii("list", kind, cwd=tmp_path)
     assert listed.code == 0, listed.error
     found = json.loads(radii("list", kind, "--json", cwd=tmp_path).out)[kind]
-    assert set(found) == set(registries()[kind])
+    assert set(found) == set(registry(kind))
     for name, entry in found.items():
         assert f"{name:<18} {entry['text']}" in listed.out
         for field, default in entry["fields"].items():

@@ -60,7 +60,10 @@ def test_onnx_file_can_be_imported_certified_and_reported(
     ("arguments", "message"),
     [
         (("import", "linear.onnx", "--run", "x"), "folder needs photographs in train/<class>/ and val/<class>/"),
-        (("import", "linear.onnx", "--model", "lenet", "--run", "x"), "holds its architecture: leave out --model"),
+        (
+            ("import", "linear.onnx", "--model", "lenet", "--run", "x"),
+            "has its own architecture. Leave out --model.",
+        ),
         (("import", "any.onnx", "--run", "x"), "state the size of yours; pass --size"),
         (("import", "absent.onnx", "--run", "x"), "there is no file absent.onnx"),
         (("import", "broken.onnx", "--run", "x"), "broken.onnx is not an ONNX file that can be read"),
@@ -69,7 +72,7 @@ def test_onnx_file_can_be_imported_certified_and_reported(
         (("import", "a.pth", "--run", "x"), "a.pth needs --dataset and --model"),
         (
             ("import", "a.pth", "--dataset", "digits", "--model", "lenet", "--size", "8", "--run", "x"),
-            "belong to a factory or an ONNX file",
+            "need a factory or an ONNX file",
         ),
         (("export", "absent", "x.onnx"), "absent is not"),
     ],

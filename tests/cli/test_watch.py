@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from radii import cli
-from radii.cli.watch import in_words, over
+from radii.cli.watch import in_words, is_over
 from radii.runs import events
 
 WATCH = [sys.executable, "-m", "radii", "watch", "run"]
@@ -36,7 +36,7 @@ def test_where_training_stands() -> None:
     assert in_words([step(epoch=1), epoch]) == in_words([epoch]), "the step is of an epoch that is done"
     assert in_words([epoch, step(epoch=3)]).startswith("train, epoch 4/9, step 3/7, ")
     assert in_words([{**epoch, "epoch": 0}]).startswith("train, 1 epoch done, ")
-    assert not over([step()])
+    assert not is_over([step()])
 
 
 def test_where_certification_stands() -> None:
@@ -45,7 +45,7 @@ def test_where_certification_stands() -> None:
     words = "certify, 100/500 images, 50.0% certified and correct (39.8-60.2), ACR 0.250"
     assert in_words([image]) == words
     assert in_words([image, step(work="certify", event="ended")]) == f"{words}, ended"
-    assert over([image, step(work="certify", event="ended")])
+    assert is_over([image, step(work="certify", event="ended")])
 
 
 @pytest.mark.parametrize("facts", [{"loss": None}, {"epoch": "x"}, {"terms": 3}])
@@ -56,9 +56,9 @@ def test_events_of_another_version(facts: Mapping[str, Any]) -> None:
 def test_a_process_that_was_killed() -> None:
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
-    assert over([step(process=child.pid)])
+    assert is_over([step(process=child.pid)])
     assert "is gone, it was killed" in in_words([step(process=child.pid)])
-    assert not over([step(process=child.pid, host="elsewhere")])
+    assert not is_over([step(process=child.pid, host="elsewhere")])
 
 
 def test_wrong_folders(tmp_path: Path) -> None:

@@ -1,12 +1,11 @@
-"""The command that attacks a smoothed classifier."""
+"""radii attack: attack the smoothed classifier of a run."""
 
 from pathlib import Path
 
-from radii.cli.app import app, console, printed_warnings
+from radii.cli.app import app, console, hint, printed_warnings
 from radii.cli.arguments import Data, Trust, Whole, parse_numbers
 from radii.cli.progress import AttackBar
 from radii.reports.attacked import in_words
-from radii.reports.text import plain
 from radii.runs import attacks
 
 
@@ -25,19 +24,19 @@ def attack(
     data: Data = None,
     trust: Trust = None,
 ) -> None:
-    """Attack test images of a run: the accuracy that the best change found leaves, above the certified accuracy.
+    """Attack test images of a run, and measure the accuracy left: an upper bound, above the certified accuracy.
 
-    The same command continues where it stopped; `radii report` draws the result as a dashed curve.
+    The same command continues where it stopped. `radii report` draws the result as a dashed curve.
 
     Args:
-        run: A trained run directory; its certified images are attacked, or test images where it has none.
-        radii: The lengths of changes to try, such as 0.25,0.5; by default 1 to 4 times the run's sigma.
-        steps: Steps of gradient ascent for each image and radius.
-        copies: Draws of noise that a gradient is averaged over.
-        images: How many images.
-        samples: Votes that decide whether a change succeeds; an abstention is no success.
+        run: A trained run directory. Its certified images are attacked, or test images if it has none.
+        radii: The l2 lengths of changes to try, such as 0.25,0.5; by default 1 to 4 times the run's sigma.
+        steps: The number of gradient ascent steps for each image and radius.
+        copies: The number of noisy copies that a gradient is averaged over.
+        images: The number of images.
+        samples: The number of votes that decide whether a change succeeds. An abstention is no success.
         seed: The seed of the noise.
-        engine: What counts the votes; auto takes the one that the model was certified with.
+        engine: The engine that counts the votes; auto takes the one that the model was certified with.
     """
     from radii.certification.attack import AttackConfig, attack_run
 
@@ -55,5 +54,4 @@ def attack(
     )
     with printed_warnings(), AttackBar(console) as bar:
         path = attack_run(config, on_image=bar)
-    line = f"{path}: {in_words(attacks.read(path))}; next: radii report {run}"
-    console.print(plain(line), soft_wrap=True, markup=False, emoji=False)
+    hint(f"{path}: {in_words(attacks.read(path))}; next: radii report {run}")

@@ -1,4 +1,4 @@
-"""The command that certifies a run."""
+"""radii certify: certify the test images of a run."""
 
 import inspect
 import math
@@ -13,7 +13,19 @@ from typing import Annotated, Literal
 from cyclopts import Parameter
 
 from radii.cli.app import app, console, hint, printed_warnings, say, say_json
-from radii.cli.arguments import Cluster, Data, Json, Settings, Trust, Whole, command, executor_at, parse_fields
+from radii.cli.arguments import (
+    Cluster,
+    Data,
+    Json,
+    Settings,
+    Switch,
+    Trust,
+    Whole,
+    command,
+    executor_at,
+    flag_of,
+    parse_fields,
+)
 from radii.cli.progress import CertificationBar
 from radii.cli.tensorboard import image_writer
 from radii.reports.card import facts
@@ -25,10 +37,12 @@ from radii.runs.certificates import Row
 from radii.runs.run import Run
 from radii.runs.shards import Shard
 
+WITH_MERGE = ("run", "merge", "linf", "json", "data", "trust")
+"""The parameters that --merge uses."""
 LONG = 120.0
-"""Seconds of certification that are worth a remark."""
+"""Suggest a faster certifier if more seconds than these are left."""
 FIRST = 1.0
-"""Seconds before the first remark: rows of an earlier call are through by then."""
+"""Seconds before the time left is estimated: rows of an earlier command arrive at once."""
 
 
 @app.command
@@ -48,51 +62,54 @@ def certify(
     workers: Whole | None = None,
     cluster: Cluster = None,
     shard: str | None = None,
-    merge: Annotated[bool, Parameter(negative="")] = False,
-    linf: Annotated[bool, Parameter(negative="")] = False,
-    without_labels: Annotated[bool, Parameter(negative="")] = False,
-    tensorboard: Annotated[bool, Parameter(negative="")] = False,
+    merge: Switch = False,
+    linf: Switch = False,
+    without_labels: Switch = False,
+    tensorboard: Switch = False,
     json: Json = False,
     set: Settings = None,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
-    """Certify test images of a run; the same command continues where it stopped.
+    """Certify test images of a run. The same command continues where it stopped.
 
     Args:
         run: A trained run directory.
-        with_: The name of a certifier, as `radii list` shows it.
-        radii: Radii to certify, such as 0,0.25,0.5, for a certifier that takes them.
+        with_: The certifier's name (see `radii list certifiers`).
+        radii: The radii to certify, such as 0,0.25,0.5, for a certifier that takes radii.
         every: Certify every Nth test image, starting with the first.
-        max: At most this many images, the first ones: biased where the test set is sorted.
-        seed: The seed of the noise, chosen before any result is known.
-        noise: The noise, as `radii list` shows it: a name, or a table of its name and fields.
-        split: test, or validation: the training images that the run's dataset.validation holds out.
-        dataset: Another dataset, whose test images are certified instead of the run's own: a name, or a table of its
-            name and fields. Then --data is where its files are.
-        engine: What runs the forward passes; auto takes the fastest that is installed.
-        workers: Processes of one thread each; by default one for each core, or for each GPU.
-        shard: Certify one share of the images, such as 3/16, to a part file; for job arrays.
-        merge: Make one file of the part files of all shards, which say what it is made with; beside it --data, --trust,
-            --linf and --json alone.
-        linf: Show the average certified l-infinity radius too.
+        max: Certify at most this many images, the first ones. The result is biased if the test set is sorted.
+        seed: The seed of the noise. Choose it before you know any result.
+        noise: The noise: a name (see `radii list noises`), or a table of name and fields.
+        split: test, or validation: the training images held out by the recipe's dataset.validation.
+        dataset: Certify the test images of another dataset: a name, or a table of name and fields. Then --data is
+            where its files are.
+        engine: The engine that runs the forward passes; auto takes the fastest that is installed.
+        workers: The number of processes, of one thread each; by default one per core or per GPU.
+        shard: Certify one share of the images, such as 3/16, to a part file. Use it for job arrays.
+        merge: Merge the part files of all shards into one file. The part files state how they were made, so only
+            --data, --trust, --linf and --json can be added.
+        linf: Also show the average certified l-infinity radius.
         without_labels: Find the class with a pilot, as a deployed model does, and use the label only to judge it.
-        tensorboard: Write the running certified accuracy for TensorBoard to RUN/tensorboard too.
+        tensorboard: Also write the certified accuracy so far for TensorBoard, to RUN/tensorboard.
     """
     if merge:
-        _refuse_beside_merge(locals())
-        return print_merged(Run(run, trust or ()), data, linf, json)
-    share = _share(shard, linf)
+        _check_merge(locals())
+        return _print_merged(Run(run, trust or ()), data, linf, json)
+    if shard is not None and linf:
+        raise ValueError("--linf needs all images, not one shard. Give it with --merge instead.")
+    part = None if shard is None else Shard.parse(shard)
     from radii import certifiers
     from radii.certification.certify import CertificationConfig, certify_run
     from radii.certification.evaluated import dataset_key
     from radii.certification.load import noise_of
 
     certifier = certifiers.create(with_, **parse_fields(set, radii))
+    recipe = Run(run, trust or ()).recipe
     config = CertificationConfig(
         run=run,
         certifier=certifier,
-        noise=noise_of(Run(run, trust or ()).recipe, recipes.parse_value(noise)),
+        noise=noise_of(recipe, recipes.parse_value(noise)),
         seed=seed,
         every=every,
         max_images=max,
@@ -103,97 +120,85 @@ def certify(
         trust=frozenset(trust or ()),
         label_known=not without_labels,
     )
-    sigma = Run(run, trust or ()).recipe.sigma
     with (
         printed_warnings(),
         executor_at(cluster, workers) as executor,
-        CertificationBar(console, getattr(certifier, "radii", None) or (0.0, sigma)) as bar,
-        image_writer(run, Advised(bar, sys.argv[1:], sigma, workers), wanted=tensorboard) as on_image,
+        CertificationBar(console, getattr(certifier, "radii", None) or (0.0, recipe.sigma)) as bar,
+        image_writer(run, Advisor(bar, sys.argv[1:], recipe.sigma, workers), enabled=tensorboard) as on_image,
     ):
-        path = certify_run(config, workers=workers, executor=executor, shard=share, on_image=on_image)
-    return print_summary(run, path, linf, json) if share is None else print_part(run, path, share, json)
+        path = certify_run(config, workers=workers, executor=executor, shard=part, on_image=on_image)
+    return _print_summary(run, path, linf, json) if part is None else _print_part(run, path, part, json)
 
 
-def _share(shard: str | None, linf: bool) -> Shard | None:
-    if shard is not None and linf:
-        raise ValueError("--linf is of all images: leave it out here, and give it with --merge")
-    return None if shard is None else Shard.parse(shard)
-
-
-def _refuse_beside_merge(given: Mapping[str, object]) -> None:
-    """Refuse options that --merge would ignore: what is certified, and how, the parts say."""
-    for name, parameter in inspect.signature(certify).parameters.items():
-        if name not in ("run", "merge", "linf", "json", "data", "trust") and given[name] != parameter.default:
-            flag = f"--{name.strip('_').replace('_', '-')}"
-            raise ValueError(f"{flag} is beside --merge, which takes all from the parts: leave it out")
-
-
-def print_summary(run: Path, path: Path, linf: bool = False, json: bool = False) -> None:
-    summary = Summary(certificates.read(path))
-    if json:
-        say_json({"file": str(path), **facts(summary.certificates)})
-    else:
-        _print(run, path, summary, linf)
-
-
-def _print(run: Path, path: Path, summary: Summary, linf: bool) -> None:
-    say(f"{path}: {in_words(summary)}")
-    if words := bias(summary.certificates, Run(run).class_names()):
-        say(f"note: {words}")
-    if linf:
-        print_linf(run, summary)
-    hint(f"next: {command('report', run)}")
-
-
-def print_part(run: Path, path: Path, shard: Shard, json: bool) -> None:
-    if json:
-        return say_json({"file": str(path), "shard": str(shard)})
-    say(f"{path}: shard {shard}")
-    return hint(f"when all {shard.count} are there: {command('certify', run, merge=True)}")
-
-
-def print_merged(run: Run, data: Path | None, linf: bool, json: bool) -> None:
-    from radii.certification.merging import merge_shards
-
-    with printed_warnings():
-        merged = merge_shards(run, data)
-    for path in merged:
-        print_summary(run.path, path, linf, json)
-
-
-def print_linf(run: Path, summary: Summary) -> None:
-    from radii.smoothing.bounds import linf_radius
-    from radii.training.weights import model_spec
-
-    dimensions, known = math.prod(model_spec(Run(run)).shape), summary.known_acr
-    radius = "-" if known is None else down(linf_radius(known.value, dimensions), 5)
-    bound = "" if known is None or known.exact else "at least "
-    say(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")
-
-
-class Advised:
-    """Passes on what is certified, and says once how long the rest takes and which command takes less."""
+class Advisor:
+    """Passes rows on to a progress bar, and suggests `sequential` once if certifying will take long."""
 
     def __init__(
         self, bar: Callable[[int, Row | None], None], typed: Sequence[str], sigma: float, workers: int | None
     ) -> None:
         self.bar, self.typed, self.sigma = bar, typed, sigma
         self.workers = workers or os.cpu_count() or 1
-        self.began, self.seen = time.monotonic(), 0
-        # Who names a certifier or its fields has chosen, and a machine takes no advice.
+        self.start, self.done = time.monotonic(), 0
+        # A user who names a certifier or its fields has chosen; --json is for programs.
         self.silent = any(option in typed for option in ("--with", "--set", "--json"))
 
     def __call__(self, total: int, row: Row | None) -> None:
         self.bar(total, row)
         if row is None:
             return
-        self.seen += 1
-        left = (total - self.seen) * row.seconds / self.workers
-        if not self.silent and time.monotonic() - self.began > FIRST:
+        self.done += 1
+        if not self.silent and time.monotonic() - self.start > FIRST:
             self.silent = True
+            left = (total - self.done) * row.seconds / self.workers
             if left > LONG:
-                hint(f"about {duration(left)} left; far fewer samples, for given radii: {self._command()}")
+                radii = f"0,{self.sigma:g},{2 * self.sigma:g}"
+                faster = shlex.join(["radii", *self.typed, "--with", "sequential", "--radii", radii])
+                hint(f"about {duration(left)} left; far fewer samples, for given radii: {faster}")
 
-    def _command(self) -> str:
-        radii = f"0,{self.sigma:g},{2 * self.sigma:g}"
-        return shlex.join(["radii", *self.typed, "--with", "sequential", "--radii", radii])
+
+def _check_merge(given: Mapping[str, object]) -> None:
+    """Refuse options that --merge would ignore."""
+    for name, parameter in inspect.signature(certify).parameters.items():
+        if name not in WITH_MERGE and given[name] != parameter.default:
+            raise ValueError(f"{flag_of(name)} cannot be combined with --merge. Leave it out.")
+
+
+def _print_merged(run: Run, data: Path | None, linf: bool, json: bool) -> None:
+    from radii.certification.merging import merge_shards
+
+    with printed_warnings():
+        merged = merge_shards(run, data)
+    for path in merged:
+        _print_summary(run.path, path, linf, json)
+
+
+def _print_part(run: Path, path: Path, shard: Shard, json: bool) -> None:
+    if json:
+        say_json({"file": str(path), "shard": str(shard)})
+    else:
+        say(f"{path}: shard {shard}")
+        hint(f"when all {shard.count} are there: {command('certify', run, merge=True)}")
+
+
+def _print_summary(run: Path, path: Path, linf: bool, json: bool) -> None:
+    summary = Summary(certificates.read(path))
+    if json:
+        say_json({"file": str(path), **facts(summary.certificates)})
+        return
+    say(f"{path}: {in_words(summary)}")
+    if note := bias(summary.certificates, Run(run).class_names()):
+        say(f"note: {note}")
+    if linf:
+        print_linf(run, summary)
+    hint(f"next: {command('report', run)}")
+
+
+def print_linf(run: Path, summary: Summary) -> None:
+    """Print the average certified l-infinity radius that follows from the l2 radii."""
+    from radii.smoothing.bounds import linf_radius
+    from radii.training.weights import model_spec
+
+    dimensions, average = math.prod(model_spec(Run(run)).shape), summary.known_acr
+    radius = "-" if average is None else down(linf_radius(average.value, dimensions), 5)
+    bound = "" if average is None or average.exact else "at least "
+    say(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")

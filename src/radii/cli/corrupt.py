@@ -1,4 +1,4 @@
-"""The command that makes corrupted test images."""
+"""radii corrupt: write corrupted copies of a dataset's test images."""
 
 from pathlib import Path
 
@@ -10,21 +10,20 @@ from radii.runs import recipe as recipes
 
 @app.command
 def corrupt(dataset: str, /, *, out: Path, seed: Whole = 0, every: Whole = 1, data: Data = None) -> None:
-    """Make corrupted copies of a dataset's test images: 15 kinds at 5 severities, radii's own, not a published set.
+    """Write corrupted copies of a dataset's test images: 15 kinds at 5 severities, radii's own, not a published set.
 
     Args:
-        dataset: The name of a dataset, or a table of its name and fields.
-        out: The folder to write to; the same command continues there.
-        seed: The seed of what is random in a corruption.
+        dataset: The dataset: a name, or a table of name and fields.
+        out: The folder to write to. The same command continues there.
+        seed: The seed of the random parts of a corruption.
         every: Take every Nth test image, starting with the first.
     """
     from radii import datasets
     from radii.interop.corrupt import GALLERY, corrupt_dataset
 
-    table = recipes.named_table(recipes.parse_value(dataset), "dataset")
-    source = datasets.create(table["name"], data=data, **recipes.fields_of(table))
+    spec = recipes.named_table(recipes.parse_value(dataset), "dataset")
+    source = datasets.create(spec["name"], data=data, **recipes.fields_of(spec))
     with CountingBar(console) as bar:
         folder = corrupt_dataset(source, out, seed=seed, every=every, on_image=bar)
-    table_text = '{ name = "corrupted", kind = "fog" }'
-    step = f"radii certify RUN --dataset '{table_text}' --data {folder}"
-    say(f"{folder}: {folder / GALLERY} shows them; next: {step}")
+    example = f'radii certify RUN --dataset \'{{ name = "corrupted", kind = "fog" }}\' --data {folder}'
+    say(f"{folder}: {folder / GALLERY} shows them; next: {example}")

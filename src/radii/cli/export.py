@@ -1,4 +1,4 @@
-"""The command that exports a trained run for other tools."""
+"""radii export: write a run's base classifier for other tools."""
 
 from pathlib import Path
 
@@ -9,14 +9,13 @@ from radii.runs.run import Run
 
 @app.command
 def export(run: Path, file: Path, /, *, trust: Trust = None) -> None:
-    """Write a run's base classifier as ONNX, checked against torch, with a card of its certificates beside it.
+    """Write a run's base classifier as ONNX, checked against torch, and a card of its certificates as JSON.
 
     Args:
         run: A trained run directory.
-        file: The file to write, such as tuned.onnx; its card is tuned.json.
+        file: The file to write, such as tuned.onnx; its card is then tuned.json.
     """
     from radii.interop.python import export as export_run
 
     written = export_run(Run(run, trust or ()), file)
-    card = written.with_suffix(".json")
-    say(f"{written}: checked against torch; its card is {card}")
+    say(f"{written}: checked against torch; its card is {written.with_suffix('.json')}")

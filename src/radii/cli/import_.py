@@ -1,5 +1,6 @@
-"""The command that makes a run of a classifier that was trained elsewhere."""
+"""radii import: make a run of a classifier that was trained elsewhere."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,7 +13,6 @@ from radii.runs import recipe as recipes
 from radii.runs.run import Run
 
 NORMALISATIONS = ("inside", "none", "full", "centre")
-Normalisation = Annotated[str | None, Parameter(show_default=False)]
 
 
 @app.command(name="import")
@@ -24,7 +24,7 @@ def import_(
     weights: Path | None = None,
     dataset: str | None = None,
     model: str | None = None,
-    normalisation: Normalisation = None,
+    normalisation: Annotated[str | None, Parameter(show_default=False)] = None,
     sigma: float = 0.25,
     size: Whole | None = None,
     mean: str | None = None,
@@ -34,23 +34,23 @@ def import_(
     """Make a run of a classifier that was trained elsewhere, and check it on test images without noise.
 
     Args:
-        source: module:name of a class or function that makes any torch.nn.Module; or model.onnx, as it is; or a
-            checkpoint that torch wrote, where one that needs more than tensors is refused.
+        source: module:name of a class or function that makes a torch.nn.Module; or an ONNX file, used as it is; or a
+            checkpoint written by torch. A checkpoint that holds more than tensors is refused.
         run: The run directory to make.
-        weights: The file of a factory's weights, of torch or safetensors; by default those that the factory gives.
-        dataset: Its images: a name, or a table such as '{ name = "folder", size = 64, enlarge = true }'; folder by
-            default, but a checkpoint needs it.
-        model: A checkpoint's architecture: a name, or a table such as '{ name = "resnet18", width = 32 }'.
-        normalisation: inside, where the model itself does it or takes pixels in [0, 1] as they are; full (centre and
-            divide) or centre, by the dataset's constants. A checkpoint's is full by default.
-        sigma: The noise that it was trained with.
-        size: The pixels of its square images; by default an ONNX model's, or the dataset's.
-        mean: What the model wants subtracted from each channel, such as 0.5,0.5,0.5.
-        std: What the model wants each channel divided by.
+        weights: The weights for module:name, a file of torch or safetensors; by default those that it makes.
+        dataset: The dataset: a name, or a table such as '{ name = "folder", size = 64, enlarge = true }'; by default
+            folder. A checkpoint needs it.
+        model: The architecture of a checkpoint: a name, or a table such as '{ name = "resnet18", width = 32 }'.
+        normalisation: inside: the model normalises, or takes pixels in [0, 1] as they are. full: subtract the mean
+            and divide, by the dataset's constants; the default for a checkpoint. centre: subtract the mean only.
+        sigma: The noise that the model was trained with.
+        size: The side of the square images in pixels; by default the ONNX file's, or the dataset's.
+        mean: Subtract these from the channels, such as 0.5,0.5,0.5.
+        std: Divide the channels by these.
     """
     if normalisation not in (None, *NORMALISATIONS):
         raise ValueError(f"--normalisation {normalisation!r}: expected one of {', '.join(NORMALISATIONS)}")
-    inputs = {
+    options = {
         "dataset": dataset and recipes.parse_value(dataset),
         "size": size,
         "mean": parse_numbers("--mean", mean) if mean else None,
@@ -58,84 +58,66 @@ def import_(
         "normalisation": "inside" if normalisation == "none" else normalisation,
         "data": data,
     }
-    stated = {key: value for key, value in inputs.items() if value is not None}
-    if _is_factory(source):
-        _import_model(source, model, run, weights, sigma, stated)
-    elif weights is not None:
-        raise ValueError(f"--weights belongs to a factory such as my.nets:load: {source} is a file itself")
-    elif source.endswith(".onnx"):
-        _import_onnx(source, model, run, sigma, stated)
+    inputs = {key: value for key, value in options.items() if value is not None}
+    is_factory = source.lstrip().startswith("{") or (":" in source and not Path(source).exists())
+    is_onnx = not is_factory and source.endswith(".onnx")
+    if weights is not None and not is_factory:
+        raise ValueError(f"--weights needs a factory such as my.nets:load, but {source} is a file. Leave it out.")
+    if model is not None and (is_factory or is_onnx):
+        raise ValueError(f"{source} has its own architecture. Leave out --model.")
+    if is_factory:
+        from radii.interop.factory import import_model
+
+        import_model(recipes.parse_value(source), run, sigma=sigma, weights=weights, **inputs)
+    elif is_onnx:
+        from radii.interop.onnx import import_onnx
+
+        import_onnx(Path(source), run, sigma=sigma, **inputs)
     else:
-        _import_checkpoint(Path(source), model, run, sigma, stated)
-    if not _is_stated(stated) and _is_own(source):
+        _import_checkpoint(Path(source), model, run, sigma, inputs)
+    if (is_factory or is_onnx) and not _states_normalisation(inputs):
         hint("no normalisation was stated: the model gets pixels in [0, 1] as they are (--normalisation inside)")
     _print_imported(Run(run), sigma)
 
 
-def _is_own(source: str) -> bool:
-    """Whether it is a model of the user's, whose normalisation no published recipe states."""
-    return _is_factory(source) or source.endswith(".onnx")
+def _import_checkpoint(file: Path, model: str | None, run: Path, sigma: float, inputs: Mapping[str, Any]) -> None:
+    from radii.interop.checkpoint import import_checkpoint
+
+    if model is None or "dataset" not in inputs:
+        raise ValueError(f"The checkpoint {file} needs --dataset and --model. Name its data and its architecture.")
+    if inputs.keys() & {"size", "mean", "std"}:
+        raise ValueError("--size, --mean and --std need a factory or an ONNX file. State them in --dataset instead.")
+    normalisation = inputs.get("normalisation", "full")
+    recipe = recipes.Recipe(
+        dataset=inputs["dataset"],
+        model=recipes.parse_value(model),
+        sigma=sigma,
+        normalisation="none" if normalisation == "inside" else normalisation,
+        objective="imported",
+    )
+    import_checkpoint(file, recipe, run, data=inputs.get("data"))
 
 
-def _is_factory(source: str) -> bool:
-    return source.lstrip().startswith("{") or (":" in source and not Path(source).exists())
-
-
-def _import_model(
-    source: str, model: str | None, run: Path, weights: Path | None, sigma: float, inputs: dict[str, Any]
-) -> None:
-    from radii.interop.factory import import_model
-
-    if model is not None:
-        raise ValueError(f"{source} makes its architecture: leave out --model")
-    import_model(recipes.parse_value(source), run, sigma=sigma, weights=weights, **inputs)
-
-
-def _import_onnx(source: str, model: str | None, run: Path, sigma: float, inputs: dict[str, Any]) -> None:
-    from radii.interop.onnx import import_onnx
-
-    if model is not None:
-        raise ValueError(f"{source} holds its architecture: leave out --model")
-    import_onnx(Path(source), run, sigma=sigma, **inputs)
-
-
-def _is_stated(inputs: dict[str, Any]) -> bool:
-    """Whether a normalisation is stated, as an option or in the dataset's table."""
+def _states_normalisation(inputs: Mapping[str, Any]) -> bool:
+    """Whether an option or the dataset's table states a normalisation."""
     dataset = inputs.get("dataset")
     stated = {*inputs, *(dataset if isinstance(dataset, dict) else ())}
     return bool(stated & {"mean", "std", "normalisation"})
 
 
-def _import_checkpoint(file: Path, model: str | None, run: Path, sigma: float, inputs: dict[str, Any]) -> None:
-    from radii.interop.checkpoint import import_checkpoint
-
-    if model is None or "dataset" not in inputs:
-        raise ValueError(
-            f"a checkpoint such as {file} needs --dataset and --model: what it was trained on, and what is in it"
-        )
-    if inputs.keys() & {"size", "mean", "std"}:
-        raise ValueError("--size, --mean and --std belong to a factory or an ONNX file: state them in --dataset")
-    wanted = recipes.Recipe(
-        dataset=inputs["dataset"],
-        model=recipes.parse_value(model),
-        sigma=sigma,
-        normalisation={"inside": "none"}.get(inputs.get("normalisation", ""), inputs.get("normalisation", "full")),
-        objective="imported",
-    )
-    import_checkpoint(file, wanted, run, data=inputs.get("data"))
-
-
 def _print_imported(run: Run, sigma: float) -> None:
-    say(f"{run.path}: imported for sigma {sigma:g}{_checked(run)}")
+    """Print how many test images the model gets right without noise. Ask about the normalisation if they are few."""
+    check = run.check()
+    if not check:
+        checked = "not checked: there are no test images to read"
+    else:
+        checked = check_text(check)
+        if check["right"] / check["images"] <= max(0.5, 1.2 / len(run.class_names())):
+            checked += ": is the normalisation right, and the order of the classes?"
+    say(f"{run.path}: imported for sigma {sigma:g}; {checked}")
     hint(f"next: {command('certify', run.path)}")
 
 
-def _checked(run: Run) -> str:
-    """How many test images it gets right without noise, with a question where these are few."""
-    found = run.check()
-    if not found:
-        return "; not checked: there are no test images to read"
-    share, classes = found["right"] / found["images"], len(run.class_names())
-    words = f"; {down(share, 1, 2)} % of {found['images']} test images right without noise"
-    few = share <= max(0.5, 1.2 / classes)
-    return f"{words}: is the normalisation right, and the order of the classes?" if few else words
+def check_text(check: Mapping[str, int]) -> str:
+    """Return the accuracy without noise, measured when a model was imported."""
+    return f"{down(check['right'] / check['images'], 1, 2)} % of {check['images']} test images right without noise"

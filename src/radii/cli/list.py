@@ -1,4 +1,4 @@
-"""The command that lists what there is: the entries of the registries with their fields, and the recipes."""
+"""radii list: list the registries' entries with their fields, and the shipped recipes."""
 
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING
@@ -19,6 +19,7 @@ FOLDERS = {
     "engines": "engines",
     "noises": "smoothing/noise",
 }
+"""The folder of each registry."""
 FACTORIES = ("models", "denoisers")
 """Registries whose entries are functions."""
 RECIPES = "recipes"
@@ -26,82 +27,35 @@ RECIPES = "recipes"
 
 @app.command(name="list")
 def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = False) -> None:
-    """List the objectives, certifiers, models, denoisers, datasets, engines, noises and recipes; one kind with fields.
+    """List the objectives, certifiers, models, denoisers, datasets, engines, noises and recipes.
 
     Args:
-        kind: One of them, such as models: each entry with its fields and their defaults.
-        name: Only entries whose name begins so, such as mnist of the recipes.
+        kind: List only these, such as models, with their fields and defaults.
+        name: List only names that begin with this, such as mnist for recipes.
     """
-    if kind is not None and kind not in (*FOLDERS, RECIPES):
-        raise LookupError(f"there are no {kind!r} to list{did_you_mean(kind, (*FOLDERS, RECIPES))}")
+    kinds, beginning = (*FOLDERS, RECIPES), name or ""
+    if kind is not None and kind not in kinds:
+        raise LookupError(f"there are no {kind!r} to list{did_you_mean(kind, kinds)}")
     if json:
-        say_json({each: _as_data(each, name or "") for each in ([kind] if kind else (*FOLDERS, RECIPES))})
+        say_json({each: _as_data(each, beginning) for each in ([kind] if kind else kinds)})
     elif kind is None:
         _print_all()
     elif kind == RECIPES:
-        _print_recipes(_begun(recipes.shipped(), name or "", kind))
+        for recipe in _beginning_with(beginning, recipes.shipped(), kind):
+            say(f"{recipe:<30} {_first_comment(recipe)}")
     else:
-        _print_kind(kind, name or "")
+        _print_kind(kind, beginning)
 
 
-def registries() -> dict[str, dict[str, str]]:
-    """The entries of every registry with one sentence each."""
-    return {kind: _entries(kind) for kind in FOLDERS}
-
-
-def _entries(kind: str) -> dict[str, str]:
+def registry(kind: str) -> dict[str, str]:
+    """Return the entries of a registry, each with its sentence."""
     if kind in FACTORIES:
         return {name: text for name, (_, text) in plugins.functions(FOLDERS[kind]).items()}
     return plugins.describe(FOLDERS[kind])
 
 
-def _print_all() -> None:
-    for title, entries in registries().items():
-        answers.print(f"[bold]{title}[/bold]")
-        for name, text in sorted(entries.items()):
-            say(f"  {name:<18} {text}")
-    answers.print(f"[bold]{RECIPES}[/bold]")
-    for shelf in sorted({name.partition("/")[0] for name in recipes.shipped()}):
-        named = " ".join(name.partition("/")[2] for name in recipes.shipped() if name.startswith(f"{shelf}/"))
-        say(f"  {shelf + '/':<18} {named}")
-    hint("fields and their defaults: radii list models, and so on")
-
-
-def _print_kind(kind: str, beginning: str) -> None:
-    entries = _entries(kind)
-    for name in sorted(_begun(entries, beginning, kind)):
-        say(f"{name:<18} {entries[name]}")
-        for field, default in fields_of(kind, name).items():
-            say(f"    {field} = {default}")
-
-
-def _print_recipes(names: list[str]) -> None:
-    for name in names:
-        say(f"{name:<30} {_first_line(name)}")
-
-
-def _begun(names: Iterable[str], beginning: str, kind: str) -> list[str]:
-    found = [name for name in names if name.startswith(beginning)]
-    if not found:
-        raise LookupError(f"there are no {kind} that begin with {beginning!r}{did_you_mean(beginning, names)}")
-    return found
-
-
-def _first_line(recipe: str) -> str:
-    """The comment that a recipe begins with."""
-    line = recipes.find(recipe).read_text().partition("\n")[0]
-    return line.lstrip("# ") if line.startswith("#") else ""
-
-
-def _as_data(kind: str, beginning: str) -> Mapping[str, Any]:
-    if kind == RECIPES:
-        return {name: {"text": _first_line(name)} for name in _begun(recipes.shipped(), beginning, kind)}
-    entries = _entries(kind)
-    return {name: {"text": entries[name], "fields": fields_of(kind, name)} for name in _begun(entries, beginning, kind)}
-
-
 def fields_of(kind: str, name: str) -> dict[str, str]:
-    """The fields of an entry, each with its default as a recipe would state it, or what has to be stated."""
+    """Return an entry's fields with their defaults, written as in a recipe."""
     from radii import models
 
     folder = FOLDERS[kind]
@@ -110,7 +64,49 @@ def fields_of(kind: str, name: str) -> dict[str, str]:
     else:
         settings = settings_of(plugins.find(folder, name, plugins.Component))
     return {
-        each.name: "stated by you" if each.default is MISSING else recipes.as_toml(each.default)
-        for each in settings
-        if each.name not in ("path", "sigma")
+        setting.name: "stated by you" if setting.default is MISSING else recipes.as_toml(setting.default)
+        for setting in settings
+        if setting.name not in ("path", "sigma")
     }
+
+
+def _print_all() -> None:
+    for kind in FOLDERS:
+        answers.print(f"[bold]{kind}[/bold]")
+        for name, text in sorted(registry(kind).items()):
+            say(f"  {name:<18} {text}")
+    answers.print(f"[bold]{RECIPES}[/bold]")
+    for shelf in sorted({name.partition("/")[0] for name in recipes.shipped()}):
+        names = " ".join(name.partition("/")[2] for name in recipes.shipped() if name.startswith(f"{shelf}/"))
+        say(f"  {shelf + '/':<18} {names}")
+    hint("fields and their defaults: radii list models, and so on")
+
+
+def _print_kind(kind: str, beginning: str) -> None:
+    texts = registry(kind)
+    for name in sorted(_beginning_with(beginning, texts, kind)):
+        say(f"{name:<18} {texts[name]}")
+        for field, default in fields_of(kind, name).items():
+            say(f"    {field} = {default}")
+
+
+def _as_data(kind: str, beginning: str) -> Mapping[str, Any]:
+    if kind == RECIPES:
+        names = _beginning_with(beginning, recipes.shipped(), kind)
+        return {name: {"text": _first_comment(name)} for name in names}
+    texts = registry(kind)
+    names = _beginning_with(beginning, texts, kind)
+    return {name: {"text": texts[name], "fields": fields_of(kind, name)} for name in names}
+
+
+def _beginning_with(beginning: str, names: Iterable[str], kind: str) -> list[str]:
+    selected = [name for name in names if name.startswith(beginning)]
+    if not selected:
+        raise LookupError(f"there are no {kind} that begin with {beginning!r}{did_you_mean(beginning, names)}")
+    return selected
+
+
+def _first_comment(recipe: str) -> str:
+    """Return the comment that a recipe begins with."""
+    line = recipes.find(recipe).read_text().partition("\n")[0]
+    return line.lstrip("# ") if line.startswith("#") else ""

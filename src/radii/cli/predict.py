@@ -1,7 +1,7 @@
-"""The command that asks a run about pictures."""
+"""radii predict: predict the class of pictures, with certified radii."""
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from radii.cli.app import STDIN, app, console, in_words, printed_warnings, say, say_json
+from radii.cli.app import STDIN, app, console, in_words, print_error, printed_warnings, say, say_json
 from radii.cli.arguments import Json, Settings, Trust, parse_fields
 from radii.cli.progress import CountingBar
 from radii.reports.summary import down
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
     from radii.smoothing.certificate import Certificate
     from radii.smoothing.classifier import SmoothedClassifier
+    from radii.training.weights import ModelSpec
 
 ESTIMATION = 1_000
-"""Samples of a picture by default. A hundred times as many, as certificates of test sets have, give radii that are
-about a sixth larger."""
+"""Samples per picture by default. A hundred times as many, as for test sets, give radii about a sixth larger."""
 BLOCK = 128
-"""Noisy copies of one forward pass."""
+"""Noisy copies in one forward pass."""
 CLASS_ONLY = "prediction"
-"""The certifier that proves the class alone."""
+"""The certifier that proves the class but no radius."""
 
 
 @app.command
@@ -43,148 +43,135 @@ def predict(
     set: Settings = None,
     trust: Trust = None,
 ) -> None:
-    """Predict the class of pictures, with the votes and the certified radius: one line each.
+    """Predict the class of pictures, with the votes and the certified radius, one line per picture.
 
-    Pictures are prepared as the test pictures of the run were. The noise is fresh and secret. Exit code 0: all were
-    answered; 1: the model abstained from some, or some could not be read; 2: nothing could be asked.
+    Pictures are prepared as the run's test pictures were. The noise is fresh and secret. Exit code 0: all pictures got
+    an answer. 1: the model abstained on some, or some could not be read. 2: nothing could be asked.
 
     Args:
         run: A trained run directory.
-        pictures: Picture files, folders of them, or - for a list of paths from stdin.
-        with_: The certifier: fixed with 1,000 samples by default, or soft where only that was certified; sequential
-            with --radii; prediction for the class alone.
-        radii: Radii to certify, such as 0.25,0.5, for a certifier that takes them.
-        engine: What runs the forward passes; auto takes the one that the model was certified with.
+        pictures: Picture files, folders of pictures, or - to read a list of paths from stdin.
+        with_: The certifier: by default fixed with 1,000 samples, or soft if the run has only soft certificates. Use
+            sequential with --radii, or prediction for the class alone.
+        radii: The radii to certify, such as 0.25,0.5, for a certifier that takes radii.
+        engine: The engine that runs the forward passes; auto takes the one that the model was certified with.
     """
     from radii.training.weights import model_spec
 
     trained = Run(run, trust or ())
     spec = model_spec(trained)
-    found = _files(pictures)
+    files = _files(pictures)
     with printed_warnings(), CountingBar(console) as bar:
-        asking = _Asking(trained, spec.shape, with_, parse_fields(set, radii), engine)
+        predictor = _Predictor(trained, spec, with_, parse_fields(set, radii), engine)
         answered = 0
-        for number, file in enumerate(found, start=1):
-            answered += _answer(asking, file, spec.class_names, json)
-            bar(number, len(found))
-    raise SystemExit(0 if answered == len(found) else 1)
+        for number, file in enumerate(files, start=1):
+            answered += _answer(predictor, file, json)
+            bar(number, len(files))
+    raise SystemExit(0 if answered == len(files) else 1)
 
 
-class _Asking:
-    """A run that is asked about one picture after the other; it is loaded for the first that can be read."""
+def _files(pictures: Sequence[str]) -> list[Path]:
+    """Return the named pictures and the pictures in the named folders, keeping empty folders to report them."""
+    from radii.datasets import pictures_in
 
-    def __init__(
-        self, run: Run, shape: tuple[int, int, int], with_: str | None, fields: dict[str, Any], engine: str
-    ) -> None:
+    if not pictures:
+        raise ValueError("There is nothing to predict. Name pictures, folders, or - for a list of paths from stdin.")
+    paths: list[Path] = []
+    for picture in pictures:
+        if picture == STDIN:
+            paths += [Path(line.rstrip("\n")) for line in sys.stdin if line.strip()]
+        else:
+            paths.append(Path(picture))
+    return [file for path in paths for file in (path.is_dir() and pictures_in(path)) or [path]]
+
+
+class _Predictor:
+    """Certifies one picture after another. The model is loaded when the first picture has been read."""
+
+    def __init__(self, run: Run, spec: "ModelSpec", certifier: str | None, fields: dict[str, Any], engine: str) -> None:
         from radii import certifiers, datasets
         from radii.certification.deployment import certified_prediction
 
         dataset = run.recipe.dataset
-        self.run, self.asked = run, engine
-        self.preparation = datasets.preparation(dataset["name"], fields_of(dataset), shape)
-        self.procedure, usual = _usual(*certified_prediction(run, with_), with_)
-        self.fields = {**usual, **fields}
-        certifiers.create(self.procedure, **self.fields)  # wrong fields are an error before the model is loaded
-        self.described = False
+        self.run, self.class_names, self._engine = run, spec.class_names, engine
+        self.preparation = datasets.preparation(dataset["name"], fields_of(dataset), spec.shape)
+        self.certifier, default_fields = certified_prediction(run, certifier)
+        if certifier is None and self.certifier == CLASS_ONLY:
+            self.certifier = "fixed"
+        if self.certifier == "fixed":
+            default_fields = {"estimation": ESTIMATION}
+        self.fields = {**default_fields, **fields}
+        certifiers.create(self.certifier, **self.fields)  # wrong fields are an error before the model is loaded
+        self._described = False
 
     @cached_property
     def loaded(self) -> tuple[str, "SmoothedClassifier"]:
-        """The engine and the classifier."""
+        """The engine's name and the classifier."""
         from radii.certification.deployment import warn_of_another
         from radii.certification.load import noise_of, open_run
 
-        found = open_run(self.run, self.asked, noise_of(self.run.recipe), None, BLOCK, data_at_hand=False)
-        warn_of_another(self.run, found[0])
-        return found
+        engine, classifier = open_run(
+            self.run, self._engine, noise_of(self.run.recipe), None, BLOCK, data_at_hand=False
+        )
+        warn_of_another(self.run, engine)
+        return engine, classifier
 
-    @property
-    def engine(self) -> str:
-        return self.loaded[0]
-
-    def about(self, picture: "Tensor") -> "Certificate":
+    def certify(self, picture: "Tensor") -> "Certificate":
+        """Certify a picture. Say once how pictures are prepared."""
         from radii.certification.images import certify
 
-        self._describe()
-        return certify(self.loaded[1], picture, self.procedure, **self.fields)
-
-    def _describe(self) -> None:
-        """Say once what is done to the pictures."""
-        if not self.described and not console.quiet:
-            print(f"radii: pictures are prepared as the test pictures: {self.preparation.words}", file=sys.stderr)
-        self.described = True
+        if not self._described and not console.quiet:
+            print_error(f"pictures are prepared as the test pictures: {self.preparation.words}")
+        self._described = True
+        return certify(self.loaded[1], picture, self.certifier, **self.fields)
 
 
-def _usual(procedure: str, fields: dict[str, Any], asked: str | None) -> tuple[str, dict[str, Any]]:
-    """The certifier and its fields, where the user states none: one that certifies a radius."""
-    if asked is None and procedure == CLASS_ONLY:
-        procedure = "fixed"
-    return procedure, {"estimation": ESTIMATION} if procedure == "fixed" else fields
-
-
-def _files(pictures: Sequence[str]) -> list[Path]:
-    """The pictures that are named, and those in the folders that are named; one without any stands for itself."""
-    from radii.datasets import pictures_in
-
-    if not pictures:
-        raise ValueError("name pictures, folders of them, or - for a list of paths from stdin")
-    paths = [path for picture in pictures for path in (_from_stdin() if picture == STDIN else [Path(picture)])]
-    return [file for path in paths for file in (path.is_dir() and pictures_in(path)) or [path]]
-
-
-def _from_stdin() -> Iterator[Path]:
-    return (Path(line.rstrip("\n")) for line in sys.stdin if line.strip())
-
-
-def _existing(file: Path) -> Path:
-    if not file.is_file():
-        what = "holds no pictures" if file.is_dir() else "is not there"
-        raise ValueError(f"{file} {what}: name pictures, or folders of them")
-    return file
-
-
-def _answer(asking: _Asking, file: Path, names: Sequence[str], as_json: bool) -> bool:
-    """Print the answer about a picture; whether it is one."""
+def _answer(predictor: _Predictor, file: Path, json: bool) -> bool:
+    """Print the answer about a picture. Return False if it could not be read or the model abstained."""
     try:
-        picture = asking.preparation.read(_existing(file))
+        if not file.is_file():
+            problem = "holds no pictures" if file.is_dir() else "is not there"
+            raise ValueError(f"{file} {problem}: name pictures, or folders of them")
+        picture = predictor.preparation.read(file)
     except (ValueError, OSError) as error:
-        words = in_words(error)
-        print(f"radii: {words}", file=sys.stderr)
-        if as_json:
-            say_json({"file": str(file), "error": words})
+        print_error(in_words(error))
+        if json:
+            say_json({"file": str(file), "error": in_words(error)})
         return False
-    found = asking.about(picture)
-    if as_json:
-        say_json(_as_data(asking, file, names, found))
+    certificate = predictor.certify(picture)
+    if json:
+        say_json(_as_data(predictor, file, certificate))
     else:
-        say(f"{file}: {_as_text(asking, names, found)}")
-    return found.prediction >= 0
+        say(f"{file}: {_as_text(predictor, certificate)}")
+    return certificate.prediction >= 0
 
 
-def _as_text(asking: _Asking, names: Sequence[str], found: "Certificate") -> str:
-    classifier = found.certifier
-    failure = getattr(classifier, "failure", None)
-    parts = ["abstains"] if found.prediction < 0 else [names[found.prediction]]
-    if found.prediction >= 0 and asking.procedure != CLASS_ONLY:
-        parts.append(f"radius {down(found.radius, 4)}")
-    if drawn := sum(found.counts):
-        top = max(range(len(found.counts)), key=found.counts.__getitem__)
-        votes = f"{found.counts[top]:,} of {drawn:,} votes"
-        parts.append(votes if top == found.prediction else f"{votes} for {names[top]}")
-    return ", ".join([*parts, f"failure {failure:g}", f"engine {asking.engine}"])
+def _as_text(predictor: _Predictor, certificate: "Certificate") -> str:
+    names, label, counts = predictor.class_names, certificate.prediction, certificate.counts
+    parts = ["abstains"] if label < 0 else [names[label]]
+    if label >= 0 and predictor.certifier != CLASS_ONLY:
+        parts.append(f"radius {down(certificate.radius, 4)}")
+    if votes := sum(counts):
+        top = max(range(len(counts)), key=counts.__getitem__)
+        share = f"{counts[top]:,} of {votes:,} votes"
+        parts.append(share if top == label else f"{share} for {names[top]}")
+    failure = getattr(certificate.certifier, "failure", None)
+    return ", ".join([*parts, f"failure {failure:g}", f"engine {predictor.loaded[0]}"])
 
 
-def _as_data(asking: _Asking, file: Path, names: Sequence[str], found: "Certificate") -> dict[str, Any]:
-    answered = found.prediction >= 0
+def _as_data(predictor: _Predictor, file: Path, certificate: "Certificate") -> dict[str, Any]:
+    names, label = predictor.class_names, certificate.prediction
+    engine, classifier = predictor.loaded
     return {
         "file": str(file),
-        "class": names[found.prediction] if answered else None,
-        "label": found.prediction if answered else None,
-        "radius": found.radius if answered and asking.procedure != CLASS_ONLY else None,
-        "votes": {names[label]: count for label, count in enumerate(found.counts) if count},
-        "samples": found.samples,
-        "certifier": asking.procedure,
-        "parameters": asdict(found.certifier) if found.certifier else {},
-        "noise": asking.loaded[1].noise.describe(),
-        "engine": asking.engine,
-        "prepared": asking.preparation.words,
+        "class": names[label] if label >= 0 else None,
+        "label": label if label >= 0 else None,
+        "radius": certificate.radius if label >= 0 and predictor.certifier != CLASS_ONLY else None,
+        "votes": {names[number]: count for number, count in enumerate(certificate.counts) if count},
+        "samples": certificate.samples,
+        "certifier": predictor.certifier,
+        "parameters": asdict(certificate.certifier) if certificate.certifier else {},
+        "noise": classifier.noise.describe(),
+        "engine": engine,
+        "prepared": predictor.preparation.words,
     }

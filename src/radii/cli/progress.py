@@ -1,4 +1,4 @@
-"""Progress: a bar on a terminal, with a second line on a narrow one; a line now and then where it is piped."""
+"""Progress bars. Without a terminal, a line is printed every half minute instead."""
 
 import time
 from collections import deque
@@ -18,25 +18,25 @@ if TYPE_CHECKING:
     from radii.training.train import StepEvent
 
 SECONDS_BETWEEN_LINES = 30.0
-"""Where the output is no terminal."""
+"""Between two lines of progress, if the output is not a terminal."""
 SECONDS_BETWEEN_MARKS = 0.2
-"""Between two texts beside the bar: what is written there costs more than a step may take."""
+"""Between two updates of the notes and the rate: writing the notes may cost more than a step."""
 MARKS = 150
-"""The marks that a rate is computed from: half a minute."""
+"""The number of marks that the rate is computed from: half a minute."""
 BESIDE_THE_BAR = 60
-"""Columns that a short bar, the count, the rate and the time left take."""
+"""Columns taken by a short bar, the count, the rate and the time left."""
 
 
 class _Bar:
-    """What is done of how much, the rate, the time left, and notes, the most important first."""
+    """Shows a count, the rate, the time left, and notes, the most important first."""
 
-    def __init__(self, console: Console, what: str, unit: str) -> None:
+    def __init__(self, console: Console, description: str, unit: str) -> None:
         self.console, self.unit = console, unit
         columns = (TextColumn("{task.description}"), BarColumn(None), _Count(), _Rate(unit), _Left(), _Notes(console))
-        self.progress = _Lines(*columns, console=console, disable=not console.is_terminal, expand=True)
-        self.task = self.progress.add_task(what, total=None, notes=(), rate=0.0)
+        self.progress = _TwoLines(*columns, console=console, disable=not console.is_terminal, expand=True)
+        self.task = self.progress.add_task(description, total=None, notes=(), rate=0.0)
         self._marks: deque[tuple[float, float]] = deque(maxlen=MARKS)
-        self._before: int | None = None
+        self._first: int | None = None
         self._marked = self._printed = time.monotonic()
 
     def __enter__(self) -> Any:
@@ -49,13 +49,13 @@ class _Bar:
         self.progress.stop()
 
     def notes(self) -> Sequence[str]:
-        """What is said beside the bar."""
+        """Return the texts to show beside the bar."""
         return ()
 
-    def update(self, done: int, total: int, what: str | None = None) -> None:
+    def update(self, done: int, total: int, description: str | None = None) -> None:
         """Show how much is done."""
-        self.progress.update(self.task, completed=done, total=total, description=what)
-        self._before = done if self._before is None else self._before
+        self.progress.update(self.task, completed=done, total=total, description=description)
+        self._first = done if self._first is None else self._first
         now = time.monotonic()
         if now - self._marked > SECONDS_BETWEEN_MARKS:
             self._mark(now)
@@ -64,20 +64,20 @@ class _Bar:
             print_line(self.line())
 
     def _mark(self, now: float) -> None:
-        """Note how much is done by now, for the rate of the last half minute, and write what is beside the bar.
+        """Mark how much is done now, and update the rate of the last half minute and the notes.
 
-        What an earlier process had done, and the start of this one, come before the first mark: they are no part of
-        the rate.
+        The first mark is set after the first progress, so the rate includes neither the work of an earlier process nor
+        the start of this one.
         """
         self._marked, done = now, self.progress.tasks[0].completed
-        if done != self._before:
+        if done != self._first:
             self._marks.append((now, done))
         then, before = self._marks[0] if self._marks else (now, done)
         rate = (done - before) / (now - then) if now > then else 0.0
         self.progress.update(self.task, notes=tuple(self.notes()), rate=rate)
 
     def line(self) -> str:
-        """The progress as a line of text."""
+        """Return the progress as a line of text."""
         task = self.progress.tasks[0]
         counted = f"{task.completed:.0f} of {task.total or 0:.0f} {self.unit}"
         left = f"{_seconds_left(task)} left" if task.fields["rate"] else ""
@@ -90,12 +90,12 @@ def _seconds_left(task: Task) -> str:
 
 
 def print_line(line: str) -> None:
-    """Print a line of progress to stderr: stdout is for results."""
+    """Print a line of progress to stderr; stdout is for results."""
     Console(stderr=True, highlight=False, emoji=False).print(line, soft_wrap=True, markup=False)
 
 
-class _Lines(Progress):
-    """The bar, and below it the notes that do not fit beside it."""
+class _TwoLines(Progress):
+    """Shows the bar, and below it the notes that do not fit beside it."""
 
     def get_renderables(self) -> Iterable[RenderableType]:
         yield from super().get_renderables()
@@ -126,7 +126,7 @@ class _Left(ProgressColumn):
 
 
 class _Notes(ProgressColumn):
-    """As many notes as fit."""
+    """Shows as many notes as fit."""
 
     def __init__(self, console: Console) -> None:
         super().__init__()
@@ -137,7 +137,7 @@ class _Notes(ProgressColumn):
 
 
 def fitting(notes: Sequence[str], width: int) -> str:
-    """The first notes, as many as fit into a width."""
+    """Join the first notes, as many as fit into a width."""
     kept: list[str] = []
     for note in notes:
         if len(", ".join([*kept, note])) > width:
@@ -147,7 +147,7 @@ def fitting(notes: Sequence[str], width: int) -> str:
 
 
 class TrainingBar(_Bar):
-    """Steps done over the whole run, the loss with its terms and the last noisy test accuracy."""
+    """Shows the steps done over the whole run, the loss with its terms and the last noisy test accuracy."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console, "", "steps")
@@ -156,29 +156,29 @@ class TrainingBar(_Bar):
 
     def __call__(self, event: "StepEvent") -> None:
         if self.event and (event.epoch, event.step) < (self.event.epoch, self.event.step):
-            self.accuracy = ""  # the next training of a chain
+            self.accuracy = ""  # the next training in a chain has begun
             self._marks.clear()
         if event.row:
             self.accuracy = f"noisy test accuracy {down(event.row['noisy_test_accuracy'], 4)}"
         self.event = event
         done = event.epoch * event.steps + event.step
-        what = f"epoch {min(event.epoch + 1, event.epochs)}/{event.epochs}"
-        self.update(done, event.epochs * event.steps, what)
+        epoch = f"epoch {min(event.epoch + 1, event.epochs)}/{event.epochs}"
+        self.update(done, event.epochs * event.steps, epoch)
 
     def notes(self) -> Sequence[str]:
         if self.event is None:
             return ()
         terms = self.event.terms if len(self.event.terms) > 1 else {}
-        named = [f"{name} {value:.4f}" for name, value in terms.items()]
-        return [note for note in (f"loss {self.event.loss:.4f}", self.accuracy, *named) if note]
+        term_notes = [f"{name} {value:.4f}" for name, value in terms.items()]
+        return [note for note in (f"loss {self.event.loss:.4f}", self.accuracy, *term_notes) if note]
 
 
 class CertificationBar(_Bar):
-    """Images done, and the certified accuracy so far, with its interval over the choice of images."""
+    """Shows the images done, and the certified accuracy so far, with its interval over the choice of images."""
 
     def __init__(self, console: Console, radii: Sequence[float] = (0.0,), *, independent: bool = True) -> None:
         super().__init__(console, "certifying", "images")
-        self.independent = independent  # the corruptions of one image are not, and have no interval here
+        self.independent = independent  # corruptions of one image are not independent: they get no interval
         self.images, self.radius_sum = 0, 0.0
         self.certified = dict.fromkeys(radii, 0)
 
@@ -205,7 +205,7 @@ class CertificationBar(_Bar):
 
 
 class AttackBar(_Bar):
-    """Images done, and how many of them the attack changed."""
+    """Shows the images done, and how many of them the attack changed."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console, "attacking", "images")
@@ -222,7 +222,7 @@ class AttackBar(_Bar):
 
 
 class CountingBar(_Bar):
-    """Images done and the time left."""
+    """Shows the images done and the time left."""
 
     def __init__(self, console: Console) -> None:
         super().__init__(console, "", "images")

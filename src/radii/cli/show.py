@@ -1,4 +1,4 @@
-"""The command that tells what a run is, how it was made and what is certified; it imports no code of the run."""
+"""radii show: tell what a run is, how it was made and what is certified. It imports no code that the run names."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict
@@ -8,57 +8,73 @@ from typing import Any
 from radii import disk
 from radii.cli.app import app, hint, say, say_json
 from radii.cli.arguments import Json, command
+from radii.cli.import_ import check_text
+from radii.cli.train import accuracy_text
 from radii.reports import facts
 from radii.reports.card import certified
-from radii.reports.summary import Summary, down, in_words
+from radii.reports.summary import Summary, in_words
 from radii.runs import certificates, trust
 from radii.runs import recipe as recipes
 from radii.runs.certificates import Certificates
+from radii.runs.recipe import Recipe
 from radii.runs.run import Run
 
 MOST_CLASSES = 12
-"""Class names of a line."""
+"""The most class names to show."""
 
 
 @app.command
 def show(run: Path, /, *, json: Json = False) -> None:
-    """Tell what a run is, how it was made and what is certified.
+    """Show what a run is, how it was made and what is certified.
 
     Args:
         run: A run directory.
     """
-    found = Run(run)
+    shown = Run(run)
     if json:
-        say_json(_as_data(found))
+        say_json(_as_data(shown))
         return
-    lines = list(_lines(found))
+    certified_files = _certificates(shown)
+    lines = list(_lines(shown, certified_files))
     say(str(run))
     for title, text in lines:
         say(f"  {title:<10} {text}")
-    hint(f"next: {_next(found)}")
+    if shown.finished:
+        hint(f"next: {command('report' if certified_files else 'certify', run)}")
+    else:
+        hint(f"next: {command('train', 'RECIPE', run=run)} as before, to continue")
 
 
-def _lines(run: Run) -> Iterator[tuple[str, str]]:
+def _certificates(run: Run) -> list[Certificates]:
+    """Read the certificate files that have a row."""
+    paths = sorted(run.certificates.glob("*.tsv"))
+    return [certificates.read(path) for path in paths if len(certificates.first_lines(path)) > 1]
+
+
+def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str, str]]:
     recipe = run.stated_recipe()
     yield "model", _component(recipe.model)
     yield "dataset", _component(recipe.dataset)
     yield "noise", f"sigma {recipe.sigma:g}; normalisation {recipe.normalisation}"
     if names := run.class_names():
-        shown = ", ".join(names[:MOST_CLASSES]) + (", ..." if len(names) > MOST_CLASSES else "")
-        yield "classes", f"{len(names)}: {shown}"
+        more = ", ..." if len(names) > MOST_CLASSES else ""
+        yield "classes", f"{len(names)}: {', '.join(names[:MOST_CLASSES])}{more}"
     yield "made", _made(run, recipe)
-    yield from ((key, f"{of['path']} ({of['hash'][:8]})") for key, of in run.origin().items())
+    for key, source in run.origin().items():
+        yield key, f"{source['path']} ({source['hash'][:8]})"
     if recipe.training is not None:
         yield "training", _component({"name": recipe.training.optimizer, **asdict(recipe.training)}, ("optimizer",))
     if run.environment_file.is_file():
         yield "with", _environment(run.environment())
-    if code := _unknown_code(recipe):
+    if code := [name for name in recipe.names() if _is_unknown_code(name)]:
         yield "code", f"{', '.join(code)}: not run by this user before; commands that use it ask for --trust"
-    yield from (("certified", _certified(run, made)) for made in _certificates(run))
+    weights = disk.digest(run.weights_file) if run.finished and certified_files else None
+    for made in certified_files:
+        yield "certified", _certified(made, recipe.sigma, weights)
 
 
 def _component(table: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
-    """A component with its fields."""
+    """Return a component's name and fields as text."""
     fields = [
         f"{key} = {recipes.as_toml(value)}"
         for key, value in table.items()
@@ -67,65 +83,50 @@ def _component(table: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
     return f"{table['name']}: {', '.join(fields)}" if fields else str(table["name"])
 
 
-def _made(run: Run, recipe: recipes.Recipe) -> str:
+def _made(run: Run, recipe: Recipe) -> str:
+    """Return how a run was made: imported or trained, for how long and how well."""
     if recipe.training is None:
-        found = run.check()
-        right = (
-            f", {down(found['right'] / found['images'], 1, 2)} % of {found['images']} test images right"
-            if found
-            else ""
-        )
-        return f"imported{right} without noise" if right else "imported"
-    rows, measured = run.history(), facts.epoch_time(run)
+        check = run.check()
+        return f"imported, {check_text(check)}" if check else "imported"
+    time = facts.epoch_time(run)
     state = "trained" if run.finished else "in training"
-    took = f", {facts.duration(measured.total)}" if measured else ""
-    accuracy = rows[-1].get("noisy_test_accuracy") if rows else None
-    reached = "" if accuracy is None else f", noisy test accuracy {down(float(accuracy), 4)}"
-    done = f"{state}: {len(rows)} of {recipe.training.epochs} epochs"
-    return f"{done}{took}{reached}; {_component(recipe.objective)}"
+    epochs = f"{len(run.history())} of {recipe.training.epochs} epochs"
+    took = f", {facts.duration(time.total)}" if time else ""
+    return f"{state}: {epochs}{took}{accuracy_text(run)}; {_component(recipe.objective)}"
 
 
-def _environment(found: Mapping[str, Any]) -> str:
-    versions = found.get("versions", {})
-    named = [f"{name} {versions[name]}" for name in ("radii", "torch") if name in versions]
-    return ", ".join([*named, f"device {found.get('device', '?')}", str(found.get("system", "?"))])
+def _environment(environment: Mapping[str, Any]) -> str:
+    versions = environment.get("versions", {})
+    known = [f"{name} {versions[name]}" for name in ("radii", "torch") if name in versions]
+    return ", ".join([*known, f"device {environment.get('device', '?')}", str(environment.get("system", "?"))])
 
 
-def _unknown_code(recipe: recipes.Recipe) -> list[str]:
-    return [name for name in recipe.names() if (module := trust.module_of(name)) and not trust.is_known(module)]
+def _is_unknown_code(name: str) -> bool:
+    """Whether a component's name is module:name, and the user has not run this module yet."""
+    module = trust.module_of(name)
+    return bool(module) and not trust.is_known(module)
 
 
-def _certificates(run: Run) -> list[Certificates]:
-    """The certificate files that have a row."""
-    found = sorted(run.certificates.glob("*.tsv"))
-    return [certificates.read(file) for file in found if len(certificates.first_lines(file)) > 1]
-
-
-def _certified(run: Run, made: Certificates) -> str:
-    old = run.finished and made.header.get("weights") not in (None, disk.digest(run.weights_file))
-    other = " (of other weights than the present ones)" if old else ""
+def _certified(made: Certificates, sigma: float, weights: str | None) -> str:
+    """Return a certificate file as one line; `weights` is the digest of the run's present weights."""
+    is_old = weights is not None and made.header.get("weights") not in (None, weights)
+    other = " (of other weights than the present ones)" if is_old else ""
     engine = made.header.get("engine", "?")
-    noise = "" if made.sigma in (None, run.stated_recipe().sigma) else f"; sigma {made.sigma:g}"
+    noise = "" if made.sigma in (None, sigma) else f"; sigma {made.sigma:g}"
     return f"{in_words(Summary(made))}; {facts.choice(made)}; {facts.certifier(made)}{noise}; engine {engine}{other}"
 
 
-def _next(run: Run) -> str:
-    if not run.finished:
-        return f"{command('train', 'RECIPE', run=run.path)} as before, to continue"
-    return command("report" if _certificates(run) else "certify", run.path)
-
-
 def _as_data(run: Run) -> dict[str, Any]:
-    recipe, measured = run.stated_recipe(), facts.epoch_time(run)
+    time = facts.epoch_time(run)
     return {
         "run": str(run.path),
         "finished": run.finished,
-        "recipe": asdict(recipe),
+        "recipe": asdict(run.stated_recipe()),
         "class_names": run.class_names(),
         "origin": run.origin(),
         "check": run.check(),
         "epochs": len(run.history()),
-        "seconds": measured.total if measured else None,
+        "seconds": time.total if time else None,
         "environment": run.environment() if run.environment_file.is_file() else {},
         "certified": certified(run) if run.finished else [],
     }

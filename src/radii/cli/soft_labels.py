@@ -1,4 +1,4 @@
-"""radii soft-labels: write the votes of a run on every training image, for CAT-RS."""
+"""radii soft-labels: write a run's votes on every training image, for CAT-RS."""
 
 import shlex
 from pathlib import Path
@@ -23,25 +23,24 @@ def soft_labels(
     data: Data = None,
     trust: Trust = None,
 ) -> None:
-    """Write the shares of a run's votes on noisy copies of every training image: the soft labels of `catrs`.
+    """Write the soft labels for `catrs`: the share of a run's votes for each class, on noisy copies of training images.
 
-    The same command continues where it stopped; the values do not depend on the number of workers.
+    The same command continues where it stopped. The values do not depend on the number of workers.
 
     Args:
         run: A trained run directory, usually plain Gaussian at sigma 0.25.
-        samples: Noisy copies of each image.
-        settle: An image whose first SETTLE votes, a multiple of 128, are all for one class gets no more: its shares are
-            1 and 0, which more votes could change a little. By default every image gets all.
+        samples: The number of noisy copies of each image.
+        settle: Stop at an image whose first SETTLE votes (a multiple of 128) are all for one class. Its shares are
+            then 1 and 0; more votes could change them a little. By default every image gets all its votes.
         seed: The seed of the noise.
-        engine: What runs the forward passes; auto takes the fastest that is installed.
-        workers: Processes of one thread each; by default one for each core, or for each GPU.
+        engine: The engine that runs the forward passes; auto takes the fastest that is installed.
+        workers: The number of processes, of one thread each; by default one per core or per GPU.
     """
     from radii.training.soft_labels import soft_labels as write_soft_labels
 
-    voting = Run(run, trust or ())
     with printed_warnings(), executor_at(cluster, workers) as executor, CountingBar(console) as bar:
         path = write_soft_labels(
-            voting,
+            Run(run, trust or ()),
             samples=samples,
             settle=settle,
             seed=seed,

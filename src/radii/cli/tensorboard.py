@@ -1,4 +1,4 @@
-"""Training and certification for TensorBoard, where the extra radii[tensorboard] is installed."""
+"""Logs of training and certification for TensorBoard, with the extra radii[tensorboard]."""
 
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
@@ -16,14 +16,14 @@ FOLDER = "tensorboard"
 
 
 @contextmanager
-def step_writer(run: Path, on_step: "OnStep", *, wanted: bool) -> Iterator["OnStep"]:
-    """The sink of the steps; where it is `wanted`, they are written for TensorBoard too."""
-    if not wanted:
+def step_writer(run: Path, on_step: "OnStep", *, enabled: bool) -> Iterator["OnStep"]:
+    """Wrap `on_step` to write the loss and the noisy test accuracy as well, if `enabled`."""
+    if not enabled:
         yield on_step
         return
     with closing(_Writer(run / FOLDER)) as writer:
 
-        def sink(event: "StepEvent") -> None:
+        def write_step(event: "StepEvent") -> None:
             on_step(event)
             number = event.epoch * event.steps + event.step
             if event.row is None:
@@ -34,20 +34,20 @@ def step_writer(run: Path, on_step: "OnStep", *, wanted: bool) -> Iterator["OnSt
                 writer.add_scalar("noisy_test_accuracy", event.row["noisy_test_accuracy"], number)
                 writer.add_scalar("learning_rate", event.row["learning_rate"], number)
 
-        yield sink
+        yield write_step
 
 
 @contextmanager
-def image_writer(run: Path, on_image: "OnImage", *, wanted: bool) -> Iterator["OnImage"]:
-    """The sink of the images; where it is `wanted`, the running certified accuracy is written for TensorBoard too."""
-    if not wanted:
+def image_writer(run: Path, on_image: "OnImage", *, enabled: bool) -> Iterator["OnImage"]:
+    """Wrap `on_image` to write the certified accuracy so far as well, if `enabled`."""
+    if not enabled:
         yield on_image
         return
     with closing(_Writer(run / FOLDER)) as writer:
         done = correct = 0
         radii = 0.0
 
-        def sink(total: int, row: Row | None) -> None:
+        def write_image(total: int, row: Row | None) -> None:
             nonlocal done, correct, radii
             on_image(total, row)
             if row is not None:
@@ -55,11 +55,11 @@ def image_writer(run: Path, on_image: "OnImage", *, wanted: bool) -> Iterator["O
                 writer.add_scalar("certified/accuracy", correct / done, done)
                 writer.add_scalar("certified/average_radius", radii / done, done)
 
-        yield sink
+        yield write_image
 
 
 class _Writer:
-    """Writes scalars; its folder is made with the first of them, when the run is one."""
+    """Writes scalars. The folder is created with the first one, because training creates the run's directory."""
 
     def __init__(self, folder: Path) -> None:
         try:
@@ -68,13 +68,13 @@ class _Writer:
             raise ParameterError("TensorBoard is not installed: pip install 'radii[tensorboard]'") from error
         self._make = SummaryWriter
         self._folder = folder
-        self._made: Any = None
+        self._writer: Any = None
 
     def add_scalar(self, name: str, value: float, number: int) -> None:
-        if self._made is None:
-            self._made = self._make(str(self._folder))
-        self._made.add_scalar(name, value, number)
+        if self._writer is None:
+            self._writer = self._make(str(self._folder))
+        self._writer.add_scalar(name, value, number)
 
     def close(self) -> None:
-        if self._made is not None:
-            self._made.close()
+        if self._writer is not None:
+            self._writer.close()

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from radii.cli.app import app, console, hint, is_rank_0, say
-from radii.cli.arguments import Data, Settings, Trust, command
+from radii.cli.arguments import Data, Settings, Switch, Trust, command
 from radii.cli.progress import TrainingBar
 from radii.cli.tensorboard import step_writer
 from radii.reports.summary import down
@@ -25,36 +25,45 @@ def train(
     set: Settings = None,
     teacher: Path | None = None,
     soft_labels: Path | None = None,
-    tensorboard: Annotated[bool, Parameter(negative="")] = False,
+    tensorboard: Switch = False,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
-    """Train a recipe in a run directory; the same command continues a run that was stopped.
+    """Train a recipe in a run directory. The same command continues a run that was stopped.
 
     Args:
-        recipe: A recipe file, or the name of one that `radii list` shows; with --from also the name of an objective.
+        recipe: A recipe file, or the name of a shipped recipe (see `radii list recipes`). With --from, also the name
+            of an objective.
         run: The run directory to create or continue.
-        from_: A trained run to go on from, with its data, model and sigma: `denoising` puts a denoiser in front of its
-            model, any other objective fine-tunes it.
-        teacher: The run of the teacher, for the objective `transfer`.
-        soft_labels: The file that `radii soft-labels` wrote, for the objective `catrs`.
-        tensorboard: Write loss and accuracy for TensorBoard to RUN/tensorboard too.
+        from_: Start from this trained run, with its data, model and sigma. The objective `denoising` puts a denoiser
+            in front of its model; any other objective fine-tunes the model.
+        teacher: The teacher's run, for the objective `transfer`.
+        soft_labels: A file written by `radii soft-labels`, for the objective `catrs`.
+        tensorboard: Also write loss and accuracy for TensorBoard, to RUN/tensorboard.
     """
     from radii.training.train import train as train_run
 
-    start = None if from_ is None else Run(from_, trust or ())
-    wanted = recipe_from(start, recipe, set or ()) if start else recipes.read(recipes.find(recipe), set or ())
-    taught_by = None if teacher is None else Run(teacher, trust or ())
-    with TrainingBar(console) as bar, step_writer(run, bar, wanted=tensorboard and is_rank_0()) as on_step:
-        done = train_run(
-            wanted, run, data=data, teacher=taught_by, soft_labels=soft_labels, trust=trust or (), on_step=on_step
+    trusted, settings = trust or (), set or ()
+    if from_ is None:
+        stated = recipes.read(recipes.find(recipe), settings)
+    else:
+        stated = recipe_from(Run(from_, trusted), recipe, settings)
+    teacher_run = None if teacher is None else Run(teacher, trusted)
+    with TrainingBar(console) as bar, step_writer(run, bar, enabled=tensorboard and is_rank_0()) as on_step:
+        trained = train_run(
+            stated, run, data=data, teacher=teacher_run, soft_labels=soft_labels, trust=trusted, on_step=on_step
         )
-    print_trained(done)
+    print_trained(trained)
 
 
 def print_trained(run: Run) -> None:
+    """Print how long a run was trained, and the next command."""
+    say(f"{run.path}: trained {len(run.history())} epochs{accuracy_text(run)}")
+    hint(f"next: {command('certify', run.path)}")
+
+
+def accuracy_text(run: Run) -> str:
+    """Return the noisy test accuracy after the last epoch, to append to a line; empty if it was not measured."""
     rows = run.history()
     accuracy = rows[-1].get("noisy_test_accuracy") if rows else None
-    reached = "" if accuracy is None else f", noisy test accuracy {down(float(accuracy), 4)}"
-    say(f"{run.path}: trained {len(rows)} epochs{reached}")
-    hint(f"next: {command('certify', run.path)}")
+    return "" if accuracy is None else f", noisy test accuracy {down(float(accuracy), 4)}"

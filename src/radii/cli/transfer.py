@@ -1,5 +1,6 @@
 """radii transfer: transfer a teacher's robustness to students of other architectures."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -30,60 +31,70 @@ def transfer(
     data: Data = None,
     trust: Trust = None,
 ) -> None:
-    """Transfer a teacher's robustness to students at about the cost of plain training; each teaches the next.
+    """Transfer a teacher's robustness to students, at about the cost of plain training. Each student teaches the next.
 
     Args:
-        model: The student's architecture, or a table with its fields; several are trained as a chain.
-        teacher: The run of the first teacher; with --bootstrap, where it is trained, by default in
+        model: The student's architecture: a name, or a table of name and fields. Several are trained as a chain.
+        teacher: The run of the first teacher. With --bootstrap, the directory to train it in; by default
             runs/DATASET-RECIPE-MODEL.
-        bootstrap: The recipe to train a teacher with first.
+        bootstrap: Train a teacher with this recipe first.
         teacher_model: The architecture of the teacher that --bootstrap trains; by default the recipe's.
-        teacher_set: KEY=VALUE that overrides the recipe of the teacher that --bootstrap trains.
-        voter_set: KEY=VALUE that overrides the recipe of the run whose votes are the soft labels of a `catrs` teacher:
-            the shipped Gaussian one at sigma 0.25, with the teacher's model, data and seed.
-        votes: Noisy copies of each image for these soft labels.
+        teacher_set: KEY=VALUE: override a key in the recipe of the teacher that --bootstrap trains.
+        voter_set: KEY=VALUE: override a key in the recipe of the run that votes on the soft labels of a `catrs`
+            teacher. By default, that recipe is the shipped Gaussian one at sigma 0.25, with the teacher's model, data
+            and seed.
+        votes: The number of noisy copies of each image for these soft labels.
         recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset, at its sigma.
         run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
     """
     from radii.training.transfer import transfer as transfer_runs
 
-    if ignored := [each for each in set or () if each.startswith(("model=", "model."))]:
+    settings = set or ()
+    if ignored := [setting for setting in settings if setting.startswith(("model=", "model."))]:
         raise ValueError(
-            f"--set {ignored[0]} is of the recipe's model, which --model replaces: give its fields there, "
-            "such as --model '{ name = \"vit\", width = 96 }'"
+            f"--set {ignored[0]} sets the recipe's model, which --model replaces. "
+            "Give the fields in --model, such as --model '{ name = \"vit\", width = 96 }'."
         )
     if bootstrap is not None:
-        settings = [*([f"model={teacher_model}"] if teacher_model else []), *(teacher_set or [])]
-        first = _bootstrapped(bootstrap, teacher, settings, voter_set or [], votes, data)
+        teacher_settings = [*([f"model={teacher_model}"] if teacher_model else []), *(teacher_set or [])]
+        first = _train_teacher(bootstrap, teacher, teacher_settings, voter_set or (), votes, data)
     elif teacher is None:
-        raise ValueError("name --teacher RUN, or --bootstrap RECIPE to train a teacher first")
+        raise ValueError("There is no teacher. Name one with --teacher RUN, or train one with --bootstrap RECIPE.")
     elif teacher_model or teacher_set or voter_set:
-        raise ValueError("--teacher-model, --teacher-set and --voter-set are of --bootstrap: leave them out")
+        raise ValueError("--teacher-model, --teacher-set and --voter-set need --bootstrap. Add it, or leave them out.")
     else:
         first = Run(teacher, trust or ())
-    schedule = recipes.read(recipes.find(recipe), set or ()) if recipe else transfer_recipe(first, set or ())
-    students = [recipes.parse_value(each) for each in model]
+    student_recipe = recipes.read(recipes.find(recipe), settings) if recipe else transfer_recipe(first, settings)
+    students = [recipes.parse_value(text) for text in model]
     with TrainingBar(console) as bar:
-        for student in transfer_runs(first, schedule, students, run=run, data=data, on_step=bar):
+        for student in transfer_runs(first, student_recipe, students, run=run, data=data, on_step=bar):
             print_trained(student)
 
 
-def _bootstrapped(
-    recipe: Path, run: Path | None, settings: list[str], voting: list[str], votes: int, data: Path | None
+def _train_teacher(
+    recipe: Path,
+    run: Path | None,
+    settings: Sequence[str],
+    voter_settings: Sequence[str],
+    votes: int,
+    data: Path | None,
 ) -> Run:
-    """Train a teacher with a recipe, and before it the run that votes, if any."""
+    """Train the first teacher, and before it the run that votes on its soft labels if its objective needs them."""
     from radii.training.bootstrap import bootstrap, default_voter, needs_soft_labels
 
     path = recipes.find(recipe)
-    wanted = recipes.read(path, settings)
-    if voting and not needs_soft_labels(wanted):
-        raise ValueError(f"--voter-set: objective {wanted.objective['name']!r} learns from no soft labels")
-    voter = recipes.with_settings(default_voter(wanted), "the run that votes", voting) if voting else None
-    usual = Path("runs") / f"{wanted.dataset['name']}-{path.stem}-{wanted.model['name']}"
+    stated = recipes.read(path, settings)
+    voter = None
+    if voter_settings:
+        if not needs_soft_labels(stated):
+            raise ValueError(f"The objective {stated.objective['name']!r} uses no soft labels. Leave out --voter-set.")
+        voter = recipes.with_settings(default_voter(stated), "the run that votes", voter_settings)
+    folder = run or Path("runs") / f"{stated.dataset['name']}-{path.stem}-{stated.model['name']}"
     try:
         with TrainingBar(console) as bar:
-            done = bootstrap(wanted, run or usual, voter=voter, votes=votes, data=data, on_step=bar)
+            trained = bootstrap(stated, folder, voter=voter, votes=votes, data=data, on_step=bar)
     except RunError as error:
+        # This run is named with --teacher; --run names the student's.
         raise RunError(str(error), "teacher_run" if error.parameter == "run" else error.parameter) from error
-    print_trained(done)
-    return done
+    print_trained(trained)
+    return trained

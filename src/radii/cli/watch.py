@@ -1,4 +1,4 @@
-"""The command that shows a run on which another process works."""
+"""radii watch: show a run while another process works on it."""
 
 import os
 import socket
@@ -11,57 +11,59 @@ from typing import Any
 from rich.live import Live
 from rich.text import Text
 
-from radii.cli.app import app, console
+from radii.cli.app import app, console, hint
 from radii.reports.facts import duration
 from radii.reports.summary import Share, down, up
 from radii.reports.text import plain
 from radii.runs import events
 from radii.runs.run import Run, RunError
 
-SECONDS_BETWEEN_LOOKS = 0.5
+SECONDS_BETWEEN_READS = 0.5
+Event = Mapping[str, Any]
 
 
 @app.command
 def watch(run: Path, /) -> None:
-    """Show a run on which another process works, until that process ends; Ctrl-C ends the watching alone.
+    """Show the progress of a run while another process works on it, until that process ends.
+
+    Ctrl-C stops the watching, not the work.
 
     Args:
         run: A run directory that `radii train`, `certify` or `attack` works on.
     """
     if not Run(run).recipe_file.is_file():
-        raise RunError(f"{run} is not a run: it has no recipe.toml; `radii train` makes one")
+        raise RunError(f"{run} is not a run: it has no recipe.toml. Make one with `radii train`.")
     if not events.read(run):
-        raise RunError(
-            f"{run} has no {events.FILE}: no command has worked on it here; train, certify and attack write one"
-        )
+        raise RunError(f"{run} has no {events.FILE}. `radii train`, `certify` and `attack` write it while they work.")
     with suppress(KeyboardInterrupt), Live(console=console, auto_refresh=False) as live:
-        for text in looks(run):
+        for text in _texts(run):
             if console.is_terminal:
                 live.update(Text(plain(f"{run}: {text}"), overflow="fold"), refresh=True)
             else:
-                console.print(plain(f"{run}: {text}"), soft_wrap=True, markup=False)
+                hint(f"{run}: {text}")
 
 
-def looks(run: Path) -> Iterator[str]:
-    """Where the work stands, whenever that changes, until it is over."""
+def _texts(run: Path) -> Iterator[str]:
+    """Yield the state of the work whenever it changes, until the work is over."""
     shown = ""
     while True:
-        found = events.read(run)
-        text = in_words(found)
+        log = events.read(run)
+        text = in_words(log)
         if text != shown:
             yield text
-        if over(found):
+        if is_over(log):
             return
         shown = text
-        time.sleep(SECONDS_BETWEEN_LOOKS)
+        time.sleep(SECONDS_BETWEEN_READS)
 
 
-def over(found: Sequence[Mapping[str, Any]]) -> bool:
-    """Whether the process of the last event has ended, or was killed, as far as this machine can tell."""
-    return not found or found[-1]["event"] in events.ENDS or _gone(found[-1])
+def is_over(log: Sequence[Event]) -> bool:
+    """Whether the process of the last event has ended or was killed, as far as this machine can tell."""
+    return not log or log[-1]["event"] in events.ENDS or _is_gone(log[-1])
 
 
-def _gone(event: Mapping[str, Any]) -> bool:
+def _is_gone(event: Event) -> bool:
+    """Whether the process that wrote an event no longer runs; False if it runs on another machine."""
     if event.get("host") != socket.gethostname() or not isinstance(event.get("process"), int):
         return False
     try:
@@ -73,27 +75,27 @@ def _gone(event: Mapping[str, Any]) -> bool:
     return False
 
 
-def in_words(found: Sequence[Mapping[str, Any]]) -> str:
-    """Where the work stands, by the last events."""
-    if not found:
+def in_words(log: Sequence[Event]) -> str:
+    """Return the state of the work, from the events since the last process began it."""
+    if not log:
         return "no events"
-    last = found[-1]
-    mine = [event for event in found if event.get("process") == last.get("process") and event["work"] == last["work"]]
-    begun = max(number for number, event in enumerate(mine) if event["event"] == "began" or number == 0)
-    parts = [last["work"], *_progress(mine[begun:])]
+    last = log[-1]
+    same = [event for event in log if event.get("process") == last.get("process") and event["work"] == last["work"]]
+    start = max(number for number, event in enumerate(same) if event["event"] == "began" or number == 0)
+    parts = [last["work"], *_progress(same[start:])]
     if last["event"] in events.ENDS:
         parts.append(last["event"] + (f": {last['error']}" if isinstance(last.get("error"), str) else ""))
-    elif _gone(last):
+    elif _is_gone(last):
         parts.append(f"the process {last['process']} is gone, it was killed; the same command continues")
     return ", ".join(parts)
 
 
-def _progress(found: Sequence[Mapping[str, Any]]) -> list[str]:
-    """The counts of the last step, epoch and image."""
-    latest = {event["event"]: event for event in found}
-    recent = [event["event"] for event in found if event["event"] in ("step", "epoch")]
+def _progress(log: Sequence[Event]) -> list[str]:
+    """Return the counts of the last step, epoch and image."""
+    latest = {event["event"]: event for event in log}
+    recent = [event["event"] for event in log if event["event"] in ("step", "epoch")]
     if recent and recent[-1] == "epoch":
-        # Not every step is an event: the last one is of an epoch that is done.
+        # Only some steps are logged, so the last one belongs to an epoch that is over.
         latest.pop("step", None)
     parts: list[str] = []
     for name, words in (("step", _step), ("epoch", _epoch), ("image", _image), ("attacked", _attacked)):
@@ -105,28 +107,21 @@ def _progress(found: Sequence[Mapping[str, Any]]) -> list[str]:
     return parts
 
 
-def _step(event: Mapping[str, Any]) -> list[str]:
+def _step(event: Event) -> list[str]:
+    terms = event["terms"].items() if len(event["terms"]) > 1 else ()
     return [
         f"epoch {event['epoch'] + 1}/{event['epochs']}, step {event['step']}/{event['steps']}",
         f"loss {event['loss']:.4f}",
-        *(f"{name} {value:.4f}" for name, value in _terms(event)),
+        *(f"{name} {value:.4f}" for name, value in terms),
     ]
 
 
-def _terms(event: Mapping[str, Any]) -> list[tuple[str, float]]:
-    return list(event["terms"].items()) if len(event["terms"]) > 1 else []
-
-
-def _epoch(event: Mapping[str, Any]) -> list[str]:
+def _epoch(event: Event) -> list[str]:
     accuracy, done = down(event["noisy_test_accuracy"], 4), event["epoch"] + 1
     return [f"{done} epoch{'s' * (done > 1)} done, the last in {duration(event['seconds'])}, noisy accuracy {accuracy}"]
 
 
-def _attacked(event: Mapping[str, Any]) -> list[str]:
-    return [f"{event['done']}/{event['images']} images"]
-
-
-def _image(event: Mapping[str, Any]) -> list[str]:
+def _image(event: Event) -> list[str]:
     share = Share(event["correct"], event["done"])
     lower, upper = share.interval()
     return [
@@ -134,3 +129,7 @@ def _image(event: Mapping[str, Any]) -> list[str]:
         f"{down(share.value, 1, 2)}% certified and correct ({down(lower, 1, 2)}-{up(upper, 1, 2)})",
         f"ACR {down(event['mean_radius'], 3)}",
     ]
+
+
+def _attacked(event: Event) -> list[str]:
+    return [f"{event['done']}/{event['images']} images"]
