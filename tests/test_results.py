@@ -202,13 +202,14 @@ def test_the_readme_has_the_same_numbers() -> None:
     """The README's numbers, rendered from the files."""
     made = render(
         "here, int8 | {{acr mnist/published-schedule/mnist-gaussian-0.25}}\n\n"
-        "({{acr mnist/forty-epochs/smoothmix-to-lenet_wide}}, the teacher {{acr mnist/six-epochs/smoothmix}})\n\n"
-        'an epoch took {{speed "A student" transfer "over gaussian"}} times one of plain Gaussian training\n\n'
-        f"a SmoothMix ResNet-20 has {{{{acr {CIFAR}/smoothmix}}}}\n\n"
-        f"a RegNetX taught by it {{{{acr {CIFAR}/{CHAIN[0]}}}}}\n\n"
-        f"a ResNeXt taught by that one {{{{acr {CIFAR}/{CHAIN[1]}}}}}\n\n"
-        f"a ResNet-20 taught by that one {{{{acr {CIFAR}/{CHAIN[2]}}}}}\n\n"
-        f"a ResNet-20 of plain Gaussian training {{{{acr {CIFAR}/gaussian}}}}",
+        "its ACR is {{acr mnist/forty-epochs/smoothmix-to-lenet_wide}}, "
+        "the teacher's {{acr mnist/six-epochs/smoothmix}}\n\n"
+        'An epoch took {{speed "A student" transfer "over gaussian"}} times as long as plain Gaussian training\n\n'
+        f"| ResNet-20 | SmoothMix, the first teacher | {{{{acr {CIFAR}/smoothmix}}}} |\n\n"
+        f"| RegNetX | transfer from it | {{{{acr {CIFAR}/{CHAIN[0]}}}}} |\n\n"
+        f"| ResNeXt | transfer from the RegNetX | {{{{acr {CIFAR}/{CHAIN[1]}}}}} |\n\n"
+        f"| ResNet-20 | transfer from the ResNeXt | {{{{acr {CIFAR}/{CHAIN[2]}}}}} |\n\n"
+        f"| ResNet-20 | plain Gaussian training | {{{{acr {CIFAR}/gaussian}}}} |",
         Archive(ROOT),
     )
     readme = " ".join((ROOT / "README.md").read_text().split())

@@ -29,6 +29,12 @@ def test_ci_runs_all_checks_and_tests(name: str) -> None:
     assert [command for command in commands if command != "scripts/setup"] == ["scripts/check", "scripts/test"]
 
 
+def test_readme_has_the_commands_for_a_fresh_machine() -> None:
+    commands = re.findall(r"^    (scripts/\S+(?: \S+)*)(?: {2,}#.*)?$", text("README.md"), re.MULTILINE)
+    assert commands == ["scripts/demo", "scripts/test"]
+    assert "scripts/test" in text(".ci/run").splitlines()
+
+
 def test_pre_commit_hooks_run_all_checks() -> None:
     checks = re.findall(r"^ +([a-z]+)\) ", text("scripts/check"), re.MULTILINE)
     assert re.findall(r"entry: scripts/check (\w+)", text(HOOKS)) == checks
