@@ -16,7 +16,7 @@ WRITERS = {"disk.py"}
 """The files that may change other files."""
 ELSEWHERE = {
     ("engines/openvino_int8.py", "save_model"),
-    ("datasets/_published.py", "retrieve"),
+    ("datasets/_files.py", "retrieve"),
     ("reports/curves.py", "savefig"),
     ("cli/app.py", "open"),
     ("workers/shipping.py", "rmtree"),

@@ -12,8 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from unittest import mock
 
-from radii.datasets import _mat
-from radii.datasets._mat_child import main as read_mat
+from radii.datasets import svhn
+from radii.datasets._read_mat import main as read_mat
 
 
 @contextmanager
@@ -30,7 +30,7 @@ def forks() -> Iterator[None]:
             code, _, error = server.stdout.readline().partition("\t")
             return int(code), error.encode()
 
-        with mock.patch.object(_mat, "_in_a_child", ask):
+        with mock.patch.object(svhn, "_run_reader", ask):
             yield
 
 

@@ -16,8 +16,8 @@ import torch
 from PIL import Image
 
 from radii import datasets, models
-from radii.datasets._cifar import read_members
-from radii.datasets._idx import read_idx
+from radii.datasets.cifar10 import read_members
+from radii.datasets.mnist import read_idx
 from radii.datasets.svhn import read_mat
 from radii.interop.checkpoint import match_keys, read_checkpoint
 from radii.reports import entries, page

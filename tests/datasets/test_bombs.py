@@ -19,10 +19,10 @@ import torch
 from PIL import Image
 
 from radii import datasets
-from radii.datasets import DataError, _mat
-from radii.datasets._bounded import ALWAYS
-from radii.datasets._cifar import read_members
-from radii.datasets._idx import read_idx
+from radii.datasets import DataError, svhn
+from radii.datasets._files import ALWAYS, md5_of
+from radii.datasets.cifar10 import read_members
+from radii.datasets.mnist import read_idx
 from radii.datasets.svhn import read_mat
 
 GIGABYTE = 1 << 30
@@ -174,7 +174,7 @@ def test_mat_file_that_crashes_its_reader_is_an_error(tmp_path: Path, monkeypatc
     path = mat(tmp_path / "test_32x32.mat")
     child = tmp_path / "child.py"
     child.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGSEGV)\n")
-    monkeypatch.setattr(_mat, "CHILD", child)
+    monkeypatch.setattr(svhn, "READER", child)
     with pytest.raises(DataError, match="not a whole .mat file \\(the reader crashed\\)"):
         read_mat(path, "another hash")
 
@@ -183,17 +183,15 @@ def test_mat_file_that_takes_too_long_is_an_error(tmp_path: Path, monkeypatch: p
     path = mat(tmp_path / "test_32x32.mat")
     child = tmp_path / "child.py"
     child.write_text("import time\ntime.sleep(60)\n")
-    monkeypatch.setattr(_mat, "CHILD", child)
-    monkeypatch.setattr(_mat, "SECONDS", 0.5)
+    monkeypatch.setattr(svhn, "READER", child)
+    monkeypatch.setattr(svhn, "READER_SECONDS", 0.5)
     with pytest.raises(DataError, match="takes too long"):
         read_mat(path, "another hash")
 
 
 def test_publishers_mat_file_is_read_in_this_process(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from radii.datasets._published import md5_of
-
     path = mat(tmp_path / "test_32x32.mat")
     apart = read_mat(path, "another hash")
-    monkeypatch.setattr(_mat, "CHILD", tmp_path / "none.py")
+    monkeypatch.setattr(svhn, "READER", tmp_path / "none.py")
     for here, there in zip(read_mat(path, md5_of(path)), apart, strict=True):
         np.testing.assert_array_equal(here, there)

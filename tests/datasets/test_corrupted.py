@@ -8,7 +8,7 @@ import torch
 
 from radii import datasets, published_datasets
 from radii.datasets import DataError
-from radii.datasets._corruptions import KINDS, corrupt
+from radii.datasets._corruptions import CORRUPTIONS, corrupt
 from radii.published_datasets import SEVERITIES
 
 
@@ -50,7 +50,7 @@ def test_a_set_of_radii_does_not_pass_for_the_published_one(tmp_path: Path) -> N
         datasets.create("corrupted", tmp_path / "CIFAR-10-C")
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", CORRUPTIONS)
 def test_a_corruption_grows_with_the_severity_and_depends_on_its_generator_alone(kind: str) -> None:
     rng = np.random.default_rng(0)
     coarse = rng.random((3, 8, 8, 3)).repeat(4, 1).repeat(4, 2)
@@ -81,4 +81,4 @@ def test_pixels_grow_with_every_severity(side: int) -> None:
 
 
 def test_own_kinds_are_the_papers_fifteen_of_cifar10_c() -> None:
-    assert list(KINDS) == list(published_datasets.KINDS["cifar10_c"].values())
+    assert list(CORRUPTIONS) == list(published_datasets.KINDS["cifar10_c"].values())

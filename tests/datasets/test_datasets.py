@@ -17,8 +17,8 @@ from PIL import Image
 
 from radii import datasets
 from radii.datasets import DataError, Dataset
-from radii.datasets._cifar import CifarBinary
 from radii.datasets.base import Split
+from radii.datasets.cifar10 import Cifar10
 
 COUNTS: dict[Split, int] = {"train": 20, "test": 10}
 RNG = np.random.default_rng(0)
@@ -117,7 +117,7 @@ def test_every_writer_is_of_a_dataset() -> None:
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(CifarBinary, "counts", COUNTS)
+    monkeypatch.setattr(Cifar10, "counts", COUNTS)
     monkeypatch.delenv("RADII_DATA", raising=False)
 
 

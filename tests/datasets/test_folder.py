@@ -10,7 +10,7 @@ from PIL import Image
 
 from radii import datasets
 from radii.datasets import DataError
-from radii.datasets._framing import centre_crop, crop_box, random_crop
+from radii.datasets.folder import centre_crop, crop_box, random_crop
 
 
 def write_photographs(root: Path, *folders: str, size: tuple[int, int] = (240, 230)) -> None:

@@ -19,7 +19,7 @@ def corrupt(dataset: str, /, *, out: Path, seed: Whole = 0, every: Whole = 1, da
         every: Take every Nth test image, starting with the first.
     """
     from radii import datasets
-    from radii.interop.corrupt import GALLERY, corrupt_dataset
+    from radii.datasets.corrupted import GALLERY, corrupt_dataset
 
     spec = recipes.named_table(recipes.parse_value(dataset), "dataset")
     source = datasets.create(spec["name"], data=data, **recipes.fields_of(spec))

@@ -5,25 +5,19 @@ from pathlib import Path
 from typing import Any
 
 from radii import plugins
-from radii.datasets._blocks import OWN as CORRUPTED_RECORD
-from radii.datasets._bounded import read_npy
-from radii.datasets._corruptions import KINDS as CORRUPTIONS
-from radii.datasets._corruptions import corrupt
-from radii.datasets._given import Samples, as_image, samples_of
-from radii.datasets._layouts import pictures_in
-from radii.datasets._pictures import Preparation, read_image
+from radii.datasets._files import read_npy
+from radii.datasets._folder_layout import pictures_in
+from radii.datasets._image_files import Preparation, read_image
+from radii.datasets._samples import Samples, as_image, samples_of
 from radii.datasets.base import DataError, Dataset, Images, Shape
 
 __all__ = [
-    "CORRUPTED_RECORD",
-    "CORRUPTIONS",
     "DataError",
     "Dataset",
     "Images",
     "Preparation",
     "Samples",
     "as_image",
-    "corrupt",
     "create",
     "names",
     "pictures_in",
@@ -44,7 +38,7 @@ def create(name: str, data: Path | str | None = None, **fields: Any) -> Dataset:
 
 
 def preparation(name: str, fields: Mapping[str, Any], shape: Shape) -> Preparation:
-    """How a picture file becomes an image as the test images of a dataset are; its files need not be here."""
-    kind = plugins.find("datasets", name, Dataset)
-    chosen = kind if isinstance(kind, type) and issubclass(kind, Dataset) else Dataset
-    return chosen.preparation(shape, fields)
+    """Return how an image file becomes a test image of a dataset; the dataset's files are not needed."""
+    made_by = plugins.find("datasets", name, Dataset)
+    kind = made_by if isinstance(made_by, type) and issubclass(made_by, Dataset) else Dataset
+    return kind.preparation(shape, fields)

@@ -1,8 +1,8 @@
-"""Fifteen kinds of corruption of an image at five severities, after Hendrycks & Dietterich (2019), radii's own.
+"""Corrupt images in fifteen ways at five severities, after Hendrycks & Dietterich (2019).
 
-The kinds have the names of the published ones, not their pixels: strengths are radii's, lengths are scaled from 32
-pixels to the image's side, and frost is drawn instead of photographed. An image is float64 [height, width, channel] in
-[0, 1].
+The kinds have the names of the published ones, not their pixels: the strengths are radii's own, lengths are scaled from
+32 pixels to the image's side, and frost is drawn instead of photographed. An image is float64 [height, width, channel]
+in [0, 1].
 """
 
 import io
@@ -19,8 +19,8 @@ Corruption = Callable[[Pixels, int, Generator], Pixels]
 
 
 def corrupt(image: Pixels, kind: str, severity: int, rng: Generator) -> NDArray[np.uint8]:
-    """An image of a kind of corruption at a severity from 1 to 5, as bytes."""
-    return _levels(KINDS[kind](image, severity - 1, rng))
+    """Corrupt an image at a severity from 1 to 5, and return bytes."""
+    return _to_bytes(CORRUPTIONS[kind](image, severity - 1, rng))
 
 
 def gaussian_noise(image: Pixels, level: int, rng: Generator) -> Pixels:
@@ -43,7 +43,7 @@ def defocus_blur(image: Pixels, level: int, _: Generator) -> Pixels:
 
 
 def glass_blur(image: Pixels, level: int, rng: Generator) -> Pixels:
-    """Pixels taken from places nearby, between two blurs."""
+    """Move pixels to places nearby, between two blurs."""
     reach, sigma = (0.7, 1.0, 1.3, 1.7, 2.2)[level] * _scale(image), 0.4 * _scale(image)
     rows, columns = _grid(image) + reach * rng.uniform(-1, 1, (2, *image.shape[:2]))
     moved = _sampled(_blurred(image, sigma), rows, columns)
@@ -60,7 +60,7 @@ def zoom_blur(image: Pixels, level: int, _: Generator) -> Pixels:
 
 
 def snow(image: Pixels, level: int, rng: Generator) -> Pixels:
-    """Streaks of bright flakes over a paler image."""
+    """Add streaks of bright flakes to a paler image."""
     share, pale = ((0.02, 0.10), (0.04, 0.15), (0.06, 0.20), (0.09, 0.25), (0.12, 0.30))[level]
     flakes = (rng.random((*image.shape[:2], 1)) < share).astype(float)
     fallen = _streaked(flakes, 2.5 * _scale(image), rng.uniform(0.3, 0.7) * np.pi)
@@ -68,14 +68,14 @@ def snow(image: Pixels, level: int, rng: Generator) -> Pixels:
 
 
 def frost(image: Pixels, level: int, rng: Generator) -> Pixels:
-    """Ridges of a fractal, as of ice, over a darker image."""
+    """Add the ridges of a fractal, like ice, to a darker image."""
     kept, ice = ((0.90, 0.25), (0.80, 0.35), (0.72, 0.45), (0.65, 0.52), (0.58, 0.60))[level]
     ridges = 1 - 2 * np.abs(_fractal(image, rng, 0.75) - 0.5)
     return kept * image + ice * ridges**3
 
 
 def fog(image: Pixels, level: int, rng: Generator) -> Pixels:
-    """A fractal haze, and the contrast that it takes."""
+    """Add a fractal haze, which lowers the contrast."""
     amount = (0.25, 0.40, 0.60, 0.80, 1.10)[level]
     return (image + amount * _fractal(image, rng, 0.5)) / (1 + amount)
 
@@ -91,7 +91,7 @@ def contrast(image: Pixels, level: int, _: Generator) -> Pixels:
 
 def elastic_transform(image: Pixels, level: int, rng: Generator) -> Pixels:
     reach, smooth = (0.8, 1.2, 1.6, 2.1, 2.7)[level] * _scale(image), 2.5 * _scale(image)
-    field = np.stack([ndimage.gaussian_filter(each, smooth) for each in rng.uniform(-1, 1, (2, *image.shape[:2]))])
+    field = np.stack([ndimage.gaussian_filter(axis, smooth) for axis in rng.uniform(-1, 1, (2, *image.shape[:2]))])
     rows, columns = _grid(image) + reach * field / max(float(np.abs(field).max()), 1e-12)
     return _sampled(image, rows, columns)
 
@@ -99,19 +99,19 @@ def elastic_transform(image: Pixels, level: int, rng: Generator) -> Pixels:
 def pixelate(image: Pixels, level: int, _: Generator) -> Pixels:
     share = (0.9, 0.65, 0.5, 0.4, 0.3)[level]
     width, height = (max(2, round(share * side)) for side in image.shape[1::-1])
-    small = _picture(image).resize((width, height), Image.Resampling.BOX)
-    return _pixels(small.resize(image.shape[1::-1], Image.Resampling.NEAREST), image)
+    small = _to_pil(image).resize((width, height), Image.Resampling.BOX)
+    return _from_pil(small.resize(image.shape[1::-1], Image.Resampling.NEAREST), image)
 
 
 def jpeg_compression(image: Pixels, level: int, _: Generator) -> Pixels:
     stored = io.BytesIO()
-    _picture(image).save(stored, "JPEG", quality=(60, 40, 25, 16, 10)[level])
-    return _pixels(Image.open(stored), image)
+    _to_pil(image).save(stored, "JPEG", quality=(60, 40, 25, 16, 10)[level])
+    return _from_pil(Image.open(stored), image)
 
 
-KINDS: dict[str, Corruption] = {
-    each.__name__: each
-    for each in (
+CORRUPTIONS: dict[str, Corruption] = {
+    function.__name__: function
+    for function in (
         *(gaussian_noise, shot_noise, impulse_noise),
         *(defocus_blur, glass_blur, motion_blur, zoom_blur),
         *(snow, frost, fog, brightness),
@@ -130,7 +130,7 @@ def _grid(image: Pixels) -> Pixels:
 
 
 def _sampled(image: Pixels, rows: Pixels, columns: Pixels) -> Pixels:
-    """The image at other places, interpolated between pixels, mirrored beyond its edge."""
+    """Return the image at other places, interpolated between pixels, mirrored beyond its edge."""
     planes = [
         ndimage.map_coordinates(plane, (rows, columns), order=1, mode="mirror") for plane in np.moveaxis(image, 2, 0)
     ]
@@ -146,7 +146,7 @@ def _filtered(image: Pixels, kernel: Pixels) -> Pixels:
 
 
 def _disk(radius: float) -> Pixels:
-    """The share of every pixel that a disk covers, from a finer grid; the shares add up to one."""
+    """Return the share of every pixel that a disk covers, from a finer grid; the shares add up to one."""
     reach, fine = int(np.ceil(radius)), 9
     places = (np.arange((2 * reach + 1) * fine) + 0.5) / fine - reach - 0.5
     inside = (places[:, None] ** 2 + places**2 <= radius**2).astype(float)
@@ -155,7 +155,7 @@ def _disk(radius: float) -> Pixels:
 
 
 def _streaked(image: Pixels, length: float, angle: float) -> Pixels:
-    """The mean of the image along a line."""
+    """Average the image along a line."""
     steps = np.linspace(-length / 2, length / 2, 9)
     rows, columns = _grid(image)
     moved = [_sampled(image, rows + step * np.sin(angle), columns + step * np.cos(angle)) for step in steps]
@@ -169,7 +169,7 @@ def _zoomed(image: Pixels, factor: float) -> Pixels:
 
 
 def _fractal(image: Pixels, rng: Generator, rough: float) -> Pixels:
-    """Noise of several wavelengths, each with `rough` of the weight of the longer one, from 0 to 1."""
+    """Return noise of several wavelengths from 0 to 1; each has `rough` times the weight of the next longer one."""
     total, weight = np.zeros(image.shape[:2]), 1.0
     for cells in (2, 4, 8, 16):
         coarse = rng.random((cells + 1, cells + 1))
@@ -180,14 +180,14 @@ def _fractal(image: Pixels, rng: Generator, rough: float) -> Pixels:
     return np.asarray((total - total.min()) / spread)[:, :, None]
 
 
-def _levels(image: Pixels) -> NDArray[np.uint8]:
+def _to_bytes(image: Pixels) -> NDArray[np.uint8]:
     return np.asarray(np.rint(255 * image.clip(0, 1)), np.uint8)
 
 
-def _picture(image: Pixels) -> Image.Image:
-    levels = _levels(image)
+def _to_pil(image: Pixels) -> Image.Image:
+    levels = _to_bytes(image)
     return Image.fromarray(levels.squeeze(2) if levels.shape[2] == 1 else levels)
 
 
-def _pixels(picture: Image.Image, like: Pixels) -> Pixels:
+def _from_pil(picture: Image.Image, like: Pixels) -> Pixels:
     return np.asarray(picture, float).reshape(like.shape) / 255

@@ -10,11 +10,11 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from radii.datasets._bounded import read_npz
+from radii.datasets._files import read_npz
 from radii.datasets.base import DataError, Dataset, InMemory, Split, checked_labels, named_data
 
-KEYS: dict[Split, tuple[str, ...]] = {"train": ("train_",), "test": ("test_", "")}
-"""The prefixes under which the images and labels of a split may be kept."""
+PREFIXES: dict[Split, tuple[str, ...]] = {"train": ("train_",), "test": ("test_", "")}
+"""Prefixes of the names of the images and labels, for each split."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -22,7 +22,7 @@ class Arrays(Dataset):
     """Reads train_images and train_labels, test_images and test_labels; or images and labels, a test split.
 
     Images are bytes, or floats in [0, 1]: [n, h, w], [n, h, w, c] or [n, c, h, w], where c is 1 or 3. An array
-    class_names, where there is one, names the classes.
+    class_names may name the classes.
     """
 
     _file: Path = field(init=False)
@@ -32,53 +32,49 @@ class Arrays(Dataset):
         super().__post_init__()
         named = named_data(self, "an .npz file with images and labels")
         file = named / "arrays.npz" if named.is_dir() else named
-        content = _read(file)
-        splits = _splits(content, file)
+        if not file.is_file():
+            raise DataError(f"there is no file {file}: name an .npz file, or a folder with arrays.npz", "data")
+        content = read_npz(file)
+        splits = _read_splits(content, file)
         shapes = {tuple(split.images.shape[1:]) for split in splits.values()}
         if len(shapes) != 1:
             raise DataError(f"{file} holds images of {len(shapes)} shapes, {sorted(shapes)}, expected one")
         classes = 1 + max(int(split.labels.max()) for split in splits.values())
-        self.learned(_file=file, _splits=splits, shape=shapes.pop(), class_names=_names(content, classes, file))
+        self.learned(_file=file, _splits=splits, shape=shapes.pop(), class_names=_class_names(content, classes, file))
 
     def split(self, split: Split) -> InMemory:
         if split not in self._splits:
-            prefixes = " or ".join(f"{prefix}images and {prefix}labels" for prefix in KEYS[split])
+            prefixes = " or ".join(f"{prefix}images and {prefix}labels" for prefix in PREFIXES[split])
             raise DataError(f"{self._file} has no {split} split: add the arrays {prefixes}")
         return self._splits[split]
 
 
-def _names(content: Mapping[str, NDArray[Any]], classes: int, path: Path) -> tuple[str, ...]:
+def _class_names(content: Mapping[str, NDArray[Any]], classes: int, path: Path) -> tuple[str, ...]:
     names = tuple(map(str, content.get("class_names", np.arange(classes)).tolist()))
     if len(names) < classes:
         raise DataError(f"{path} names {len(names)} classes in class_names, but its labels go to {classes - 1}")
     return names
 
 
-def _splits(content: Mapping[str, NDArray[Any]], path: Path) -> dict[Split, InMemory]:
-    found: dict[Split, InMemory] = {}
-    for split, prefixes in KEYS.items():
+def _read_splits(content: Mapping[str, NDArray[Any]], path: Path) -> dict[Split, InMemory]:
+    splits: dict[Split, InMemory] = {}
+    for split, prefixes in PREFIXES.items():
         for prefix in prefixes:
             images, labels = f"{prefix}images", f"{prefix}labels"
-            if images in content and labels in content and split not in found:
+            if images in content and labels in content and split not in splits:
                 pixels = _pixels(content[images], f"{path}: {images}")
-                found[split] = InMemory(pixels, _labels(content[labels], len(pixels), f"{path}: {labels}"))
-    if not found:
+                splits[split] = InMemory(pixels, _labels(content[labels], len(pixels), f"{path}: {labels}"))
+    if not splits:
         got = ", ".join(content) or "nothing"
         raise DataError(
             f"{path} holds {got}, expected images and labels, "
             "or train_images, train_labels, test_images and test_labels"
         )
-    return found
-
-
-def _read(path: Path) -> dict[str, NDArray[Any]]:
-    if not path.is_file():
-        raise DataError(f"there is no file {path}: name an .npz file, or a folder with arrays.npz", "data")
-    return read_npz(path)
+    return splits
 
 
 def _pixels(images: NDArray[Any], where: str) -> Tensor:
-    """Images as contiguous [n, c, h, w]: bytes, or float32 in [0, 1]."""
+    """Return images as contiguous [n, c, h, w]: bytes, or float32 in [0, 1]."""
     if images.ndim == 3:
         images = images[:, None]
     elif images.ndim == 4 and images.shape[3] in (1, 3):

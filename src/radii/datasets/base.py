@@ -9,11 +9,13 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn import functional as F
 
-from radii.datasets._pictures import Preparation, read_image
+from radii.datasets._image_files import Preparation, read_image
 from radii.errors import ParameterError
 from radii.fields import option
 from radii.plugins import Component
@@ -21,9 +23,9 @@ from radii.smoothing.addresses import generator
 from radii.smoothing.normalisation import NONE, Normalisation
 
 Split = Literal["train", "test"]
-"""What a publisher divides a dataset into."""
+"""The splits of a published dataset."""
 Part = Literal["train", "validation", "test"]
-"""What a run uses: the training images without those held out, those held out, and the test images."""
+"""The parts that a run uses: training images, training images that are held out, and test images."""
 Shape = tuple[int, int, int]
 
 PADDING = 4
@@ -44,18 +46,18 @@ class Images(ABC):
 
     @abstractmethod
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
-        """These images as float32 in [0, 1], contiguous [batch, channel, height, width].
+        """Return these images as float32 in [0, 1], contiguous [batch, channel, height, width].
 
-        A training split is augmented where `rng` is given; the same `rng` gives the same pixels.
+        A training split is augmented if `rng` is given; the same `rng` gives the same pixels.
         """
 
     @cached_property
     def digest(self) -> str:
-        """The SHA-256 of what is quick to read of the split: the labels, and the pixels where they are in memory."""
+        """The SHA-256 of the labels; subclasses add the pixels where these are quick to read."""
         return _digest(self.labels)
 
     def image_digest(self, index: int) -> str:
-        """The digest of one image with its label, independent of how it is stored."""
+        """Return the digest of one image with its label, independent of how it is stored."""
         return image_digest(self.batch(torch.tensor([index]))[0], int(self.labels[index]))
 
 
@@ -99,21 +101,21 @@ class Subset(Images):
 
 
 def image_digest(pixels: Tensor, label: int) -> str:
-    """16 hex digits of the SHA-256 of an image's float32 pixels [channel, height, width] and its label."""
+    """Return 16 hex digits of the SHA-256 of an image's float32 pixels [channel, height, width] and its label."""
     return _digest(pixels.to("cpu", torch.float32), torch.tensor(label))[:16]
 
 
 def _digest(*tensors: Tensor) -> str:
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     for tensor in tensors:
-        found.update(f"{tensor.dtype} {list(tensor.shape)} ".encode())
-        found.update(tensor.contiguous().numpy().data)
-    return found.hexdigest()
+        digest.update(f"{tensor.dtype} {list(tensor.shape)} ".encode())
+        digest.update(tensor.contiguous().numpy().data)
+    return digest.hexdigest()
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Dataset(Component, ABC):
-    """Where images come from. Fields determine the images; opening one reads as little as possible."""
+    """A source of images. Its fields determine the images; opening it reads as little as possible."""
 
     registry: ClassVar[str] = "dataset"
 
@@ -133,27 +135,27 @@ class Dataset(Component, ABC):
 
     @property
     def data(self) -> Path | None:
-        """The folder or file that was named."""
+        """The folder or file with the data: `path`, or else RADII_DATA."""
         named = self.path or os.environ.get("RADII_DATA")
         return Path(named) if named else None
 
-    def learned(self, **facts: Any) -> None:
-        """Set what is known only from the files: shape, class_names, normalisation."""
-        for name, value in facts.items():
+    def learned(self, **attributes: Any) -> None:
+        """Set attributes that are known only from the files: shape, class_names, normalisation."""
+        for name, value in attributes.items():
             object.__setattr__(self, name, value)
 
     @classmethod
     def preparation(cls, shape: Shape, fields: Mapping[str, Any]) -> Preparation:
-        """How a picture file becomes an image as the test images of these fields are; their files are not needed."""
+        """Return how an image file becomes a test image of a dataset with these fields; its files are not needed."""
         _, height, width = shape
         return Preparation(f"as they are, {width} x {height} pixels", partial(read_image, shape=shape))
 
     @abstractmethod
     def split(self, split: Split) -> Images:
-        """The images of one split, checked."""
+        """Return the images of one split, checked."""
 
     def part(self, part: Part) -> Images:
-        """The images of one part: `validation` training images are held out of "train" and are "validation"."""
+        """Return the images of one part; `validation` images of the training split are held out of "train"."""
         if part == "test" or (part == "train" and self.validation is None):
             return self.split(part)
         if self.validation is None:
@@ -161,35 +163,35 @@ class Dataset(Component, ABC):
         return _held_out(self.split("train"), self.validation, part == "validation", self.name)
 
 
-def _held_out(whole: Images, count: int, chosen: bool, name: str) -> Subset:
-    """The first `count` images of a random order that depends on the number of images alone, or all others."""
+def _held_out(whole: Images, count: int, validation: bool, name: str) -> Subset:
+    """Return `count` images, chosen by a random order that depends only on the number of images, or all others."""
     if count >= len(whole):
         raise DataError(f"{name} has {len(whole)} training images: dataset.validation = {count} leaves none")
     order = torch.randperm(len(whole), generator=generator("cpu", "validation", len(whole)))
-    return Subset(whole, (order[:count] if chosen else order[count:]).sort().values)
+    return Subset(whole, (order[:count] if validation else order[count:]).sort().values)
 
 
 def named_data(dataset: Dataset, expected: str) -> Path:
-    """The path that the user named, for a dataset that needs one."""
+    """Return the path that the user named, for a dataset that needs one."""
     if dataset.data is None:
         raise DataError(f"{dataset.name} needs {expected}: state its path", "data")
     return dataset.data
 
 
 def existing_folder(path: Path) -> Path:
-    """A folder that the user named, or a DataError."""
+    """Return the folder, or raise a DataError if there is none."""
     if not path.is_dir():
         raise DataError(f"there is no folder {path}: create it, or name another", "data")
     return path
 
 
 def as_floats(pixels: Tensor) -> Tensor:
-    """Bytes as floats in [0, 1]; floats as they are."""
+    """Return bytes as floats in [0, 1], and floats unchanged."""
     return pixels if pixels.is_floating_point() else pixels.float().div_(255)
 
 
 def crop_and_flip(images: Tensor, rng: torch.Generator) -> Tensor:
-    """Each image cut from its zero-padded image at a random position, then randomly flipped.
+    """Cut each image out of its zero-padded image at a random position, and flip it randomly.
 
     The result is contiguous, in the order in which noise is drawn, so that adding it is one pass over memory;
     a channels-last model reorders the sum once.
@@ -207,10 +209,25 @@ def crop_and_flip(images: Tensor, rng: torch.Generator) -> Tensor:
 
 
 def checked_labels(labels: Tensor, images: int, classes: int, where: str) -> Tensor:
-    """Labels as int64: one for each image, all within the classes."""
+    """Return labels as int64, one for each image and all within the classes, or raise a DataError."""
     if not images or len(labels) != images:
         raise DataError(f"{where} has {images} images and {len(labels)} labels, expected one for each image")
     low, high = int(labels.min()), int(labels.max())
     if low < 0 or high >= classes:
         raise DataError(f"{where} has labels from {low} to {high}, expected 0 to {classes - 1}")
     return labels.long()
+
+
+def in_memory(images: NDArray[Any], labels: NDArray[Any], shape: Shape, classes: int, where: str) -> InMemory:
+    """Return a split of bytes [n, height, width, channel], or [n, height, width] in grey, and whole numbers [n]."""
+    channels, height, width = shape
+    if channels == 1 and images.ndim == 3:
+        images = images[..., None]
+    if images.dtype != np.uint8 or images.shape[1:] != (height, width, channels):
+        expected = f"uint8 [n, {height}, {width}, {channels}]"
+        raise DataError(f"{where} is {images.dtype} {list(images.shape)}, expected {expected}")
+    if labels.ndim != 1 or not np.issubdtype(labels.dtype, np.integer):
+        raise DataError(f"the labels of {where} are {labels.dtype} {list(labels.shape)}, expected whole numbers [n]")
+    pixels = torch.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)))
+    whole = torch.from_numpy(labels.astype(np.int64))
+    return InMemory(pixels, checked_labels(whole, len(pixels), classes, where))

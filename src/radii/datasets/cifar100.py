@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from radii.datasets._cifar import CifarBinary, Files
-from radii.datasets._published import Published
+from radii.datasets._files import Published
+from radii.datasets.cifar10 import Cifar10, Files
 from radii.smoothing.normalisation import CIFAR100, Normalisation
 
 _NAMES = """
@@ -22,14 +22,14 @@ train trout tulip turtle wardrobe whale willow_tree wolf woman worm
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class Cifar100(CifarBinary):
-    files: ClassVar[Files] = {"train": ("train.bin",), "test": ("test.bin",)}
-    # The coarse label, then the fine one.
-    label_bytes: ClassVar[int] = 2
+class Cifar100(Cifar10):
+    class_names: ClassVar[tuple[str, ...]] = tuple(_NAMES.split())
+    normalisation: ClassVar[Normalisation] = CIFAR100
     archive: ClassVar[Published] = Published(
         "https://www.cs.toronto.edu/~kriz/cifar-100-binary.tar.gz",
         "03b5dce01913d631647c71ecec9e9cb8",
         unpacked="cifar-100-binary",
     )
-    class_names: ClassVar[tuple[str, ...]] = tuple(_NAMES.split())
-    normalisation: ClassVar[Normalisation] = CIFAR100
+    files: ClassVar[Files] = {"train": ("train.bin",), "test": ("test.bin",)}
+    # The coarse label, then the fine one.
+    label_bytes: ClassVar[int] = 2

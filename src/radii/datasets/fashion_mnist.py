@@ -3,11 +3,11 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-from radii.datasets._idx import Hashes, Idx
+from radii.datasets.mnist import Hashes, Mnist
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class FashionMnist(Idx):
+class FashionMnist(Mnist):
     class_names: ClassVar[tuple[str, ...]] = (
         "T-shirt/top",
         "Trouser",

@@ -2,27 +2,37 @@
 
 import hashlib
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
+from PIL import Image
 from torch import Tensor
 
-from radii.datasets._framing import SIDE, TRIES, Framing, View, random_crop, usual_resize
-from radii.datasets._layouts import EXPECTED, PLACES, Layout, open_layout
-from radii.datasets._pictures import Preparation, open_image
+from radii.datasets._folder_layout import EXPECTED, SPLIT_NAMES, Layout, read_layout
+from radii.datasets._image_files import Preparation, eight_bits, open_image
 from radii.datasets.base import DataError, Dataset, Images, Shape, Split, as_floats, named_data
 from radii.fields import option
 from radii.smoothing.normalisation import IMAGENET, Normalisation
 
+SIZE, RESIZE = 224, 256
+"""ImageNet's side of the central crop, and the shorter side before cropping."""
+SMALLEST_AREA = 0.08
+WIDEST_RATIO = 4 / 3
+TRIES = 10
+"""Random crops drawn per photograph; the first that fits is used."""
 GREY = Normalisation((0.5,), (0.5,))
 """The normalisation of grey photographs, where none is stated."""
-LOOKED_AT = 1_000
+SIZES_READ = 1_000
 """Photographs of a split whose sizes are read when it is opened."""
+
+Crop = Callable[[Image.Image], Image.Image]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -33,7 +43,7 @@ class Folder(Dataset):
     of the lines of classes.txt, which may give each class a name to show, after a tab.
     """
 
-    size: int = option(SIDE, ge=1)
+    size: int = option(SIZE, ge=1)
     resize: int | None = option(None, ge=1)
     """By default 256 / 224 of a size of 224 or more; a smaller size itself."""
     channels: int = option(3, ge=1, le=3)
@@ -48,48 +58,45 @@ class Folder(Dataset):
     def __post_init__(self) -> None:
         self.learned(mean=tuple(self.mean), std=tuple(self.std))
         super().__post_init__()
-        self.learned(resize=self.resize or usual_resize(self.size))
-        if self.framing.resize < self.size:
+        self.learned(resize=self.resize or default_resize(self.size))
+        if self.transform.resize < self.size:
             raise ValueError(f"dataset 'folder': resize = {self.resize}, expected a number >= {self.size}, the size")
         if self.channels == 2:
             raise ValueError("dataset 'folder': channels = 2, expected 3 for colours or 1 for grey")
         constants = _constants(self.mean, self.std, self.channels)
-        layout = open_layout(_existing(named_data(self, f"photographs in {EXPECTED}")))
+        root = named_data(self, f"photographs in {EXPECTED}")
+        if not root.exists():
+            raise DataError(f"there is no folder {root}: create it, or name another", "data")
+        layout = read_layout(root)
         self.learned(mean=constants.mean, std=constants.std, normalisation=constants, _layout=layout)
         self.learned(shape=(self.channels, self.size, self.size), class_names=layout.class_names)
 
     @property
-    def framing(self) -> Framing:
-        return Framing.of(vars(self))
+    def transform(self) -> "Transform":
+        return Transform.from_fields(vars(self))
 
     @classmethod
     def preparation(cls, shape: Shape, fields: Mapping[str, Any]) -> Preparation:
-        framing = Framing.of(fields)
-        return Preparation(framing.words, framing.read)
+        transform = Transform.from_fields(fields)
+        return Preparation(transform.description, transform.read)
 
     def split(self, split: Split) -> "Photographs":
-        if split not in self._layout.places:
-            expected = " or ".join(f"{name}/<class>/" for name in PLACES[split])
+        if split not in self._layout.splits:
+            expected = " or ".join(f"{name}/<class>/" for name in SPLIT_NAMES[split])
             raise DataError(f"{self.path or self.data} has no {split} split: put its photographs into {expected}")
         files, labels = self._layout.listing(split)
-        found = Photographs(files, torch.tensor(labels), self.framing, augmented=split == "train")
-        found.expect_large()
-        return found
-
-
-def _existing(path: Path) -> Path:
-    if not path.exists():
-        raise DataError(f"there is no folder {path}: create it, or name another", "data")
-    return path
+        photographs = Photographs(files, torch.tensor(labels), self.transform, augmented=split == "train")
+        photographs.check_sizes()
+        return photographs
 
 
 def _constants(mean: Sequence[float], std: Sequence[float], channels: int) -> Normalisation:
-    usual = GREY if channels == 1 else IMAGENET
-    found = Normalisation(tuple(mean) or usual.mean, tuple(std) or usual.std)
-    if len(found.mean) != channels or len(found.std) != channels or min(found.std) <= 0:
+    default = GREY if channels == 1 else IMAGENET
+    constants = Normalisation(tuple(mean) or default.mean, tuple(std) or default.std)
+    if len(constants.mean) != channels or len(constants.std) != channels or min(constants.std) <= 0:
         number = {1: "one", 3: "three"}[channels]
-        raise ValueError(f"dataset 'folder': mean and std = {tuple(found)}, expected {number} each, std > 0")
-    return found
+        raise ValueError(f"dataset 'folder': mean and std = {tuple(constants)}, expected {number} each, std > 0")
+    return constants
 
 
 @dataclass(frozen=True, eq=False)
@@ -98,38 +105,125 @@ class Photographs(Images):
 
     files: Sequence[str]
     labels: Tensor
-    framing: Framing
+    transform: "Transform"
     augmented: bool
 
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
-        chosen = [self.files[index] for index in indices.tolist()]
-        views: Sequence[View] = [self.framing.middle] * len(chosen)
-        size = self.framing.size
+        files = [self.files[index] for index in indices.tolist()]
+        size = self.transform.size
+        crops: Sequence[Crop] = [self.transform.centre_crop] * len(files)
         if self.augmented and rng is not None:
             # All draws come before any work, so that the result does not depend on thread order.
-            draws = torch.rand((len(chosen), 1 + 4 * TRIES), generator=rng).tolist()
-            views = [partial(random_crop, draws=row, size=size) for row in draws]
-        pixels = torch.empty((len(chosen), self.framing.channels, size, size), dtype=torch.uint8)
+            draws = torch.rand((len(files), 1 + 4 * TRIES), generator=rng).tolist()
+            crops = [partial(random_crop, draws=row, size=size) for row in draws]
+        pixels = torch.empty((len(files), self.transform.channels, size, size), dtype=torch.uint8)
         with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(self.framing.read_into, pixels.numpy(), chosen, views))
+            list(pool.map(self.transform.read_into, pixels.numpy(), files, crops))
         return as_floats(pixels)
 
-    def expect_large(self) -> None:
-        """Refuse photographs that are too small before any work; of a large split, only some are looked at."""
-        for file in self.files[:: -(-len(self.files) // LOOKED_AT)]:
+    def check_sizes(self) -> None:
+        """Refuse photographs that are too small before any work; of a large split, only some are checked."""
+        for file in self.files[:: -(-len(self.files) // SIZES_READ)]:
             try:
                 with open_image(file) as photograph:
                     size = photograph.size
             except Exception:  # one that cannot be read is reported when it is needed
                 continue
-            self.framing.expect_large(file, size)
+            self.transform.check_size(file, size)
 
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the files' names, sizes and labels, and of the crop: reading all pixels would take hours."""
-        framing = self.framing
-        grey = " grey" if framing.channels == 1 else ""
-        found = hashlib.sha256(f"{framing.size} {framing.resize}{grey}".encode())
+        transform = self.transform
+        grey = " grey" if transform.channels == 1 else ""
+        digest = hashlib.sha256(f"{transform.size} {transform.resize}{grey}".encode())
         for file, label in zip(map(Path, self.files), self.labels.tolist(), strict=True):
-            found.update(f"\0{file.parent.name}/{file.name} {file.stat().st_size} {label}".encode())
-        return found.hexdigest()
+            digest.update(f"\0{file.parent.name}/{file.name} {file.stat().st_size} {label}".encode())
+        return digest.hexdigest()
+
+
+@dataclass(frozen=True)
+class Transform:
+    """Makes the shorter side of a photograph `resize`, and cuts out the middle square of `size` pixels."""
+
+    size: int = SIZE
+    resize: int = RESIZE
+    channels: int = 3
+    enlarge: bool = False
+
+    @classmethod
+    def from_fields(cls, fields: Mapping[str, Any]) -> "Transform":
+        """Return the transform of a dataset `folder` with these fields."""
+        size = fields.get("size", SIZE)
+        resize = fields.get("resize") or default_resize(size)
+        return cls(size, resize, fields.get("channels", 3), fields.get("enlarge", False))
+
+    @property
+    def description(self) -> str:
+        grey = ", in grey" if self.channels == 1 else ""
+        return f"shorter side made {self.resize} pixels, the middle {self.size} x {self.size} cut out{grey}"
+
+    def centre_crop(self, image: Image.Image) -> Image.Image:
+        return centre_crop(image, self.size, self.resize)
+
+    def read(self, file: Path | str) -> Tensor:
+        """Read a photograph as a test image: floats in [0, 1]."""
+        pixels = torch.empty((self.channels, self.size, self.size), dtype=torch.uint8)
+        self.read_into(pixels.numpy(), str(file), self.centre_crop)
+        return as_floats(pixels)
+
+    def read_into(self, pixels: NDArray[np.uint8], file: str, crop: Crop) -> None:
+        """Write a crop of a photograph into an array [channel, height, width]."""
+        try:
+            with open_image(file) as photograph:
+                self.check_size(file, photograph.size)
+                cropped = crop(eight_bits(photograph).convert("L" if self.channels == 1 else "RGB"))
+        except DataError:
+            raise
+        except Exception as error:
+            # Pillow's decoders raise errors of many kinds.
+            raise DataError(f"{file} is not a readable photograph ({error}): replace or remove it") from error
+        pixels[:] = np.asarray(cropped).reshape(self.size, self.size, self.channels).transpose(2, 0, 1)
+
+    def check_size(self, file: str, size: tuple[int, int]) -> None:
+        """Raise a DataError for a photograph that would be enlarged, unless `enlarge` allows it."""
+        if min(size) < self.resize and not self.enlarge:
+            raise DataError(
+                f"{file} is {size[0]} x {size[1]} pixels and would be enlarged, its shorter side to {self.resize}: "
+                f"state a smaller size or resize, or enlarge = true",
+                "enlarge",
+            )
+
+
+def default_resize(size: int) -> int:
+    """Return the shorter side before cropping: ImageNet's ratio for its sizes, a smaller size itself."""
+    return size * RESIZE // SIZE if size >= SIZE else size
+
+
+def centre_crop(image: Image.Image, size: int = SIZE, resize: int = RESIZE) -> Image.Image:
+    """Cut the middle square out of a photograph whose shorter side is made `resize`."""
+    width, height = (resize * side // min(image.size) for side in image.size)
+    left, top = round((width - size) / 2), round((height - size) / 2)
+    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    return resized.crop((left, top, left + size, top + size))
+
+
+def random_crop(image: Image.Image, draws: Sequence[float], size: int = SIZE) -> Image.Image:
+    """Cut out a random rectangle, resize it and flip it randomly; `draws` are uniform on [0, 1)."""
+    cropped = image.crop(crop_box(*image.size, draws[1:])).resize((size, size), Image.Resampling.BILINEAR)
+    return cropped.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if draws[0] < 0.5 else cropped
+
+
+def crop_box(width: int, height: int, draws: Sequence[float]) -> tuple[int, int, int, int]:
+    """Return left, top, right, bottom of the first crop that fits: 8 % to all of the area, sides from 3:4 to 4:3."""
+    for at in range(0, len(draws), 4):
+        size, stretch, across, down = draws[at : at + 4]
+        area = width * height * (SMALLEST_AREA + (1 - SMALLEST_AREA) * size)
+        ratio = WIDEST_RATIO ** (2 * stretch - 1)
+        wide, high = round((area * ratio) ** 0.5), round((area / ratio) ** 0.5)
+        if 0 < wide <= width and 0 < high <= height:
+            left, top = int(across * (width - wide + 1)), int(down * (height - high + 1))
+            return left, top, left + wide, top + high
+    wide, high = min(width, round(height * WIDEST_RATIO)), min(height, round(width * WIDEST_RATIO))
+    left, top = (width - wide) // 2, (height - high) // 2
+    return left, top, left + wide, top + high

@@ -4,9 +4,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from radii.datasets._blocks import in_memory
-from radii.datasets._bounded import read_npy
-from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, existing_folder, named_data
+from radii.datasets._files import read_npy
+from radii.datasets.base import (
+    DataError,
+    Dataset,
+    InMemory,
+    Shape,
+    Split,
+    existing_folder,
+    in_memory,
+    named_data,
+)
 from radii.datasets.mnist import Mnist
 from radii.fields import option
 from radii.published_datasets import all_kinds
@@ -23,7 +31,7 @@ class MnistC(Dataset):
 
     def split(self, split: Split) -> InMemory:
         folder = self._folder()
-        images, labels = (folder / f"{split}_{what}.npy" for what in ("images", "labels"))
+        images, labels = (folder / f"{split}_{content}.npy" for content in ("images", "labels"))
         if missing := [file for file in (images, labels) if not file.is_file()]:
             raise DataError(f"there is no file {missing[0]}: unpack the published archive again", "data")
         return in_memory(read_npy(images), read_npy(labels), self.shape, self.classes, str(images))

@@ -1,6 +1,6 @@
-"""A script that reads X and y of a .mat file and writes them as .npy files, within limits set by the caller.
+"""A script that reads X and y of a .mat file and writes them as .npy files, within a limit of memory.
 
-A malicious file can crash scipy's reader, so this runs in a separate process.
+A malicious file can crash scipy's reader, so svhn.py runs this in a separate process.
 """
 
 import resource

@@ -1,4 +1,4 @@
-"""Image files as tensors."""
+"""Read image files as tensors."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -18,14 +18,14 @@ EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr",
 
 
 class Preparation(NamedTuple):
-    """How a picture file becomes a test image of a dataset."""
+    """How an image file becomes a test image of a dataset: in words, and as a function."""
 
     words: str
     read: Callable[[Path], Tensor]
 
 
 def read_image(path: Path, shape: tuple[int, int, int]) -> Tensor:
-    """An image file as pixels in [0, 1] with the model's channels; its size must be the model's."""
+    """Read an image file as pixels in [0, 1] with the model's channels; its size must be the model's."""
     channels, height, width = shape
     try:
         with open_image(path) as image:
@@ -57,14 +57,14 @@ def open_image(path: Path | str) -> Image.Image:
 
 
 def eight_bits(image: Image.Image) -> Image.Image:
-    """The image with 8 bits per channel; Pillow itself would clip 16 bits at 255."""
+    """Return the image with 8 bits per channel; Pillow itself would clip 16 bits at 255."""
     if image.mode not in SIXTEEN_BITS:
         return image
     return Image.fromarray(((np.asarray(image).astype(np.uint32) + 128) // 257).astype(np.uint8))
 
 
 def pixels_of(image: Image.Image, channels: int) -> NDArray[np.float32]:
-    """The pixels of an image in [0, 1], in grey or in colour: [height, width] or [height, width, channel]."""
+    """Return the pixels of an image in [0, 1], grey or colour: [height, width] or [height, width, channel]."""
     if image.mode in SIXTEEN_BITS:
         grey = (np.asarray(image).astype(np.float64) / 65_535).astype(np.float32)
         return np.repeat(grey[..., None], channels, axis=2)

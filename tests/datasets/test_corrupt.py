@@ -7,9 +7,9 @@ import torch
 from PIL import Image
 
 from radii import datasets
-from radii.datasets._corruptions import KINDS
-from radii.interop.corrupt import corrupt_dataset
-from radii.runs.run import RunError
+from radii.datasets import DataError
+from radii.datasets._corruptions import CORRUPTIONS
+from radii.datasets.corrupted import corrupt_dataset
 
 
 def content(folder: Path) -> dict[str, bytes]:
@@ -19,7 +19,7 @@ def content(folder: Path) -> dict[str, bytes]:
 def test_a_set_is_the_same_from_its_seed_and_continues_after_a_kill(tmp_path: Path) -> None:
     digits = datasets.create("digits")
     whole = content(corrupt_dataset(digits, tmp_path / "a", every=150))
-    assert {f"{kind}.npy" for kind in KINDS} <= set(whole)
+    assert {f"{kind}.npy" for kind in CORRUPTIONS} <= set(whole)
     (tmp_path / "a" / "fog.npy").unlink()
     (tmp_path / "a" / "gallery.png").unlink()
     (tmp_path / "a" / ".snow.npy.1").write_bytes(b"what a kill left")
@@ -27,7 +27,7 @@ def test_a_set_is_the_same_from_its_seed_and_continues_after_a_kill(tmp_path: Pa
     other = content(corrupt_dataset(digits, tmp_path / "b", every=150, seed=1))
     assert other["labels.npy"] == whole["labels.npy"]
     assert other["fog.npy"] != whole["fog.npy"]
-    with pytest.raises(RunError, match="holds other corrupted images"):
+    with pytest.raises(DataError, match="holds other corrupted images"):
         corrupt_dataset(digits, tmp_path / "a", every=150, seed=1)
 
 
@@ -49,6 +49,6 @@ def test_the_loader_reads_it_and_the_record_says_whose_it_is(tmp_path: Path) -> 
 
 def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
     np.save(tmp_path / "labels.npy", np.arange(3))
-    with pytest.raises(RunError, match="holds files that radii did not make"):
+    with pytest.raises(DataError, match="holds files that radii did not make"):
         corrupt_dataset(datasets.create("digits"), tmp_path)
     assert np.load(tmp_path / "labels.npy").tolist() == [0, 1, 2]

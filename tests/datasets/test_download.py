@@ -13,7 +13,7 @@ import pytest
 
 from radii import datasets
 from radii.datasets import DataError
-from radii.datasets._published import Published, locate
+from radii.datasets._files import Published, locate
 
 NAMES = ["mnist", "fashion_mnist", "cifar10", "cifar100", "svhn"]
 
