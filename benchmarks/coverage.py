@@ -125,7 +125,7 @@ def archived(root: Path) -> Iterator[tuple[str, Facts]]:
         if LEFT_OUT in path.parts:
             continue
         for file in sorted(run.certificates.glob("*.tsv")):
-            if len(certificates.first_lines(file)) > 1:
+            if certificates.has_rows(file):
                 name = run.path.relative_to(root).as_posix()
                 yield name, {"run": name, **_trained(run), **_certified(read_header(header_file(file)))}
 

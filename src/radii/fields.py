@@ -119,6 +119,17 @@ def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[
     }
 
 
+def first_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any], table: str = "") -> str:
+    """Describe the first field in which two tables differ as "name = theirs, not ours"; empty if there is none."""
+    for key in sorted(theirs.keys() | ours.keys()):
+        a, b = theirs.get(key), ours.get(key)
+        if a != b and isinstance(a, Mapping) and isinstance(b, Mapping):
+            return first_difference(a, b, f"{table}{key}.")
+        if a != b:
+            return f"{table}{key} = {a!r}, not {b!r}"
+    return ""
+
+
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """The end of an error sentence: the nearest known word, or all of them."""
     known = list(known)

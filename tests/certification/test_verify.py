@@ -138,7 +138,7 @@ def test_a_removed_row_is_found(run: Run) -> None:
     path = the_file(run)
     lines = path.read_text().splitlines(keepends=True)
     path.write_text("".join(lines[:2] + lines[3:]))
-    assert "line 3 does not have the checksum" in verified(run).in_words()
+    assert "line 3 does not match its checksum" in verified(run).in_words()
 
 
 def test_swapped_image_is_found(run: Run) -> None:

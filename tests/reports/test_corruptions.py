@@ -8,8 +8,7 @@ from radii.reports.corruptions import mean
 from radii.reports.entries import read
 from radii.reports.report import report
 from radii.reports.summary import Value, shown
-from radii.runs.certificate_format import COHEN
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificates import COHEN, CertificateFile, Row
 
 PUBLISHED = "cifar10c-sigma0.25-cat-rs"
 

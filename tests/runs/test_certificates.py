@@ -106,7 +106,7 @@ def test_a_header_equals_itself_after_json(tmp_path: Path) -> None:
 
 def test_file_of_another_tool_is_not_continued(tmp_path: Path) -> None:
     (tmp_path / "a.tsv").write_text(COHEN)
-    with pytest.raises(ValueError, match=r"has no a\.json beside it"):
+    with pytest.raises(ValueError, match=r"has no header a\.json beside it"):
         CertificateFile(tmp_path / "a.tsv", HEADER)
     assert (tmp_path / "a.tsv").read_text() == COHEN
     header_file(tmp_path / "a.tsv").write_text(json.dumps({**HEADER, "format": 2}))
@@ -166,7 +166,7 @@ def test_sigma_comes_from_the_path(tmp_path: Path, name: str, sigma: float | Non
         (COHEN + "1\t3\tx\t0.1\t1\t1.0\n", "line 4 is not a certificate"),
         (COHEN + "1\t3\t3\tnan\t1\t1.0\n", "line 4 has radius nan"),
         (COHEN + "1\t3\t3\t-0.5\t1\t1.0\n", "line 4 has radius -0.5"),
-        (COHEN + "1\t3\t4\t0.5\t1\t1.0\n", "line 4 says correct 1 of label 3 and prediction 4"),
+        (COHEN + "1\t3\t4\t0.5\t1\t1.0\n", "line 4 states correct = 1, but its label is 3 and its prediction 4"),
         (COHEN + "1\t3\t3\t0.5\t1\t1:00\n", "line 4 is not a certificate"),
     ],
 )
@@ -232,9 +232,9 @@ def test_removed_or_exchanged_line_is_an_error(tmp_path: Path, order: list[int])
     path = filled(tmp_path / "fixed.tsv").path
     lines = lines_of(path)
     path.write_text("".join(lines[number] for number in order))
-    with pytest.raises(ValueError, match=r"line \d does not have the checksum"):
+    with pytest.raises(ValueError, match=r"line \d does not match its checksum"):
         read(path)
-    with pytest.raises(ValueError, match=r"line \d does not have the checksum"):
+    with pytest.raises(ValueError, match=r"line \d does not match its checksum"):
         CertificateFile(path, HEADER)
 
 
@@ -253,7 +253,7 @@ def test_edited_line_is_an_error_and_is_not_removed(tmp_path: Path, line: int) -
 def test_edited_header_is_an_error(tmp_path: Path) -> None:
     path = filled(tmp_path / "fixed.tsv").path
     header_file(path).write_text(header_file(path).read_text().replace("0.001", "0.0001"))
-    with pytest.raises(ValueError, match="line 2 does not have the checksum"):
+    with pytest.raises(ValueError, match="line 2 does not match its checksum"):
         read(path)
 
 
@@ -269,7 +269,7 @@ def test_without_its_header_the_lines_are_still_chained(tmp_path: Path) -> None:
     header_file(path).unlink()
     assert read(path).rows == ROWS
     path.write_text("".join(lines_of(path)[:2] + lines_of(path)[3:]))
-    with pytest.raises(ValueError, match="line 3 does not have the checksum"):
+    with pytest.raises(ValueError, match="line 3 does not match its checksum"):
         read(path)
 
 

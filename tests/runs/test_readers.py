@@ -10,7 +10,7 @@ import pytest
 
 from radii.reports import entries, formats
 from radii.reports.facts import facts
-from radii.runs import certificates, kinds, readers, recipe
+from radii.runs import certificates, readers, recipe
 from radii.runs.lineage import teachers
 from radii.runs.run import Run, RunError
 
@@ -139,7 +139,7 @@ def test_invalid_number_in_a_certificate_is_an_error(line: str, tmp_path: Path) 
 
 def test_the_largest_radius_makes_a_table_of_some_thousand_columns_at_most(tmp_path: Path) -> None:
     path = tmp_path / "log.tsv"
-    path.write_text(f"{COLUMNS}0\t1\t1\t{readers.MOST_RADIUS}\t1\t{kinds.MOST_SECONDS}\n")
+    path.write_text(f"{COLUMNS}0\t1\t1\t{readers.MOST_RADIUS}\t1\t{readers.MOST_SECONDS}\n")
     (entry,) = entries.read([path])
     assert len(formats.csv_text([entry]).splitlines()[0].split(",")) < 5000
     assert facts(entry)
@@ -167,7 +167,7 @@ def test_invalid_recipe_is_an_error(content: str | bytes, sentence: str, tmp_pat
 
 def test_a_number_of_400_digits_is_refused_where_it_is_typed() -> None:
     with pytest.raises(ValueError, match="400 digits"):
-        recipe.override({}, [f"estimation={LONG}"])
+        recipe.apply_settings({}, [f"estimation={LONG}"])
 
 
 @pytest.mark.parametrize("links", [["a", "a"], ["a", "b", "a"], ["a", "b", "c", "b"]])

@@ -8,8 +8,8 @@ import pytest
 
 from radii.runs import certificates
 from radii.runs.certificates import Row
+from radii.runs.resume import Request, open_file
 from radii.runs.run import Run, RunError
-from radii.runs.run_certificates import Wanted, open_file
 from radii.runs.shards import Shard, merge
 
 HEADER = {"procedure": "fixed", "parameters": {"failure": 0.001}, "weights": "w", "data": "d", "seed": 0, "images": 10}
@@ -17,8 +17,8 @@ HERE = {"instruction_set": "AVX2", "versions": {"radii": "1"}}
 THERE = {"instruction_set": "AVX512", "versions": {"radii": "1"}}
 
 
-def wanted(**changes: object) -> Wanted:
-    return Wanted({**HEADER, "every": 1, "most": 7, **changes}, range(7), lambda index: f"digest {index}")
+def wanted(**changes: object) -> Request:
+    return Request({**HEADER, "every": 1, "most": 7, **changes}, range(7), lambda index: f"digest {index}")
 
 
 def row(index: int) -> Row:
@@ -133,7 +133,7 @@ def another_file(run: Run) -> None:
         (two_counts, "has parts of 2 and of 3 shards: remove those of one"),
         (two_headers, r"shards \d of 2 are missing beside .*, which has engine = .* has"),
         (of_another_shard, "has image 1 out of order, or of another shard: certify shard 1/2 again"),
-        (edited, "does not have the checksum that it was written with"),
+        (edited, "does not match its checksum"),
         (doubled, r"1-of-2 copy.tsv holds shard 1/2, which is in .*1-of-2.tsv: move it away"),
         (of_another_name, r"2-of-2.tsv holds shard 1/2, which is in .*1-of-2.tsv: move it away"),
         (another_file, "has another certificate of image 0 than the parts: move it away"),
@@ -160,7 +160,7 @@ def test_a_part_that_is_being_written_is_not_merged(tmp_path: Path) -> None:
 def test_a_second_seed_is_refused_across_shards(tmp_path: Path) -> None:
     run = Run(tmp_path)
     write(run, Shard(1, 2))
-    with pytest.raises(RunError, match="under seed 0, not 1"):
+    with pytest.raises(RunError, match="seed = 1, but .* with seed 0"):
         write(run, Shard(1, 2), seed=1)
 
 

@@ -14,8 +14,7 @@ from safetensors.torch import load_file
 import radii
 from radii.cli import main
 from radii.errors import ParameterError
-from radii.runs.from_run import SCHEDULE, recipe_from
-from radii.runs.recipe import Recipe, Training, parse
+from radii.runs.recipe import SCHEDULE, Recipe, Training, parse, recipe_from
 from radii.runs.run import Run, RunError
 from radii.runs.trust import UntrustedError
 from radii.training.components import assemble
@@ -82,14 +81,14 @@ def test_the_same_command_continues_and_another_classifier_is_refused(
 
 
 def test_a_denoised_run_can_be_fine_tuned(denoised: Run, tmp_path: Path) -> None:
-    tuned = train(recipe_from(denoised, "gaussian", ["training.epochs=1"]), tmp_path / "tuned")
+    tuned = train(recipe_from(denoised.recipe, denoised.path, "gaussian", ["training.epochs=1"]), tmp_path / "tuned")
     before, after = load_file(denoised.weights_file), load_file(tuned.weights_file)
     changed = {key.split(".")[1] for key in before if not torch.equal(before[key], after[key])}
     assert changed == {"denoiser"}
 
 
 def test_a_denoiser_in_front_of_a_denoiser(denoised: Run, tmp_path: Path) -> None:
-    twice = train(recipe_from(denoised, "denoising", ["training.epochs=1"]), tmp_path / "twice")
+    twice = train(recipe_from(denoised.recipe, denoised.path, "denoising", ["training.epochs=1"]), tmp_path / "twice")
     assert twice.recipe.model["classifier"] == denoised.recipe.model
     inner = trained_model(twice).get_submodule("1.classifier").state_dict()
     kept = load_file(denoised.weights_file)
@@ -151,11 +150,13 @@ def test_a_classifier_that_names_code_is_refused(classifier: Run, tmp_path: Path
     with pytest.raises(UntrustedError, match="os:system"):
         train(wrapped(run), tmp_path / "run")
     with pytest.raises(UntrustedError, match="os:system"):
-        recipe_from(run, "gaussian")
+        recipe_from(run.recipe, run.path, "gaussian")
 
 
 def test_a_recipe_from_a_run_has_its_data_model_and_sigma(classifier: Run) -> None:
-    tuned = recipe_from(classifier, "consistency", ["training.epochs=2", "objective.weight=1.5"])
+    tuned = recipe_from(
+        classifier.recipe, classifier.path, "consistency", ["training.epochs=2", "objective.weight=1.5"]
+    )
     assert (tuned.dataset, tuned.model) == (classifier.recipe.dataset, {"name": "digits_cnn"})
     assert (tuned.sigma, tuned.normalisation) == (0.25, "none")
     assert (tuned.objective["name"], tuned.objective["weight"]) == ("consistency", 1.5)
@@ -167,14 +168,18 @@ def test_a_recipe_from_a_run_has_its_data_model_and_sigma(classifier: Run) -> No
 
 def test_a_recipe_from_a_run_without_a_shipped_one(classifier: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radii.runs.recipe.shipped", list)
-    tuned = recipe_from(classifier, "consistency")
+    tuned = recipe_from(classifier.recipe, classifier.path, "consistency")
     assert tuned.training == replace(SCHEDULE, initial=str(classifier.path))
-    assert recipe_from(classifier, "denoising").model == {"name": "denoised", "classifier": str(classifier.path)}
+    denoised = recipe_from(classifier.recipe, classifier.path, "denoising")
+    assert denoised.model == {
+        "name": "denoised",
+        "classifier": str(classifier.path),
+    }
 
 
 def test_the_nearest_sigma_or_a_recipe_by_name(classifier: Run) -> None:
-    near = recipe_from(classifier, "macer", ["sigma=0.5"])
-    named = recipe_from(classifier, "digits/macer-0.50")
+    near = recipe_from(classifier.recipe, classifier.path, "macer", ["sigma=0.5"])
+    named = recipe_from(classifier.recipe, classifier.path, "digits/macer-0.50")
     assert near.objective == parse(Path("recipes/digits/macer-0.25.toml").read_text(), "here").objective
     assert named.objective == parse(Path("recipes/digits/macer-0.50.toml").read_text(), "here").objective
     assert (near.sigma, named.sigma) == (0.5, 0.25)
@@ -187,9 +192,9 @@ def test_the_data_of_a_run_is_found_from_here(tmp_path: Path, monkeypatch: pytes
     run = train(replace(CLASSIFIER, dataset=table), tmp_path / "runs" / "mine")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RADII_DATA", "elsewhere")
-    assert recipe_from(Run("runs/mine"), "gaussian").dataset["path"] == "mine.npz"
+    assert recipe_from(Run("runs/mine").recipe, Run("runs/mine").path, "gaussian").dataset["path"] == "mine.npz"
     (tmp_path / "mine.npz").unlink()
-    assert "path" not in recipe_from(run, "gaussian").dataset
+    assert "path" not in recipe_from(run.recipe, run.path, "gaussian").dataset
 
 
 OWN = """

@@ -19,7 +19,7 @@ from radii.certification.certify import CertificationConfig, CertificationSessio
 from radii.certification.load import open_run
 from radii.engines import EngineSpec
 from radii.runs import certificates
-from radii.runs.certificate_format import identity
+from radii.runs.certificates import identity
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.addresses import Purpose, entropy
@@ -126,7 +126,7 @@ def seeds(effort: Effort) -> Outcome:
     rng, accepted = random.Random(effort.seed), []
     for number in range(tries := effort.times(60, 6)):
         fields = _another_way(rng)
-        if not refused(partial(_certify, run, seed=number + 1, **fields), "under seed 0"):
+        if not refused(partial(_certify, run, seed=number + 1, **fields), "with seed 0"):
             accepted.append(str(fields))
     addresses = effort.times(10_000, 500)
     numbers = [tuple(rng.randrange(1 << rng.choice((2, 8, 32, 40))) for _ in range(4)) for _ in range(addresses)]

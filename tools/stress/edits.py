@@ -12,7 +12,7 @@ from radii import certifiers, datasets
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certifiers import Certifier
 from radii.runs import certificates
-from radii.runs.certificate_format import COLUMNS, first_checksum, sealed
+from radii.runs.certificates import COLUMNS, checksum, first_checksum
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
@@ -61,7 +61,7 @@ def reseal(path: Path, edit: Edit, line: int = 1, header: dict[str, Any] | None 
     edit(rows[line - 1])
     before, lines = first_checksum(known), ["\t".join(COLUMNS)]
     for cells in rows:
-        before = sealed("\t".join(cells), before)
+        before = checksum("\t".join(cells), before)
         lines.append("\t".join([*cells, before]))
     path.write_text("\n".join(lines) + "\n")
 

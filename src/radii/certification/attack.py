@@ -23,7 +23,7 @@ from radii.device import default_device
 from radii.engines import AUTO
 from radii.errors import ParameterError
 from radii.objectives.base import smoothed_loss
-from radii.runs import attacks, certificates, events, gallery, run_certificates
+from radii.runs import attacks, certificates, events, gallery, resume
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import Row
 from radii.runs.run import Run
@@ -213,8 +213,8 @@ class AttackSession:
 
 def certified_rows(run: Run, weights: str, data: str) -> list[Row]:
     """The rows of the largest certificate file of these weights and these images."""
-    made = [each for each in run_certificates.of_weights(run, weights) if each[1].get("data") == data]
-    return max((certificates.rows_of(path, header) for path, header in made), key=len, default=[])
+    made = [each for each in resume.files_of_weights(run, weights) if each[1].get("data") == data]
+    return max((certificates.read_rows(path, header) for path, header in made), key=len, default=[])
 
 
 def spread(indices: Sequence[int], count: int) -> list[int]:

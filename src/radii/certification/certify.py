@@ -20,10 +20,10 @@ from radii.datasets.base import Part
 from radii.device import default_device, default_workers
 from radii.engines import AUTO
 from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
-from radii.runs import events, run_certificates
-from radii.runs.certificates import Row
+from radii.runs import events, resume
+from radii.runs.certificates import Row, make_header
+from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
-from radii.runs.run_certificates import Wanted
 from radii.runs.shards import Shard
 from radii.smoothing.noise import Noise
 from radii.training.recording import recorded_images
@@ -98,8 +98,8 @@ def certify_run(
     session = CertificationSession(config)
     chosen: Sequence[int] = range(0, len(session.images), config.every)[: config.max_images]
     chosen = chosen if shard is None else shard.of(chosen)
-    wanted = Wanted(session.header, chosen, session.image_digest)
-    with run_certificates.open_file(session.run, wanted, rounding_environment(session.config.engine), shard) as file:
+    wanted = Request(session.header, chosen, session.image_digest)
+    with resume.open_file(session.run, wanted, rounding_environment(session.config.engine), shard) as file:
         with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
             certify_missing(session, file, chosen, workers, executor, recorded_images(log, on_image))
         if shard is None:
@@ -218,7 +218,7 @@ def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluate
     facts: dict[str, Any] = {"dataset": recipe.dataset["name"], "split": "test", **about.facts}
     if not config.label_known:
         facts["label_known"] = False
-    return run_certificates.header(
+    return make_header(
         certifier=certifier.name,
         parameters=asdict(certifier),
         noise=noise.describe(),

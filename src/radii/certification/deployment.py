@@ -11,7 +11,7 @@ from radii.device import default_device
 from radii.engines import AUTO
 from radii.errors import RunWarning
 from radii.provenance import artefact_digest, artefact_path
-from radii.runs import readers, run_certificates, trust
+from radii.runs import readers, resume, trust
 from radii.runs.run import Run
 
 ENGINE_FILE = "engine.json"
@@ -68,7 +68,7 @@ def certified_prediction(run: Run, procedure: str | None = None) -> tuple[str, d
 
 def _certified(run: Run) -> list[tuple[Path, dict[str, Any]]]:
     """The certificate files of the present weights that have rows."""
-    found = run_certificates.of_weights(run, disk.digest(run.weights()))
+    found = resume.files_of_weights(run, disk.digest(run.weights()))
     return [(path, header) for path, header in found if _rows(path) > 0]
 
 
@@ -100,7 +100,7 @@ def warn_of_another(run: Run, engine: str) -> None:
             RunWarning,
             stacklevel=3,
         )
-    headers = [header for _, header in run_certificates.of_weights(run, weights) if header.get("engine") == engine]
+    headers = [header for _, header in resume.files_of_weights(run, weights) if header.get("engine") == engine]
     artefacts = {header["artefact"] for header in headers if "artefact" in header}
     if artefacts and artefact_digest(artefact_path(run, engine, weights)) not in artefacts:
         warnings.warn(

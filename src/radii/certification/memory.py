@@ -19,9 +19,9 @@ from radii.datasets.base import image_digest
 from radii.engines import AUTO, SmoothedClassifier
 from radii.errors import ParameterError, RunWarning
 from radii.provenance import artefact_digest, class_digests, rounding_environment, structure_digest, weights_digest
-from radii.runs import run_certificates
-from radii.runs.certificates import Certificates, Row, header_file, read_header
-from radii.runs.run_certificates import Wanted
+from radii.runs import resume
+from radii.runs.certificates import Certificates, Row, header_file, make_header, read_header
+from radii.runs.resume import Request
 from radii.smoothing.classifier import check_image
 from radii.workers.portable import Portable
 from radii.workers.session import RowStore, Sample, certified_row, one_thread
@@ -147,9 +147,9 @@ def certify_samples(
     with ExitStack() as held:
         store: RowStore = _Memory()
         if out is not None:
-            wanted = Wanted(header, chosen, lambda index: _digest(samples, index))
+            wanted = Request(header, chosen, lambda index: _digest(samples, index))
             environment = rounding_environment(classifier.engine)
-            store = held.enter_context(run_certificates.open_named(out, wanted, environment))
+            store = held.enter_context(resume.open_named(out, wanted, environment))
         workers, executor = _spread(portable, workers, executor, held)
         certify_missing(session, store, chosen, workers, executor, on_image)
         return Certificates(out.stem if out else "certificates", store.rows(), header)
@@ -195,7 +195,7 @@ def _header(
     classifier: SmoothedClassifier, samples: Samples, choice: Choice, code: dict[str, str | None]
 ) -> dict[str, Any]:
     base, certifier, noise = classifier.base, choice.certifier, classifier.noise
-    return run_certificates.header(
+    return make_header(
         certifier=certifier.name,
         parameters=asdict(certifier),
         noise=noise.describe(),

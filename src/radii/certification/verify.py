@@ -10,10 +10,10 @@ from radii import disk
 from radii.certification.replay import replay
 from radii.certification.verify_rows import Checked, check_digests, check_header, check_images, check_radii
 from radii.errors import ParameterError
-from radii.runs import certificates, run_certificates
+from radii.runs import certificates, resume
 from radii.runs.certificates import Certificates, Row
+from radii.runs.resume import Request
 from radii.runs.run import Run
-from radii.runs.run_certificates import Wanted
 
 OnRow = Callable[[int, int], None]
 
@@ -134,7 +134,7 @@ def _check_seeds(known: Mapping[Path, Certificates], checked: Checked) -> None:
         if a.header.get("weights") != b.header.get("weights") or seeds[0] == seeds[1]:
             continue
         digests = {row.index: row.digest for row in b.rows}
-        if count := run_certificates.overlap(a.header, a.rows, Wanted(b.header, list(digests), digests.__getitem__)):
+        if count := resume.overlap(a.header, a.rows, Request(b.header, list(digests), digests.__getitem__)):
             images = _counted(count, "image")
             checked.differences.append(f"{one} and {other} hold {images} under two seeds, {seeds[0]} and {seeds[1]}")
 
@@ -142,9 +142,9 @@ def _check_seeds(known: Mapping[Path, Certificates], checked: Checked) -> None:
 def _with_others(run: Run, known: Mapping[Path, Certificates], checked: Checked) -> dict[Path, Certificates]:
     """The checked files and the others of the run with the same weights, to compare their seeds."""
     found = dict(known)
-    for path, header in run_certificates.of_weights(run, disk.digest(run.weights())):
+    for path, header in resume.files_of_weights(run, disk.digest(run.weights())):
         try:
-            rows = certificates.rows_of(path, header)
+            rows = certificates.read_rows(path, header)
         except ValueError as error:
             checked.unchecked.append(str(error))
             continue

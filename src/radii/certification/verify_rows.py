@@ -15,8 +15,7 @@ from radii.certifiers import Certifier
 from radii.datasets import DataError, Images
 from radii.provenance import artefact_digest, artefact_path, code_digests
 from radii.runs import trust
-from radii.runs.certificate_format import FORMAT
-from radii.runs.certificates import Certificates, Row
+from radii.runs.certificates import FORMAT, Certificates, Row
 from radii.runs.run import Run
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN

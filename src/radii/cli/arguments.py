@@ -51,7 +51,7 @@ Whole = Annotated[int, Parameter(converter=_whole)]
 
 def parse_fields(settings: list[str] | None, radii: str | None = None) -> dict[str, Any]:
     """Return the fields of a certifier from KEY=VALUE settings and a list of radii."""
-    fields = recipes.override({}, settings or [])
+    fields = recipes.apply_settings({}, settings or [])
     return fields if radii is None else {**fields, "radii": parse_numbers("--radii", radii)}
 
 

@@ -48,7 +48,7 @@ def show(run: Path, /, *, json: Json = False) -> None:
 def _certificates(run: Run) -> list[Certificates]:
     """Read the certificate files that have a row."""
     paths = sorted(run.certificates.glob("*.tsv"))
-    return [certificates.read(path) for path in paths if len(certificates.first_lines(path)) > 1]
+    return [certificates.read(path) for path in paths if certificates.has_rows(path)]
 
 
 def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str, str]]:

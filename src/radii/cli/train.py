@@ -11,7 +11,6 @@ from radii.cli.progress import TrainingBar
 from radii.cli.tensorboard import step_writer
 from radii.reports.summary import down
 from radii.runs import recipe as recipes
-from radii.runs.from_run import recipe_from
 from radii.runs.run import Run
 
 
@@ -47,7 +46,8 @@ def train(
     if from_ is None:
         stated = recipes.read(recipes.find(recipe), settings)
     else:
-        stated = recipe_from(Run(from_, trusted), recipe, settings)
+        start = Run(from_, trusted)
+        stated = recipes.recipe_from(start.recipe, start.path, recipe, settings)
     teacher_run = None if teacher is None else Run(teacher, trusted)
     with TrainingBar(console) as bar, step_writer(run, bar, enabled=tensorboard and is_rank_0()) as on_step:
         trained = train_run(

@@ -11,7 +11,6 @@ from radii.cli.arguments import Data, Settings, Strings, Trust, Whole
 from radii.cli.progress import TrainingBar
 from radii.cli.train import print_trained
 from radii.runs import recipe as recipes
-from radii.runs.from_run import transfer_recipe
 from radii.runs.run import Run, RunError
 
 
@@ -64,7 +63,10 @@ def transfer(
         raise ValueError("--teacher-model, --teacher-set and --voter-set need --bootstrap. Add it, or leave them out.")
     else:
         first = Run(teacher, trust or ())
-    student_recipe = recipes.read(recipes.find(recipe), settings) if recipe else transfer_recipe(first, settings)
+    if recipe:
+        student_recipe = recipes.read(recipes.find(recipe), settings)
+    else:
+        student_recipe = recipes.transfer_recipe(first.recipe, settings)
     students = [recipes.parse_value(text) for text in model]
     with TrainingBar(console) as bar:
         for student in transfer_runs(first, student_recipe, students, run=run, data=data, on_step=bar):

@@ -5,7 +5,6 @@ from pathlib import Path
 from typing import Any
 
 from radii.runs import recipe as recipes
-from radii.runs.from_run import transfer_recipe
 from radii.runs.recipe import Recipe, Spec
 from radii.runs.run import Run
 
@@ -62,7 +61,9 @@ def transfer(
 
     first = teacher if isinstance(teacher, Run) else Run(teacher, trust)
     if not isinstance(recipe, Recipe):
-        recipe = recipes.read(recipes.find(recipe), settings) if recipe else transfer_recipe(first, settings)
+        recipe = (
+            recipes.read(recipes.find(recipe), settings) if recipe else recipes.transfer_recipe(first.recipe, settings)
+        )
     models = list(model) if isinstance(model, list | tuple) else [model]
     named, at = None if run is None else Path(run), None if data is None else Path(data)
     students = list(transfer_run(first, recipe, models, run=named, data=at))

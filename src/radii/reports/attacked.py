@@ -8,7 +8,7 @@ from radii.reports.entries import Entry
 from radii.reports.summary import Share, radius_text, up
 from radii.runs import attacks, gallery
 from radii.runs.attacks import Attack
-from radii.runs.kinds import is_integer, is_number
+from radii.runs.readers import is_integer, is_number
 from radii.smoothing.certificate import ABSTAIN
 
 
@@ -22,7 +22,7 @@ def _attacks_on(entry: Entry) -> list[tuple[Path, Attack]]:
     if entry.run is None or "weights" not in header:
         return []
     about = header.get("data"), header.get("noise", {}).get("name", "gaussian"), entry.certificates.sigma
-    return [each for each in attacks.of_weights(entry.run, header["weights"]) if _about(each[1].header) == about]
+    return [each for each in attacks.files_of_weights(entry.run, header["weights"]) if _about(each[1].header) == about]
 
 
 def _about(header: Mapping[str, Any]) -> tuple[Any, ...]:

@@ -14,7 +14,7 @@ DIGITS = 4
 def certified(run: Run) -> list[dict[str, Any]]:
     """Every certificate file of the run's present weights: how it was made, and the certified accuracy at radii."""
     weights = disk.digest(run.weights())
-    begun = [file for file in sorted(run.certificates.glob("*.tsv")) if len(certificates.first_lines(file)) > 1]
+    begun = [file for file in sorted(run.certificates.glob("*.tsv")) if certificates.has_rows(file)]
     found = [certificates.read(file) for file in begun]
     return [facts(each) for each in found if each.header.get("weights") == weights]
 

@@ -139,7 +139,7 @@ def _logs(path: Path, name: str) -> list[Entry]:
 def _begun(run: Run) -> list[Path]:
     """The certificate files of a run that have a row; a warning names those that have none yet."""
     files = sorted(run.certificates.glob("*.tsv"))
-    begun = [file for file in files if len(certificates.first_lines(file)) > 1]
+    begun = [file for file in files if certificates.has_rows(file)]
     for file in files if begun else ():
         if file not in begun:
             warnings.warn(f"{file} holds no certificates yet and is left out", RunWarning, stacklevel=2)

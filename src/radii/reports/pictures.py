@@ -12,7 +12,7 @@ from radii.reports.chart import text
 from radii.reports.entries import Entry
 from radii.runs import attacks, gallery
 from radii.runs.certificates import Row
-from radii.runs.kinds import is_integer, is_number
+from radii.runs.readers import is_integer, is_number
 
 if TYPE_CHECKING:
     import numpy as np
@@ -77,7 +77,7 @@ def _attacked(entry: Entry) -> "tuple[dict[str, Pixels], dict[str, Any]]":
     best = attack_on(entry)
     if entry.run is None or best is None:
         return {}, {}
-    for path, attack in attacks.of_weights(entry.run, best.header["weights"]):
+    for path, attack in attacks.files_of_weights(entry.run, best.header["weights"]):
         if attack.header == best.header and attacks.pictures_file(path).is_file():
             return gallery.read(attacks.pictures_file(path))
     return {}, {}

@@ -1,4 +1,4 @@
-"""Attack files: a header on how a smoothed classifier was attacked, then one line for each image, all JSON."""
+"""Attack files: a header that states how a smoothed classifier was attacked, then one line for each image, in JSON."""
 
 import hashlib
 import json
@@ -11,21 +11,21 @@ from typing import Any
 from radii import disk
 from radii.disk import locked
 from radii.runs import readers
-from radii.runs.kinds import Check, is_count, is_integer, is_number, is_object, is_text
+from radii.runs.readers import Fields, is_count, is_integer, is_number, is_object, is_text
 from radii.runs.run import Run
 
 FORMAT = 1
 
 
-def is_distance(value: Any) -> bool:
+def _is_distance(value: Any) -> bool:
     return value is None or (is_number(value) and 0 <= value <= readers.MOST_RADIUS)
 
 
-def are_radii(value: Any) -> bool:
-    return isinstance(value, list) and bool(value) and all(is_distance(each) and each for each in value)
+def _are_radii(value: Any) -> bool:
+    return isinstance(value, list) and bool(value) and all(_is_distance(radius) and radius for radius in value)
 
 
-HEADER: dict[str, tuple[Check, str]] = {
+HEADER: Fields = {
     "format": (is_count, "a whole number >= 1"),
     "weights": (is_text, "a digest"),
     "data": (is_text, "a digest"),
@@ -34,15 +34,15 @@ HEADER: dict[str, tuple[Check, str]] = {
     "steps": (is_count, "a whole number >= 1"),
     "copies": (is_count, "a whole number >= 1"),
     "samples": (is_count, "a whole number >= 1"),
-    "radii": (are_radii, "a list of numbers above 0"),
+    "radii": (_are_radii, "a list of numbers above 0"),
     "seed": (is_integer, "a whole number"),
     "images": (lambda value: isinstance(value, list) and all(map(is_integer, value)), "a list of whole numbers"),
 }
-ROW: dict[str, tuple[Check, str]] = {
+ROW: Fields = {
     "index": (is_integer, "a whole number"),
     "label": (is_integer, "a whole number"),
     "prediction": (is_integer, "a whole number"),
-    "distance": (is_distance, "a number >= 0, or null"),
+    "distance": (_is_distance, "a number >= 0, or null"),
     "wrong": (lambda value: value is None or is_integer(value), "a whole number, or null"),
     "seconds": (is_number, "seconds"),
     "digest": (is_text, "a digest"),
@@ -56,19 +56,19 @@ class AttackedImage:
     index: int
     label: int
     prediction: int
-    """The answer without a change, ABSTAIN where the vote is too close."""
+    """The prediction without an attack; ABSTAIN if the vote is too close."""
     distance: float | None
-    """The l2 length of the smallest change that was found to give a wrong answer; None where none was found."""
+    """The l2 length of the smallest change that gave a wrong answer; None if no change did."""
     wrong: int | None
     """That wrong answer."""
     seconds: float
     digest: str
-    """Of the image's pixels and its label, as in certificate files."""
+    """Digest of the image's pixels and its label, as in certificate files."""
 
 
 @dataclass(frozen=True)
 class Attack:
-    """The rows of one attack file and how they were made."""
+    """The header and the rows of one attack file."""
 
     header: Mapping[str, Any]
     rows: Sequence[AttackedImage]
@@ -79,13 +79,13 @@ class Attack:
         return float(max(self.header["radii"]))
 
     def resisted(self, radius: float) -> tuple[int, int]:
-        """How many images have no wrong answer that was found within a radius, and how many were attacked."""
+        """Return how many images kept their answer within a radius, and how many were attacked."""
         broken = sum(row.distance is not None and row.distance <= radius for row in self.rows)
         return len(self.rows) - broken, len(self.rows)
 
 
 class AttackFile:
-    """An attack file that is being made."""
+    """An attack file that is being written: new, or continued."""
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
         self.path = path
@@ -104,7 +104,7 @@ class AttackFile:
 
 @contextmanager
 def open_file(run: Run, header: Mapping[str, Any]) -> Iterator[AttackFile]:
-    """The attack file of a run for this header, new or continued; it is locked while it is open."""
+    """Open the attack file of a run for this header, new or continued, and lock it."""
     header = {**header, "format": FORMAT}
     name = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
     path = run.path / "attacks" / f"attack-{name}.jsonl"
@@ -115,7 +115,7 @@ def open_file(run: Run, header: Mapping[str, Any]) -> Iterator[AttackFile]:
 
 
 def pictures_file(path: Path) -> Path:
-    """The file with the pictures of an attack."""
+    """Return the file with the pictures of an attack."""
     return path.with_suffix(".safetensors")
 
 
@@ -125,28 +125,21 @@ def read(path: Path) -> Attack:
     lines = text[: text.rfind("\n") + 1].splitlines()
     if not lines:
         raise ValueError(f"{path} is empty: remove it")
-    header = _checked(f"{path}, line 1", lines[0], HEADER)
-    rows = [_row(f"{path}, line {number}", line) for number, line in enumerate(lines[1:], start=2)]
+    header = _parse(f"{path}, line 1", lines[0], HEADER)
+    tables = [_parse(f"{path}, line {number}", line, ROW) for number, line in enumerate(lines[1:], start=2)]
+    rows = [AttackedImage(**{name: table[name] for name in ROW}) for table in tables]
     if len({row.index for row in rows}) < len(rows):
         raise ValueError(f"{path} has an image twice: restore it, or remove it")
     return Attack(header, rows)
 
 
-def of_weights(run: Run, weights: str) -> list[tuple[Path, Attack]]:
-    """The attack files of a run that are about these weights."""
-    found = [(path, read(path)) for path in sorted((run.path / "attacks").glob("*.jsonl"))]
-    return [(path, attack) for path, attack in found if attack.header["weights"] == weights and attack.rows]
+def files_of_weights(run: Run, weights: str) -> list[tuple[Path, Attack]]:
+    """Read the attack files of a run that are about these weights and have rows."""
+    attacks = [(path, read(path)) for path in sorted((run.path / "attacks").glob("*.jsonl"))]
+    return [(path, attack) for path, attack in attacks if attack.header["weights"] == weights and attack.rows]
 
 
-def _row(where: str, line: str) -> AttackedImage:
-    found = _checked(where, line, ROW)
-    return AttackedImage(**{name: found[name] for name in ROW})
-
-
-def _checked(where: str, line: str, known: Mapping[str, tuple[Check, str]]) -> dict[str, Any]:
-    found = readers.parse_object(line, where)
-    for name, (check, expected) in known.items():
-        if name not in found or not check(found[name]):
-            got = readers.short(repr(found.get(name)), 80)
-            raise ValueError(f"{where}: {name} = {got}, expected {expected}: restore the file, or remove it")
-    return found
+def _parse(where: str, line: str, fields: Fields) -> dict[str, Any]:
+    table = readers.parse_object(line, where)
+    readers.check_fields(f"{where}: ", table, fields, required=True)
+    return table

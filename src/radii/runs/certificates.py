@@ -1,33 +1,56 @@
-"""Certificate files: one line for each image in Cohen's columns, and a JSON header beside it on how it was made."""
+"""Certificate files: one line for each image, Cohen's columns first, and a JSON header beside the file.
 
+The header states how the certificates were made. Each line has a checksum over the line and the checksum of the line
+before it, the first line over the header. So edited, removed or exchanged lines and edited headers are detected. This
+finds accidents; `radii verify` finds the rest.
+"""
+
+import hashlib
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from radii import disk
+from radii.fields import first_difference
 from radii.runs import readers
-from radii.runs.certificate_format import (
-    COLUMNS,
-    ENVIRONMENTS,
-    FORMAT,
-    Row,
-    first_checksum,
-    identity,
-    parse,
-    parse_line,
-    sealed,
-    to_line,
-)
+from radii.smoothing.certificate import ABSTAIN
 
-__all__ = ["COLUMNS", "CertificateFile", "Certificates", "Row", "header_file", "read", "read_header", "rows_of"]
+FORMAT = 2
+"""The format of new files. Files of version 0.1 state none, and have neither digests nor checksums."""
+COHEN = ("idx", "label", "predict", "radius", "correct", "time")
+COLUMNS = (*COHEN, "samples", "counts", "digest", "checksum")
+ENVIRONMENTS = "environments"
+"""The field of a header that affects rounding only. It grows when a file is continued on another machine."""
+
+
+@dataclass(frozen=True)
+class Row:
+    """The certificate of one image, and its true label."""
+
+    index: int
+    label: int
+    prediction: int
+    radius: float
+    seconds: float
+    samples: int | None = None
+    counts: Mapping[int, int] = field(default_factory=dict)
+    """Votes by class, without classes that got none."""
+    digest: str = ""
+    """Digest of the image's pixels and its label; empty in files of other tools and of version 0.1."""
+    environments: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, repr=False)
+    """Where it was computed; not part of its line."""
+
+    @property
+    def correct(self) -> bool:
+        return self.prediction == self.label and self.prediction != ABSTAIN
 
 
 @dataclass(frozen=True)
 class Certificates:
-    """The rows of one certificate file and how they were made, as far as that is known."""
+    """The rows of one certificate file, and its header as far as it is known."""
 
     name: str
     rows: Sequence[Row]
@@ -35,9 +58,9 @@ class Certificates:
 
     @property
     def sigma(self) -> float | None:
-        """The noise's, which may be another than that of the run's recipe."""
-        found: float | None = self.header.get("noise", {}).get("sigma", self.header.get("sigma"))
-        return found
+        """The noise's sigma, which may differ from the one in the run's recipe."""
+        sigma: float | None = self.header.get("noise", {}).get("sigma", self.header.get("sigma"))
+        return sigma
 
     @property
     def certifier(self) -> str | None:
@@ -45,8 +68,8 @@ class Certificates:
 
     @property
     def parameters(self) -> Mapping[str, Any]:
-        found: Mapping[str, Any] = self.header.get("parameters", {})
-        return found
+        parameters: Mapping[str, Any] = self.header.get("parameters", {})
+        return parameters
 
     @property
     def failure(self) -> float | None:
@@ -54,116 +77,171 @@ class Certificates:
         return self.parameters.get("failure")
 
 
-class CertificateFile:
-    """A certificate file that is being made: opened new, or to continue.
+# Headers
 
-    `environment` is what affects rounding only, such as versions; where it changes, the header records it with the
-    first row that it applies to.
+
+def make_header(
+    *, certifier: str, parameters: Mapping[str, Any], noise: Mapping[str, Any], dataset: str, split: str, **more: Any
+) -> dict[str, Any]:
+    """Build a header, as plain JSON: everything that determines the certificates of a file.
+
+    `more` are the digests, the seed, the images, the engine and the like.
     """
+    header = {"procedure": certifier, "parameters": dict(parameters), "noise": dict(noise)}
+    plain: dict[str, Any] = json.loads(json.dumps({**header, "dataset": dataset, "split": split, **more}))
+    return plain
 
-    def __init__(self, path: Path, header: Mapping[str, Any], environment: Mapping[str, Any] | None = None) -> None:
-        self.path = path
-        self.header: dict[str, Any] = json.loads(json.dumps({**header, "format": FORMAT}))
-        self._claim()
-        self._repair()
-        rows, self._checksum = self._parse()
-        self._count = len(rows)
-        self._noted: list[Mapping[str, Any]] = []
-        if environment is not None:
-            self._record(dict(environment), len(rows))
 
-    def rows(self) -> list[Row]:
-        """The certificates so far."""
-        return self._parse()[0]
+def header_file(path: Path) -> Path:
+    """Return the path of the JSON header of a certificate file."""
+    return path.with_name(path.name.removesuffix(".tsv") + ".json")
 
-    def append(self, row: Row) -> None:
-        """Add a certificate, the whole line in one write, so that a kill leaves whole lines."""
-        self._note(row.environments)
-        content = to_line(row)
-        checksum = sealed(content, self._checksum)
-        disk.append(self.path, f"{content}\t{checksum}\n".encode())
-        self._checksum = checksum
-        self._count += 1
 
-    def _parse(self) -> tuple[list[Row], str]:
-        start = first_checksum(self.header)
-        rows, last = parse(self.path, readers.text(self.path, readers.MOST_CERTIFICATES, errors="replace"), start)
-        return rows, last or start
+def read_header(path: Path) -> dict[str, Any]:
+    """Read and check the JSON header at `path`."""
+    return readers.header(path)
 
-    def _claim(self) -> None:
-        beside = header_file(self.path)
-        if beside.is_file():
-            if other := difference(identity(read_header(beside)), self.header):
-                raise ValueError(f"{self.path} was made with {other}: name another file, or move this one away")
-        elif self.path.is_file():
-            raise ValueError(f"{self.path} has no {beside.name} beside it that describes it: move it away")
-        else:
-            disk.make_folder(self.path.parent)
-            disk.write_json(beside, self.header)
 
-    def _record(self, environment: dict[str, Any], rows: int) -> None:
-        """Record the environment of the next rows, unless it is that of the previous rows."""
-        beside = header_file(self.path)
-        before = read_header(beside).get(ENVIRONMENTS, [])
-        noted = [each for each in before if each["first_row"] < rows]
-        if not noted or {**noted[-1], "first_row": 0} != {**environment, "first_row": 0}:
-            noted.append({**environment, "first_row": rows})
-        if noted != before:
-            disk.write_json(beside, {**self.header, ENVIRONMENTS: noted})
+def identity(header: Mapping[str, Any]) -> dict[str, Any]:
+    """Return what determines the rows of a file: its header without the environments."""
+    return {key: value for key, value in header.items() if key != ENVIRONMENTS}
 
-    def _note(self, environments: Sequence[Mapping[str, Any]]) -> None:
-        """Record each environment of the workers once, with the first row that it computed or helped to compute."""
-        if not (new := [each for each in environments if each not in self._noted]):
-            return
-        if not self._noted:
-            self._record(dict(new.pop(0)), self._count)
-        beside = header_file(self.path)
-        if new:
-            header = read_header(beside)
-            header[ENVIRONMENTS] += [{**each, "first_row": self._count} for each in new]
-            disk.write_json(beside, header)
-        self._noted += [each for each in environments if each not in self._noted]
 
-    def _repair(self) -> None:
-        """Remove a line that a kill or a full disk left incomplete."""
-        content = self.path.read_bytes() if self.path.is_file() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        lines = whole.splitlines(keepends=True)
-        if not lines:
-            disk.write(self.path, "\t".join(COLUMNS) + "\n")
-            return
-        if tuple(lines[0].decode(errors="replace").split()) != COLUMNS:
-            raise ValueError(f"{self.path} does not have the columns {' '.join(COLUMNS)}: move it away")
-        if len(lines) > 1 and not _readable(self.path, lines[-1].decode(errors="replace")):
-            whole = whole[: -len(lines[-1])]
-        if whole != content:
-            disk.truncate(self.path, len(whole))
+# Lines
+
+
+def first_checksum(header: Mapping[str, Any]) -> str:
+    """Return the checksum of the header, which the first line continues."""
+    return hashlib.sha256(json.dumps(identity(header), sort_keys=True).encode()).hexdigest()[:16]
+
+
+def checksum(line: str, previous: str) -> str:
+    """Return the checksum of a line, given that of the previous line."""
+    return hashlib.sha256(f"{previous}\t{line}".encode()).hexdigest()[:16]
+
+
+def to_line(row: Row) -> str:
+    """Format a row as a line without its checksum."""
+    counts = " ".join(f"{label}:{count}" for label, count in sorted(row.counts.items()) if count)
+    samples = "" if row.samples is None else str(row.samples)
+    # repr of a plain float: full precision, so no radius is ever rounded up.
+    radius, seconds = repr(float(row.radius)), repr(float(row.seconds))
+    cells = (row.index, row.label, row.prediction, radius, int(row.correct), seconds, samples, counts, row.digest)
+    return "\t".join(map(str, cells))
+
+
+def to_text(header: Mapping[str, Any], rows: Iterable[Row]) -> str:
+    """Format a whole certificate file."""
+    lines, last = ["\t".join(COLUMNS)], first_checksum(header)
+    for line in map(to_line, rows):
+        last = checksum(line, last)
+        lines.append(f"{line}\t{last}")
+    return "\n".join(lines) + "\n"
+
+
+def parse(path: Path, text: str, last: str | None = None) -> tuple[list[Row], str | None]:
+    """Parse the text of a certificate file and return its rows and its last checksum.
+
+    `last` is the checksum of the header. Without it the checksum of the first line is not checked.
+    """
+    first, *lines = text.splitlines() or [""]
+    columns = tuple(name.strip() for name in first.split("\t"))
+    if missing := [name for name in COHEN if name not in columns]:
+        raise ValueError(f"{path} has no column {missing[0]!r}, expected the tab-separated columns {' '.join(COHEN)}")
+    rows: dict[int, Row] = {}
+    for number, line in enumerate(lines, start=2):
+        if not line.strip():
+            continue
+        where = f"{path}, line {number}"
+        row = parse_line(where, columns, line)
+        if row.index in rows:
+            raise ValueError(f"{where}: image {row.index} occurs twice: remove one of the two lines")
+        if columns == COLUMNS:
+            content, _, stated = line.rpartition("\t")
+            if last is not None and stated != checksum(content, last):
+                raise ValueError(
+                    f"{where} does not match its checksum: this line, the line before it or the header was edited, or "
+                    "a line was removed; restore the file, or certify again"
+                )
+            last = stated
+        rows[row.index] = row
+    return list(rows.values()), last
+
+
+def parse_line(where: str, columns: Sequence[str], line: str) -> Row:
+    """Parse and check one line; `where` names it in errors."""
+    cells = line.split("\t")
+    if len(cells) != len(columns):
+        raise ValueError(f"{where} has {len(cells)} cells, expected {len(columns)}: {readers.short(' '.join(columns))}")
+    by_name = dict(zip(columns, cells, strict=True))
+    try:
+        row = _parse_cells(by_name)
+        correct = bool(readers.whole(by_name["correct"]))
+    except ValueError as error:
+        problem, expected = readers.short(error), readers.short(" ".join(columns))
+        raise ValueError(f"{where} is not a certificate ({problem}), expected {expected}") from error
+    if not 0 <= row.radius <= readers.MOST_RADIUS:
+        most = readers.MOST_RADIUS
+        raise ValueError(f"{where} has radius {row.radius}, expected a finite number >= 0, {most:g} at most")
+    if correct != row.correct:
+        raise ValueError(
+            f"{where} states correct = {int(correct)}, but its label is {row.label} and its prediction {row.prediction}"
+        )
+    return row
+
+
+def _parse_cells(cells: Mapping[str, str]) -> Row:
+    pairs = (pair.partition(":") for pair in cells.get("counts", "").split())
+    return Row(
+        readers.whole(cells["idx"]),
+        readers.whole(cells["label"]),
+        readers.whole(cells["predict"]),
+        float(cells["radius"]),
+        readers.seconds(cells["time"]),
+        readers.whole(cells["samples"]) if cells.get("samples", "").strip() else None,
+        {readers.whole(label): readers.whole(count) for label, _, count in pairs},
+        cells.get("digest", ""),
+    )
+
+
+# Reading files
 
 
 def read(path: Path) -> Certificates:
-    """Read a certificate file in Cohen's columns, from any tool; a file with a header is checked against it."""
-    name = path.name.removesuffix(".tsv")
+    """Read a certificate file of any tool; if it has a header, check its lines against it."""
     try:
-        text = readers.text(path, readers.MOST_CERTIFICATES, "utf-8-sig", "replace")
+        text = _read_text(path)
     except OSError as error:
         raise ValueError(f"cannot read the certificate file {path}: {error.strerror}") from error
     if header_file(path).is_file():
         header = read_header(header_file(path))
-        rows = rows_of(path, header)
+        rows = _checked_rows(path, text, header)
     else:
         sigma = _sigma_in(path)
         header = {} if sigma is None else {"sigma": sigma}
         rows = parse(path, text)[0]
     if not rows:
         raise ValueError(f"{path} holds no certificates; `radii certify` makes and continues such files")
-    return Certificates(name, rows, header)
+    return Certificates(path.name.removesuffix(".tsv"), rows, header)
 
 
-def rows_of(path: Path, header: Mapping[str, Any]) -> list[Row]:
-    """The rows of a certificate file with a header; an incomplete last line is ignored."""
-    if not path.is_file():
-        return []
-    text = path.read_text(encoding="utf-8-sig", errors="replace")
+def read_rows(path: Path, header: Mapping[str, Any]) -> list[Row]:
+    """Read the rows of a certificate file with a header; none if there is no file yet."""
+    return _checked_rows(path, _read_text(path), header) if path.is_file() else []
+
+
+def has_rows(path: Path) -> bool:
+    """Return whether a certificate file has at least one whole row; only its first two lines are read."""
+    with path.open("rb") as file:
+        return all(file.readline(1 << 16).endswith(b"\n") for _ in range(2))
+
+
+def _read_text(path: Path) -> str:
+    return readers.text(path, readers.MOST_CERTIFICATES, "utf-8-sig", "replace")
+
+
+def _checked_rows(path: Path, text: str, header: Mapping[str, Any]) -> list[Row]:
+    """Parse the whole lines of a file with a header; a last line that a kill cut short is ignored."""
     text = text[: text.rfind("\n") + 1]
     if not text:
         return []
@@ -172,44 +250,104 @@ def rows_of(path: Path, header: Mapping[str, Any]) -> list[Row]:
     return parse(path, text, first_checksum(header))[0]
 
 
-def first_lines(path: Path) -> list[bytes]:
-    """The head of a certificate file and its first row, as far as they are there and whole."""
-    with path.open("rb") as file:
-        return [line for line in (file.readline(1 << 16), file.readline(1 << 16)) if line.endswith(b"\n")]
+def _sigma_in(path: Path) -> float | None:
+    """Return the sigma in the name of a file from another tool, or of a folder above it."""
+    for part in reversed(path.parts):
+        if match := re.search(r"(?:sigma|noise)[-_=]?(\d+(?:\.\d+)?)", part, re.IGNORECASE):
+            return float(match[1])
+    return None
 
 
-def header_file(path: Path) -> Path:
-    """The JSON beside a certificate file."""
-    return path.with_name(path.name.removesuffix(".tsv") + ".json")
+# Writing files
 
 
-def read_header(path: Path) -> dict[str, Any]:
-    """The content of the JSON beside a certificate file."""
-    return readers.header(path)
+class CertificateFile:
+    """A certificate file that is being written: new, or continued.
+
+    `environment` affects rounding only, such as versions. Where it changes, the header records it with the first row
+    that it applies to.
+    """
+
+    def __init__(self, path: Path, header: Mapping[str, Any], environment: Mapping[str, Any] | None = None) -> None:
+        self.path = path
+        self.header: dict[str, Any] = json.loads(json.dumps({**header, "format": FORMAT}))
+        self._environments: list[Mapping[str, Any]] = self._open_header()
+        self._rows, self._checksum = self._open_rows()
+        self._workers: list[Mapping[str, Any]] = []
+        if environment is not None:
+            self._record_environment(environment)
+
+    def rows(self) -> list[Row]:
+        """Return the certificates so far."""
+        return list(self._rows)
+
+    def append(self, row: Row) -> None:
+        """Add a certificate, the whole line in one write, so that a kill leaves whole lines."""
+        self._record_workers(row.environments)
+        content = to_line(row)
+        new = checksum(content, self._checksum)
+        disk.append(self.path, f"{content}\t{new}\n".encode())
+        self._checksum = new
+        self._rows.append(parse_line(str(self.path), COLUMNS, f"{content}\t{new}"))
+
+    def _open_header(self) -> list[Mapping[str, Any]]:
+        """Write the header, or compare it with the one in the file; return the recorded environments."""
+        file = header_file(self.path)
+        if file.is_file():
+            recorded = read_header(file)
+            if difference := first_difference(identity(recorded), self.header):
+                raise ValueError(f"{self.path} was made with {difference}: name another file, or move this one away")
+            return list(recorded.get(ENVIRONMENTS, []))
+        if self.path.is_file():
+            raise ValueError(f"{self.path} has no header {file.name} beside it: move it away")
+        disk.make_folder(self.path.parent)
+        disk.write_json(file, self.header)
+        return []
+
+    def _open_rows(self) -> tuple[list[Row], str]:
+        """Read the rows and the last checksum; remove a line that a kill or a full disk left incomplete."""
+        start = first_checksum(self.header)
+        content = readers.content(self.path, readers.MOST_CERTIFICATES) if self.path.is_file() else b""
+        whole = content[: content.rfind(b"\n") + 1]
+        lines = whole.splitlines(keepends=True)
+        if not lines:
+            disk.write(self.path, to_text(self.header, []))
+            return [], start
+        if tuple(lines[0].decode(errors="replace").split()) != COLUMNS:
+            raise ValueError(f"{self.path} does not have the columns {' '.join(COLUMNS)}: move it away")
+        if len(lines) > 1 and not _is_row(lines[-1].decode(errors="replace")):
+            whole = whole[: -len(lines[-1])]
+        if whole != content:
+            disk.truncate(self.path, len(whole))
+        rows, last = parse(self.path, whole.decode(errors="replace"), start)
+        return rows, last or start
+
+    def _record_environment(self, environment: Mapping[str, Any]) -> None:
+        """Record the environment of the next row, unless it is that of the previous rows."""
+        count = len(self._rows)
+        kept = [entry for entry in self._environments if entry["first_row"] < count]
+        if not kept or {**kept[-1], "first_row": 0} != {**environment, "first_row": 0}:
+            kept.append({**environment, "first_row": count})
+        self._write_environments(kept)
+
+    def _record_workers(self, environments: Sequence[Mapping[str, Any]]) -> None:
+        """Record every environment of the workers once, with the first row that it helped to compute."""
+        new = [environment for environment in environments if environment not in self._workers]
+        if new and not self._workers:
+            self._record_environment(new[0])
+        more = new if self._workers else new[1:]
+        self._write_environments([*self._environments, *({**entry, "first_row": len(self._rows)} for entry in more)])
+        self._workers += new
+
+    def _write_environments(self, environments: list[Mapping[str, Any]]) -> None:
+        if environments != self._environments:
+            disk.write_json(header_file(self.path), {**self.header, ENVIRONMENTS: environments})
+            self._environments = environments
 
 
-def difference(theirs: Mapping[str, Any], wanted: Mapping[str, Any], table: str = "") -> str:
-    """The first field in which two headers differ, as text; empty if they are the same."""
-    for key in sorted(theirs.keys() | wanted.keys()):
-        a, b = theirs.get(key), wanted.get(key)
-        if a != b and isinstance(a, dict) and isinstance(b, dict):
-            return difference(a, b, f"{table}{key}.")
-        if a != b:
-            return f"{table}{key} = {a!r}, not {b!r}"
-    return ""
-
-
-def _readable(path: Path, line: str) -> bool:
+def _is_row(line: str) -> bool:
     try:
-        parse_line(str(path), COLUMNS, line.rstrip("\n"))
+        parse_line("", COLUMNS, line.rstrip("\n"))
     except ValueError:
         return False
     return True
-
-
-def _sigma_in(path: Path) -> float | None:
-    """The sigma in the name of a file from another tool, or of a folder above it."""
-    for part in reversed(path.parts):
-        if found := re.search(r"(?:sigma|noise)[-_=]?(\d+(?:\.\d+)?)", part, re.IGNORECASE):
-            return float(found[1])
-    return None

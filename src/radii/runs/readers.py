@@ -1,4 +1,4 @@
-"""Readers of the files of a run, with limits and checks: a run may come from an untrusted source.
+"""Readers for the files of a run, with limits and checks: a run may come from an untrusted source.
 
 Every error names the file and is a ValueError or an OSError.
 """
@@ -8,24 +8,9 @@ import io
 import json
 import math
 import struct
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
-
-from radii.runs.kinds import (
-    HEADER,
-    HISTORY,
-    MOST_SECONDS,
-    MOST_WHOLE,
-    TRANSFER,
-    TRANSFER_TIMES,
-    Check,
-    is_count,
-    is_integer,
-    is_path,
-    is_share,
-    is_text,
-)
 
 MOST_TEXT = 1 << 24
 """Bytes of a JSON, CSV or TOML file."""
@@ -35,93 +20,223 @@ MOST_HEADER = 1 << 24
 """Bytes of a safetensors header."""
 MOST_DIGITS = 40
 """Digits of a whole number in JSON: seeds of 128 bits have 39."""
+MOST_WHOLE = 10**15
+MOST_SECONDS = 1e10
 MOST_RADIUS = 1000.0
 """The longest distance in an image of a million pixels in [0, 1]; a table has a column for every quarter."""
+MOST_BATCH = 1 << 20
+"""Images of a forward pass."""
+MOST_PATH, MOST_NAME = 4096, 255
+"""Bytes of a path, and of a name in it."""
+SPLITS = ("train", "validation", "test", "given")
+"""What certificates may be about: a split of a dataset, or images that a program passed."""
+
+
+# Bytes, text and JSON
 
 
 def content(path: Path, most: int) -> bytes:
-    """The bytes of a file of no more than `most`."""
+    """Read a file of at most `most` bytes."""
     if path.exists() and not path.is_file():
         raise ValueError(f"{path} is not a file: move it away")
     with path.open("rb") as file:
-        found = file.read(most + 1)
-    if len(found) > most:
+        data = file.read(most + 1)
+    if len(data) > most:
         raise ValueError(f"{path} has more than {most:,} bytes, too many for such a file: it was not written by radii")
-    return found
+    return data
 
 
 def text(path: Path, most: int = MOST_TEXT, encoding: str = "utf-8", errors: str = "strict") -> str:
-    """The text of a file of no more than `most` bytes."""
-    found = content(path, most)
+    """Read a text file of at most `most` bytes."""
+    data = content(path, most)
     try:
-        return found.decode(encoding, errors)
+        return data.decode(encoding, errors)
     except UnicodeDecodeError as error:
         raise ValueError(f"{path} is not text (byte {error.start} is not UTF-8): restore it") from error
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """The object that a JSON file holds."""
+    """Read a JSON file that holds an object."""
     return parse_object(text(path), str(path))
 
 
 def parse_object(content: str, where: str) -> dict[str, Any]:
-    """The object of a JSON text; `where` names the file."""
+    """Parse the text of a JSON object; `where` names the file in errors."""
     try:
-        found = json.loads(content, parse_int=_json_integer, parse_constant=_json_constant)
+        value = json.loads(content, parse_int=_parse_integer, parse_constant=_refuse_constant)
     except RecursionError as error:
         raise ValueError(f"{where} is nested too deeply: restore it, or move it away") from error
     except ValueError as error:
         raise ValueError(f"{where} is not JSON ({short(error)}): restore it, or move it away") from error
-    if not isinstance(found, dict):
+    if not isinstance(value, dict):
         raise ValueError(f"{where} does not hold a JSON object: restore it, or move it away")
-    return found
+    return value
+
+
+def _parse_integer(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"a number of {len(digits)} digits")
+    return int(digits)
+
+
+def _refuse_constant(name: str) -> float:
+    raise ValueError(f"{name} is not a JSON number")
+
+
+def short(value: object, most: int = 300) -> str:
+    """Shorten text from a file for an error message, and replace control characters."""
+    plain = "".join(letter if letter.isprintable() else "?" for letter in str(value)[:most])
+    return plain if len(str(value)) <= most else f"{plain} ..."
+
+
+def short_repr(value: Any) -> str:
+    """Shorten the repr of a value from a file for an error message."""
+    return short(repr(value), 80)
+
+
+# Checks of fields: each with what it expects, in words
+
+Fields = Mapping[str, tuple[Callable[[Any], bool], str]]
+"""For each field a check and what it expects."""
+
+
+def check_fields(where: str, table: Mapping[str, Any], fields: Fields, *, required: bool = False) -> None:
+    """Raise a ValueError for the first field with a wrong value; fields may be missing unless `required`."""
+    for name, (is_valid, expected) in fields.items():
+        if not is_valid(table[name]) if name in table else required:
+            got = short_repr(table.get(name))
+            raise ValueError(f"{where}{name} = {got}, expected {expected}: restore the file, or move it away")
+
+
+def is_text(value: Any) -> bool:
+    return isinstance(value, str)
+
+
+def is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def is_integer(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def is_count(value: Any) -> bool:
+    return is_integer(value) and 0 < value <= MOST_WHOLE
+
+
+def is_number(value: Any) -> bool:
+    return (is_integer(value) or isinstance(value, float)) and abs(value) <= MOST_WHOLE
+
+
+def is_duration(value: Any) -> bool:
+    return is_number(value) and 0 < value <= MOST_SECONDS
+
+
+def is_path(value: Any) -> bool:
+    """Return whether a text can be a path at all: the system's errors for others name no file."""
+    if not isinstance(value, str) or "\0" in value or len(value.encode(errors="replace")) > MOST_PATH:
+        return False
+    return all(len(part.encode(errors="replace")) <= MOST_NAME for part in Path(value).parts)
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or isinstance(value, str)
+
+
+def _is_sigma(value: Any) -> bool:
+    return value is None or (is_number(value) and value > 0)
+
+
+def _are_environments(value: Any) -> bool:
+    return isinstance(value, list) and all(is_object(entry) and is_integer(entry.get("first_row")) for entry in value)
+
+
+HEADER: Fields = {
+    "procedure": (is_text, "a name"),
+    "parameters": (is_object, "an object"),
+    "noise": (is_object, "an object"),
+    "sigma": (_is_sigma, "a number above 0"),
+    "seed": (is_integer, "a whole number"),
+    "images": (is_count, "a whole number >= 1"),
+    "every": (is_count, "a whole number >= 1"),
+    "most": (lambda value: value is None or is_count(value), "a whole number >= 1, or null"),
+    "dataset": (is_text, "a name"),
+    "split": (lambda value: value in SPLITS, f"one of {', '.join(SPLITS)}"),
+    "validation": (is_count, "a whole number >= 1"),
+    "evaluated_on": (lambda value: is_object(value) and is_text(value.get("name")), "an object with a name"),
+    "label_known": (lambda value: isinstance(value, bool), "true or false"),
+    "engine": (is_text, "a name"),
+    "device": (is_text, "a name"),
+    "format": (is_count, "a whole number >= 1"),
+    "weights": (is_text, "a text"),
+    "data": (is_text, "a text"),
+    "code": (lambda value: is_object(value) and all(map(_is_text_or_none, value.values())), "an object of texts"),
+    "artefact": (_is_text_or_none, "a text or null"),
+    "batch_size": (lambda value: is_count(value) and value <= MOST_BATCH, f"a whole number from 1 to {MOST_BATCH}"),
+    "environments": (_are_environments, "a list of objects with a first_row"),
+}
+PARAMETERS: Fields = {"failure": (lambda value: is_number(value) and 0 < value < 1, "a number between 0 and 1")}
+NOISE: Fields = {"name": (is_text, "a name"), "sigma": HEADER["sigma"]}
+TRANSFER: Fields = {
+    "method": (is_text, "a name"),
+    "method_seconds_per_epoch": (is_duration, "seconds"),
+    "steps_timed": (is_count, "a whole number >= 1"),
+}
+TRANSFER_TIMES: Fields = {
+    "seconds_before": (
+        lambda value: is_object(value) and all(time is None or is_duration(time) for time in value.values()),
+        "an object of seconds",
+    ),
+}
+"""Stated since version 0.2."""
+HISTORY: Fields = {
+    "seconds": (is_duration, "a time above 0"),
+    "noisy_test_accuracy": (lambda value: 0 <= value <= 1, "a share"),
+}
+
+
+# The files of a run
 
 
 def header(path: Path) -> dict[str, Any]:
-    """The header of a certificate file; known fields are checked, others are kept as they are."""
-    found = json_object(path)
-    _expect(path, found, HEADER)
-    _expect(path, found.get("parameters", {}), {"failure": (is_share, "a number between 0 and 1")}, "parameters.")
-    _expect(path, found.get("noise", {}), {"name": (is_text, "a name"), "sigma": HEADER["sigma"]}, "noise.")
-    return found
+    """Read the header of a certificate file. Known fields are checked, others are kept as they are."""
+    table = json_object(path)
+    check_fields(f"{path}: ", table, HEADER)
+    check_fields(f"{path}: parameters.", table.get("parameters", {}), PARAMETERS)
+    check_fields(f"{path}: noise.", table.get("noise", {}), NOISE)
+    return table
 
 
 def origin(path: Path) -> dict[str, dict[str, str]]:
-    """What a run was trained from: paths with hashes."""
-    found = json_object(path)
-    for key, facts in found.items():
-        if not (isinstance(facts, dict) and is_path(facts.get("path")) and isinstance(facts.get("hash"), str)):
-            raise ValueError(f"{path}: {key} = {_shown(facts)}, expected an object with a path and a hash")
-    return found
+    """Read origin.json, the paths and hashes of what a run was trained from."""
+    table = json_object(path)
+    for key, source in table.items():
+        if not (is_object(source) and is_path(source.get("path")) and is_text(source.get("hash"))):
+            raise ValueError(f"{path}: {key} = {short_repr(source)}, expected an object with a path and a hash")
+    return table
 
 
 def transfer_cost(path: Path) -> dict[str, Any]:
-    """The cost of a teacher's method: transfer.json."""
-    found = json_object(path)
-    if missing := [name for name in TRANSFER if name not in found]:
+    """Read transfer.json, the cost of a teacher's method."""
+    table = json_object(path)
+    if missing := [name for name in TRANSFER if name not in table]:
         raise ValueError(f"{path} has no {missing[0]!r}: restore it, or remove it")
-    _expect(path, found, TRANSFER | TRANSFER_TIMES)
-    return found
+    check_fields(f"{path}: ", table, {**TRANSFER, **TRANSFER_TIMES})
+    return table
 
 
 def check(path: Path) -> dict[str, int]:
-    """How many of how many test images a model got right without noise: check.json."""
-    found = json_object(path)
-    right: Any = found.get("right")
-    images: Any = found.get("images")
+    """Read check.json: how many of how many test images a model got right without noise."""
+    table = json_object(path)
+    right: Any = table.get("right")
+    images: Any = table.get("images")
     if not (is_integer(right) and is_count(images) and 0 <= right <= images):
-        raise ValueError(f"{path} holds {_shown(found)}, expected the images and how many are right: remove it")
+        raise ValueError(f"{path} holds {short_repr(table)}, expected the images and how many are right: remove it")
     return {"right": right, "images": images}
 
 
-def doubles(path: Path) -> list[float]:
-    """The numbers of a file of little-endian doubles; an incomplete last one is ignored."""
-    found = content(path, MOST_CERTIFICATES)
-    return list(struct.unpack(f"<{len(found) // 8}d", found[: len(found) // 8 * 8]))
-
-
 def history(path: Path) -> list[dict[str, str]]:
-    """The rows of training.csv, all with the same columns; time and accuracy are checked numbers."""
+    """Read training.csv: rows with the same columns, and times and accuracies that are numbers in range."""
     try:
         rows = list(csv.DictReader(io.StringIO(text(path), newline=""), strict=True))
     except csv.Error as error:
@@ -129,63 +244,10 @@ def history(path: Path) -> list[dict[str, str]]:
     for number, row in enumerate(rows, start=2):
         if None in row or None in row.values():
             raise ValueError(f"{path}, line {number} does not have the cells of the first: restore it, or remove it")
-        for name, (check, expected) in HISTORY.items():
-            if (name in row or name == "seconds") and not check(_number(row.get(name, ""))):
-                raise ValueError(f"{path}, line {number}: {name} = {_shown(row.get(name))}, expected {expected}")
+        for name, (is_valid, expected) in HISTORY.items():
+            if (name in row or name == "seconds") and not is_valid(_number(row.get(name, ""))):
+                raise ValueError(f"{path}, line {number}: {name} = {short_repr(row.get(name))}, expected {expected}")
     return rows
-
-
-def weights_metadata(path: Path) -> dict[str, Any]:
-    """The metadata in the header of a safetensors file, read without torch."""
-    with path.open("rb") as file:
-        size = int.from_bytes(file.read(8), "little")
-        if size > min(MOST_HEADER, path.stat().st_size):
-            raise ValueError(f"{path} has a header of {size:,} bytes, more than a model's: it is truncated or corrupt")
-        content = file.read(size)
-    found = parse_object(content.decode(errors="replace"), f"the header of {path}").get("__metadata__", {})
-    if not isinstance(found, dict) or not all(isinstance(value, str) for value in found.values()):
-        raise ValueError(f"the header of {path} has metadata that is not text: it is corrupt")
-    return found
-
-
-def class_names(path: Path) -> tuple[str, ...]:
-    """The names of the classes stored with the weights; none in a file of version 0.1."""
-    spec = weights_metadata(path).get("spec")
-    names = parse_object(spec, f"the spec in {path}").get("class_names") if spec is not None else []
-    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-        raise ValueError(f"the spec in {path} has class_names = {_shown(names)}, expected a list of texts")
-    return tuple(names)
-
-
-def whole(cell: str) -> int:
-    """A whole number of a certificate, of any sign."""
-    if len(cell) > MOST_DIGITS or abs(found := int(cell)) > MOST_WHOLE:
-        raise ValueError(f"{_shown(cell)} is too large")
-    return found
-
-
-def seconds(cell: str) -> float:
-    """Seconds of a plain number or of Python's `1 day, 0:00:14.649345`."""
-    days, comma, clock = cell.rpartition(",")
-    parts = [float(part) for part in clock.split(":")]
-    words = days.split()
-    if len(parts) not in (1, 3) or bool(comma) != bool(words):
-        raise ValueError(f"time {_shown(cell)}")
-    hours, minutes, rest = parts if len(parts) == 3 else (0.0, 0.0, parts[0])
-    found = 86_400 * (whole(words[0]) if words else 0) + 3600 * hours + 60 * minutes + rest
-    if not abs(found) <= MOST_SECONDS:
-        raise ValueError(f"time {_shown(cell)}, expected seconds")
-    return found
-
-
-def _json_integer(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"a number of {len(digits)} digits")
-    return int(digits)
-
-
-def _json_constant(name: str) -> float:
-    raise ValueError(f"{name} is not a JSON number")
 
 
 def _number(cell: str) -> float:
@@ -195,18 +257,53 @@ def _number(cell: str) -> float:
         return math.nan
 
 
-def _expect(path: Path, found: Mapping[str, Any], known: Mapping[str, tuple[Check, str]], table: str = "") -> None:
-    for name, (check, expected) in known.items():
-        if name in found and not check(found[name]):
-            raise ValueError(f"{path}: {table}{name} = {_shown(found[name])}, expected {expected}")
+def doubles(path: Path) -> list[float]:
+    """Read a file of little-endian doubles; an incomplete last one is ignored."""
+    data = content(path, MOST_CERTIFICATES)
+    return list(struct.unpack(f"<{len(data) // 8}d", data[: len(data) // 8 * 8]))
 
 
-def _shown(value: Any) -> str:
-    """A value for an error message, shortened."""
-    return short(repr(value), 80)
+def weights_metadata(path: Path) -> dict[str, Any]:
+    """Read the metadata in the header of a safetensors file, without torch."""
+    with path.open("rb") as file:
+        size = int.from_bytes(file.read(8), "little")
+        if size > min(MOST_HEADER, path.stat().st_size):
+            raise ValueError(f"{path} has a header of {size:,} bytes, more than a model's: it is truncated or corrupt")
+        data = file.read(size)
+    metadata = parse_object(data.decode(errors="replace"), f"the header of {path}").get("__metadata__", {})
+    if not is_object(metadata) or not all(map(is_text, metadata.values())):
+        raise ValueError(f"the header of {path} has metadata that is not text: it is corrupt")
+    return dict(metadata)
 
 
-def short(content: object, most: int = 300) -> str:
-    """Text of a file for an error message: shortened, without control characters."""
-    plain = "".join(letter if letter.isprintable() else "?" for letter in str(content)[:most])
-    return plain if len(str(content)) <= most else f"{plain} ..."
+def class_names(path: Path) -> tuple[str, ...]:
+    """Read the names of the classes that are stored with the weights; none in a file of version 0.1."""
+    spec = weights_metadata(path).get("spec")
+    names = parse_object(spec, f"the spec in {path}").get("class_names") if spec is not None else []
+    if not isinstance(names, list) or not all(map(is_text, names)):
+        raise ValueError(f"the spec in {path} has class_names = {short_repr(names)}, expected a list of texts")
+    return tuple(names)
+
+
+# Cells of a certificate file
+
+
+def whole(cell: str) -> int:
+    """Parse a whole number of either sign."""
+    if len(cell) > MOST_DIGITS or abs(number := int(cell)) > MOST_WHOLE:
+        raise ValueError(f"{short_repr(cell)} is too large")
+    return number
+
+
+def seconds(cell: str) -> float:
+    """Parse a number of seconds, or a time such as `1 day, 0:00:14.649345`, as Python writes it."""
+    days, comma, clock = cell.rpartition(",")
+    parts = [float(part) for part in clock.split(":")]
+    words = days.split()
+    if len(parts) not in (1, 3) or bool(comma) != bool(words):
+        raise ValueError(f"time {short_repr(cell)}")
+    hours, minutes, rest = parts if len(parts) == 3 else (0.0, 0.0, parts[0])
+    total = 86_400 * (whole(words[0]) if words else 0) + 3600 * hours + 60 * minutes + rest
+    if not abs(total) <= MOST_SECONDS:
+        raise ValueError(f"time {short_repr(cell)}, expected seconds")
+    return total

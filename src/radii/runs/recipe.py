@@ -1,9 +1,10 @@
-"""A recipe: everything that determines a trained model, as strict TOML."""
+"""Recipes: everything that determines a trained model, as strict TOML; reading, writing and deriving them."""
 
 import json
+import os
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +13,11 @@ from radii.runs import readers
 
 MOST_BYTES = 1 << 20
 MOST_INTEGER = (1 << 63) - 1
-"""TOML's."""
+"""The largest whole number in TOML."""
+DENOISING = "denoising"
+"""The objective that keeps a trained model and trains a denoiser in front of it."""
+TRANSFER = "transfer"
+"""The objective of a student."""
 PACKAGE = Path(__file__).parents[1]
 
 Spec = Any
@@ -47,9 +52,9 @@ class Training:
     initial: str | None = None
     """The run, or the safetensors file, whose weights training starts from: fine-tuning."""
     precision: str = option("float32", choices=("float32", "bfloat16"))
-    """Of the forward and backward passes of training; weights, evaluation and certification are in float32."""
+    """Precision of training's forward and backward passes. Weights, evaluation and certification use float32."""
     batch_norm: str = option("local", choices=("local", "synchronised"))
-    """In several processes: statistics of each one's images, or of all images of a step."""
+    """With several processes: statistics of each process's images, or of all images of a step."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decay_at", tuple(self.decay_at))
@@ -65,7 +70,7 @@ class Training:
 
     @property
     def decays(self) -> tuple[int, ...]:
-        """The epochs at which the learning rate falls; none where it is annealed."""
+        """The epochs at which the learning rate falls; none if it is annealed."""
         steps = {"step": range(self.decay_every, self.epochs, self.decay_every), "multi_step": self.decay_at}
         return tuple(epoch for epoch in steps.get(self.schedule, ()) if epoch < self.epochs)
 
@@ -93,46 +98,56 @@ class Recipe:
             object.__setattr__(self, kind, named_table(getattr(self, kind), kind))
 
     def names(self) -> list[str]:
-        """The names of the components; `module:name` is user-defined code."""
+        """Return the names of the components; `module:name` is user-defined code."""
         return [self.dataset["name"], *_names(self.model), self.objective["name"]]
 
     def to_toml(self) -> str:
-        """The recipe as TOML that `parse` reads back to an equal recipe."""
-        values = {key: value for key, value in asdict(self).items() if value is not None}
+        """Format the recipe as TOML that `parse` reads back to an equal recipe."""
+        values = _stated(self)
         tables = {key: values.pop(key) for key in ("objective", "training") if key in values}
-        lines = [f"{key} = {_toml(_short(value))}" for key, value in values.items()]
+        lines = [f"{key} = {as_toml(_short_form(value))}" for key, value in values.items()]
         for name, table in tables.items():
-            stated = {key: value for key, value in table.items() if value is not None}
-            lines += ["", f"[{name}]", *(f"{key} = {_toml(value)}" for key, value in stated.items())]
+            lines += ["", f"[{name}]", *(f"{key} = {as_toml(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
 
 
+SCHEDULE = Training(epochs=10, images_per_step=128, learning_rate=0.01, schedule="one_cycle")
+DENOISER_SCHEDULE = replace(SCHEDULE, learning_rate=3e-3, optimizer="adamw")
+"""The schedules where no recipe is shipped for a dataset and objective."""
+
+
+# Components
+
+
 def named_table(spec: Spec, kind: str) -> dict[str, Any]:
-    """A component's table from its short form: "cifar10" is { name = "cifar10" }."""
+    """Expand the short form of a component: "cifar10" is { name = "cifar10" }."""
     table = {"name": spec} if isinstance(spec, str) else spec
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
         raise ValueError(f"recipe: {kind} needs a name, such as {kind} = 'NAME' or {kind} = {{ name = 'NAME' }}")
-    return {key: _plain(value) for key, value in table.items()}
-
-
-def _plain(value: Any) -> Any:
-    """A value as a recipe holds it, whether it was read from a file or not: lists are tuples, however deep."""
-    if isinstance(value, Mapping):
-        return {key: _plain(each) for key, each in value.items()}
-    return tuple(map(_plain, value)) if isinstance(value, list | tuple) else value
-
-
-def _names(value: Any) -> list[str]:
-    """The names in a table and in the tables inside it: the parts of a model."""
-    if isinstance(value, Mapping):
-        own = [name] if isinstance(name := value.get("name"), str) else []
-        return own + _names(tuple(value.values()))
-    return [name for each in value for name in _names(each)] if isinstance(value, tuple) else []
+    return {key: _with_tuples(value) for key, value in table.items()}
 
 
 def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
-    """The fields of a component's table, without its name."""
+    """Return the fields of a component's table, without its name."""
     return {key: value for key, value in spec.items() if key != "name"}
+
+
+def _with_tuples(value: Any) -> Any:
+    """Turn lists into tuples at any depth, so that recipes compare equal wherever they come from."""
+    if isinstance(value, Mapping):
+        return {key: _with_tuples(inner) for key, inner in value.items()}
+    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
+
+
+def _names(value: Any) -> list[str]:
+    """Return the names in a table and in the tables inside it, such as the parts of a model."""
+    if isinstance(value, Mapping):
+        own = [name] if isinstance(name := value.get("name"), str) else []
+        return own + _names(tuple(value.values()))
+    return [name for inner in value for name in _names(inner)] if isinstance(value, tuple) else []
+
+
+# Reading
 
 
 def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
@@ -146,70 +161,139 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
 
 
 def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
-    """Make a recipe from TOML; an unknown key is an error that suggests the nearest known one."""
+    """Parse TOML, overridden by `key=value` settings; an error about an unknown key suggests the nearest known one."""
     try:
-        values = _toml_table(text)
+        return _build(apply_settings(_parse_toml(text), settings))
     except tomllib.TOMLDecodeError as error:
         raise RecipeError(f"{where} is not TOML: {readers.short(error)}") from error
-    except (ValueError, OverflowError) as error:
-        raise RecipeError(f"{where}: {readers.short(error, 1000)}") from error
-    return _from_table(values, where, settings)
+    except (ValueError, LookupError, TypeError, OverflowError) as error:
+        raise _recipe_error(where, error) from error
 
 
 def with_settings(recipe: Recipe, where: str, settings: Sequence[str]) -> Recipe:
     """Apply `key=value` settings to a recipe; `where` names it in errors."""
-    return _from_table({key: value for key, value in asdict(recipe).items() if value is not None}, where, settings)
-
-
-def _from_table(values: dict[str, Any], where: str, settings: Sequence[str]) -> Recipe:
     try:
-        values = override(values, settings)
-        if "training" in values:
-            _expect_table(values["training"])
-            values["training"] = from_mapping(Training, values["training"], "[training]")
-        recipe: Recipe = from_mapping(Recipe, values, "the recipe")
+        return _build(apply_settings(_stated(recipe), settings))
     except (ValueError, LookupError, TypeError, OverflowError) as error:
-        reason = readers.short(error.args[0], 1000) if error.args else type(error).__name__
-        raise RecipeError(f"{where}: {reason}") from error
+        raise _recipe_error(where, error) from error
+
+
+def parse_value(text: str) -> Any:
+    """Parse a value from the command line: TOML, or else a plain string."""
+    try:
+        return _parse_toml(f"value = {text}")["value"]
+    except tomllib.TOMLDecodeError:
+        return text.strip()
+
+
+def apply_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
+    """Override values by `key=value` settings; a dotted key names a field of a table."""
+    for setting in settings:
+        key, equals, text = setting.partition("=")
+        if not equals:
+            raise ValueError(f"{setting!r} is not a setting, expected key=value, such as training.epochs=30")
+        *tables, name = key.strip().split(".")
+        _table_in(values, tables, setting)[name] = parse_value(text)
+    return values
+
+
+def _build(values: dict[str, Any]) -> Recipe:
+    if "training" in values:
+        training = values["training"]
+        if not isinstance(training, Mapping):
+            raise ValueError(f"training = {training!r}, expected a table, such as [training] with epochs = 30 below it")
+        values["training"] = from_mapping(Training, training, "[training]")
+    recipe: Recipe = from_mapping(Recipe, values, "the recipe")
     return recipe
 
 
-def _expect_table(training: Any) -> None:
-    if not isinstance(training, Mapping):
-        raise ValueError(f"training = {training!r}, expected a table, such as [training] with epochs = 30 below it")
+def _table_in(values: dict[str, Any], path: Sequence[str], setting: str) -> dict[str, Any]:
+    for part in path:
+        table = values.setdefault(part, {})
+        if isinstance(table, str) and part in ("dataset", "model", "objective"):
+            table = values[part] = {"name": table}  # the short form of a component: its fields can be set as well
+        if not isinstance(table, dict):
+            raise ValueError(f"{setting!r}: {part} is not a table")
+        values = table
+    return values
 
 
-def _toml_table(text: str) -> dict[str, Any]:
-    """The table of a TOML text; nesting beyond Python's and whole numbers beyond 64 bits are refused."""
+def _recipe_error(where: str, error: Exception) -> RecipeError:
+    reason = readers.short(error.args[0], 1000) if error.args else type(error).__name__
+    return RecipeError(f"{where}: {reason}")
+
+
+def _parse_toml(text: str) -> dict[str, Any]:
+    """Parse TOML; refuse nesting too deep for Python and whole numbers beyond 64 bits."""
     try:
-        found = tomllib.loads(text)
-        _expect_integers_of_64_bits(found)
+        values = tomllib.loads(text)
+        _check_integers(values)
     except RecursionError as error:
         raise ValueError("its tables or lists nest too deeply") from error
-    return found
+    return values
 
 
-def _expect_integers_of_64_bits(value: Any) -> None:
+def _check_integers(value: Any) -> None:
     if isinstance(value, int) and abs(value) > MOST_INTEGER:
         raise ValueError(f"it has a whole number of {len(str(abs(value)))} digits, expected one of 64 bits")
     for inner in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
-        _expect_integers_of_64_bits(inner)
+        _check_integers(inner)
+
+
+# Writing
+
+
+def as_toml(value: Any) -> str:
+    """Format a value as TOML; None, which TOML lacks, is "none"."""
+    if value is None:
+        return "none"
+    if isinstance(value, Mapping):
+        return "{ " + ", ".join(f"{_toml_key(key)} = {as_toml(inner)}" for key, inner in value.items()) + " }"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str):
+        # JSON's escapes are all valid in TOML; only DEL needs one more.
+        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
+    if isinstance(value, list | tuple):
+        return "[" + ", ".join(map(as_toml, value)) + "]"
+    return repr(value)
+
+
+def _toml_key(key: str) -> str:
+    return key if key.isascii() and key.replace("-", "_").isidentifier() else as_toml(key)
+
+
+def _short_form(value: Any) -> Any:
+    """Return the name alone for a component without fields."""
+    return value["name"] if isinstance(value, Mapping) and set(value) == {"name"} else value
+
+
+def _stated(recipe: Recipe) -> dict[str, Any]:
+    """Return the recipe as tables, without fields that are None."""
+    values = {key: value for key, value in asdict(recipe).items() if value is not None}
+    for name in ("objective", "training"):
+        if name in values:
+            values[name] = {key: value for key, value in values[name].items() if value is not None}
+    return values
+
+
+# Shipped recipes, and recipes that continue from a trained run
 
 
 def shipped_folder() -> Path:
-    """The folder of the shipped recipes: inside an installed package, or beside the source."""
+    """Return the folder of the shipped recipes: inside an installed package, or beside the source."""
     inside = PACKAGE / "recipes"
     return inside if inside.is_dir() else PACKAGE.parents[1] / "recipes"
 
 
 def shipped() -> list[str]:
-    """The names of the shipped recipes, such as mnist/gaussian-0.25."""
+    """Return the names of the shipped recipes, such as mnist/gaussian-0.25."""
     folder = shipped_folder()
     return sorted(path.relative_to(folder).with_suffix("").as_posix() for path in folder.rglob("*.toml"))
 
 
 def find(name: Path | str) -> Path:
-    """A recipe file by its path, or by the name of a shipped one."""
+    """Find a recipe file by its path, or by the name of a shipped recipe."""
     path = Path(name)
     if not path.name:
         raise RecipeError(f"there is no recipe {str(name)!r}: name a file, or one that `radii list` shows")
@@ -221,58 +305,53 @@ def find(name: Path | str) -> Path:
     return listed
 
 
-def override(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """The values overridden by `key=value` settings; a dotted key sets a field of a table."""
-    for setting in settings:
-        key, equals, text = setting.partition("=")
-        if not equals:
-            raise ValueError(f"{setting!r} is not a setting, expected key=value, such as training.epochs=30")
-        *tables, name = key.strip().split(".")
-        _table(values, tables, setting)[name] = parse_value(text)
-    return values
+def recipe_from(trained: Recipe, folder: Path, method: Path | str, settings: Sequence[str] = ()) -> Recipe:
+    """Make a recipe that continues from the trained run in `folder`, with its data, model, normalisation and sigma.
+
+    `method` is a recipe, or an objective whose shipped recipe for the run's dataset is used if there is one. It gives
+    the objective's fields and the schedule; `settings` override all of it. `denoising` puts a denoiser in front of
+    the run's model; any other objective fine-tunes it.
+    """
+    base = _method_recipe(method, trained)
+    recipe = replace(base, model=trained.model, sigma=trained.sigma, normalisation=trained.normalisation)
+    recipe = replace(recipe, dataset=_dataset_of(trained, folder))
+    if base.objective["name"] == DENOISING:
+        recipe = replace(recipe, model={**base.model, "classifier": str(folder)})
+    elif base.training is not None:
+        recipe = replace(recipe, training=replace(base.training, initial=str(folder)))
+    return with_settings(recipe, str(method), settings)
 
 
-def _table(values: dict[str, Any], path: Sequence[str], setting: str) -> dict[str, Any]:
-    for part in path:
-        found = values.setdefault(part, {})
-        if isinstance(found, str) and part in ("dataset", "model", "objective"):
-            # The short form of a component: its fields can be set as well.
-            found = values[part] = {"name": found}
-        if not isinstance(found, dict):
-            raise ValueError(f"{setting!r}: {part} is not a table")
-        values = found
-    return values
+def transfer_recipe(teacher: Recipe, settings: Sequence[str] = ()) -> Recipe:
+    """Make the recipe of a teacher's students, from the shipped one with the nearest sigma if there is one."""
+    recipe = replace(_method_recipe(TRANSFER, teacher), dataset=teacher.dataset["name"], sigma=teacher.sigma)
+    return with_settings(recipe, "the transfer recipe", settings)
 
 
-def parse_value(text: str) -> Any:
-    """A value as typed on the command line: TOML, or otherwise a plain string."""
-    try:
-        return _toml_table(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
-        return text.strip()
+def _method_recipe(method: Path | str, trained: Recipe) -> Recipe:
+    """Find a recipe by its path or name, or choose one for an objective."""
+    name = str(method)
+    if "/" in name or name.endswith(".toml"):
+        return read(find(method))
+    paths = [path for path in shipped() if path.rpartition("/")[2].rpartition("-")[0] == name]
+    wanted = trained.dataset["name"], name
+    fitting = [recipe for recipe in map(read, map(find, paths)) if _dataset_and_objective(recipe) == wanted]
+    if fitting:
+        return min(fitting, key=lambda recipe: abs(recipe.sigma - trained.sigma))
+    if name == DENOISING:
+        return replace(trained, model="denoised", objective=name, seed=0, training=DENOISER_SCHEDULE)
+    return replace(trained, objective=name, seed=0, training=SCHEDULE)
 
 
-def as_toml(value: Any) -> str:
-    """A value as a recipe states it; none where it is left to the entry."""
-    return "none" if value is None else _toml(value)
+def _dataset_and_objective(recipe: Recipe) -> tuple[str, str]:
+    return recipe.dataset["name"], recipe.objective["name"]
 
 
-def _short(value: Any) -> Any:
-    return value["name"] if isinstance(value, Mapping) and set(value) == {"name"} else value
-
-
-def _toml_key(key: str) -> str:
-    return key if key.isascii() and key.replace("-", "_").isidentifier() else _toml(key)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "{ " + ", ".join(f"{_toml_key(key)} = {_toml(each)}" for key, each in value.items()) + " }"
-    if isinstance(value, bool):
-        return str(value).lower()
-    if isinstance(value, str):
-        # JSON's escapes are all TOML's too; DEL is the one that TOML alone wants.
-        return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
-    if isinstance(value, list | tuple):
-        return "[" + ", ".join(map(_toml, value)) + "]"
-    return repr(value)
+def _dataset_of(trained: Recipe, folder: Path) -> dict[str, Any]:
+    """Return the dataset of a run, with its path from here; if it has moved, RADII_DATA tells where to."""
+    table: dict[str, Any] = dict(trained.dataset)
+    if table.get("path"):
+        table["path"] = os.path.normpath(folder / table["path"])
+        if not Path(table["path"]).exists() and os.environ.get("RADII_DATA"):
+            del table["path"]
+    return table

@@ -154,8 +154,8 @@ class Run:
         """Whether a file is one of the first files of a run."""
         if path == self.origin_file:
             return _is_origin(path)
-        asides = tuple(f".{file.name}." for file in (self.origin_file, self.recipe_file))
-        return path == lock_file(self.path) or (path.name.startswith(asides) and path.suffix[1:].isdecimal())
+        temporary = tuple(f".{file.name}." for file in (self.origin_file, self.recipe_file))
+        return path == lock_file(self.path) or (path.name.startswith(temporary) and path.suffix[1:].isdecimal())
 
     def write_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write training.csv, one row for each epoch; without epochs there is none."""

@@ -1,4 +1,4 @@
-"""Shards: a share of the images in a part file of its own, written by a command of its own, then merged into one."""
+"""Shards: each command certifies a share of the images into a part file of its own; `merge` joins the parts."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -9,39 +9,32 @@ from typing import Any
 from radii import disk
 from radii.disk import is_locked, locked
 from radii.errors import ParameterError
-from radii.runs.certificate_format import (
-    COLUMNS,
-    ENVIRONMENTS,
-    Row,
-    first_checksum,
-    identity,
-    sealed,
-    to_line,
-)
-from radii.runs.certificates import difference, header_file, read_header, rows_of
+from radii.fields import first_difference
+from radii.runs.certificates import ENVIRONMENTS, Row, header_file, identity, read_header, read_rows, to_text
 from radii.runs.run import Run, RunError
 
 OnMerged = Callable[[Path, Mapping[str, Any], Sequence[Row]], None]
 SHARD = "shard"
-"""The field of a part file's header that tells it from the merged file's."""
+"""The field that only the header of a part file has."""
 
 
 @dataclass(frozen=True)
 class Shard:
-    """One of `count` equal shares of the images, from 1 on."""
+    """One of `count` equal shares of the images, counted from 1."""
 
     number: int
     count: int
 
     @classmethod
     def parse(cls, text: str) -> "Shard":
-        found = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,8})", text, re.ASCII)
-        if not found or int(found[1]) > int(found[2]):
+        """Parse a shard such as 3/16."""
+        match = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,8})", text, re.ASCII)
+        if not match or int(match[1]) > int(match[2]):
             raise ParameterError(f"shard = {text!r}, expected a number and how many, such as 3/16, from 1/16 on", SHARD)
-        return cls(int(found[1]), int(found[2]))
+        return cls(int(match[1]), int(match[2]))
 
     def of(self, images: Sequence[int]) -> Sequence[int]:
-        """Every `count`th image: neighbours, which may be alike and dear, are in different shards."""
+        """Return every `count`th image, so that neighbours, which may be alike and expensive, are in other shards."""
         return images[self.number - 1 :: self.count]
 
     def __str__(self) -> str:
@@ -49,8 +42,12 @@ class Shard:
 
 
 def part_file(path: Path, shard: Shard) -> Path:
-    """The part of a certificate file that a shard writes."""
-    return path.parent / "parts" / f"{path.name.removesuffix('.tsv')}.{shard.number}-of-{shard.count}.tsv"
+    """Return the file that a shard writes for a certificate file."""
+    return path.parent / "parts" / f"{path.name.removesuffix('.tsv')}.{_suffix(shard)}.tsv"
+
+
+def _suffix(shard: Shard) -> str:
+    return f"{shard.number}-of-{shard.count}"
 
 
 @dataclass(frozen=True)
@@ -64,131 +61,119 @@ class _Part:
         return Shard.parse(str(self.header.get(SHARD, "")))
 
     @property
-    def whole(self) -> dict[str, Any]:
-        """The header of the merged file."""
+    def merged_file(self) -> Path:
+        return self.path.parents[1] / f"{self.path.stem.rpartition('.')[0]}.tsv"
+
+    @property
+    def merged_header(self) -> dict[str, Any]:
         return {key: value for key, value in identity(self.header).items() if key != SHARD}
 
+    @property
+    def all_images(self) -> Sequence[int]:
+        """The images of all shards together."""
+        return range(0, self.header["images"], self.header["every"])[: self.header["most"]]
+
     def environment(self, row: int) -> dict[str, Any] | None:
-        before = [each for each in self.header.get(ENVIRONMENTS, []) if each["first_row"] <= row]
-        return {key: value for key, value in before[-1].items() if key != "first_row"} if before else None
+        earlier = [entry for entry in self.header.get(ENVIRONMENTS, []) if entry["first_row"] <= row]
+        return {key: value for key, value in earlier[-1].items() if key != "first_row"} if earlier else None
 
 
 def merge(run: Run, on_merged: OnMerged = lambda *_: None) -> list[Path]:
-    """Merge the part files of a run into certificate files, one for each header: that of a run without shards.
+    """Merge the part files of a run into certificate files, one for each header, as certified without shards.
 
-    A set of parts with a gap, a doubled image or different headers is a RunError, after the whole sets are merged.
-    `on_merged` is called with (file, header, rows) while the file is locked.
+    Parts with a missing shard, a wrong image or different headers are a RunError, raised after all complete sets are
+    merged. `on_merged` is called with (file, header, rows) while the file is locked.
     """
     sets: dict[Path, list[_Part]] = {}
-    for part in _parts(run):
-        sets.setdefault(run.certificates / f"{part.path.name.rpartition('.')[0].rpartition('.')[0]}.tsv", []).append(
-            part
-        )
+    for part in _read_parts(run):
+        sets.setdefault(part.merged_file, []).append(part)
     if not sets:
         raise RunError(f"{run.path} has no part files: certify its shards first")
     problems = {path: _problem(parts, sets.values()) for path, parts in sets.items()}
-    merged = [_merged(path, parts, on_merged) for path, parts in sets.items() if not problems[path]]
+    merged = [_write_merged(path, parts, on_merged) for path, parts in sets.items() if not problems[path]]
     if problem := next(filter(None, problems.values()), ""):
         raise RunError(problem)
     return merged
 
 
-def _parts(run: Run) -> Iterator[_Part]:
+def _read_parts(run: Run) -> Iterator[_Part]:
     for path in sorted((run.certificates / "parts").glob("*.tsv")):
         if is_locked(path):
             raise RunError(f"{path} is being written: merge when every shard has ended")
         header = read_header(header_file(path))
         if missing := [name for name in (SHARD, "images", "every", "most") if name not in header]:
             raise RunError(f"{header_file(path)} has no {missing[0]!r}, as a part has: restore it, or move both away")
-        yield _Part(path, header, rows_of(path, header))
+        yield _Part(path, header, read_rows(path, header))
 
 
 def _problem(parts: Sequence[_Part], sets: Iterable[Sequence[_Part]]) -> str:
-    """Why these parts are not one whole, as a sentence; empty if they are."""
+    """Describe why these parts cannot be merged; empty if they can."""
+    first = parts[0]
     counts = sorted({part.shard.count for part in parts})
     if len(counts) > 1:
-        return f"{parts[0].path.parent} has parts of {counts[0]} and of {counts[1]} shards: remove those of one"
+        return f"{first.path.parent} has parts of {counts[0]} and of {counts[1]} shards: remove those of one"
     for part in parts:
-        if different := difference(parts[0].whole, part.whole):
-            return (
-                f"{part.path} does not belong to {parts[0].path.name}, which has {different}: certify one of them again"
-            )
-        if problem := _wrong_name(part) or _wrong_images(part):
+        if difference := first_difference(first.merged_header, part.merged_header):
+            own = f"{part.path} does not belong to {first.path.name}"
+            return f"{own}, which has {difference}: certify one of them again"
+        if problem := _name_problem(part) or _images_problem(part):
             return problem
     if missing := sorted(set(range(1, counts[0] + 1)) - {part.shard.number for part in parts}):
-        return _gap(parts, missing, sets)
+        return _missing_shards(first, missing, sets)
     return ""
 
 
-def _wrong_name(part: _Part) -> str:
-    """Why a part is not the one that its name says: a copy would be counted twice."""
-    name = f"{part.shard.number}-of-{part.shard.count}"
-    stem, _, own = part.path.stem.rpartition(".")
-    home = part.path.with_name(f"{stem}.{name}.tsv")
-    return "" if own == name else f"{part.path} holds shard {part.shard}, which is in {home}: move it away"
+def _name_problem(part: _Part) -> str:
+    """Describe a part under the name of another shard: a copy would be counted twice."""
+    stem, _, suffix = part.path.stem.rpartition(".")
+    if suffix == _suffix(part.shard):
+        return ""
+    expected = part.path.with_name(f"{stem}.{_suffix(part.shard)}.tsv")
+    return f"{part.path} holds shard {part.shard}, which is in {expected}: move it away"
 
 
-def _wrong_images(part: _Part) -> str:
-    expected, found = list(part.shard.of(_chosen(part.header))), [row.index for row in part.rows]
-    if found == expected[: len(found)]:
-        done = len(found) == len(expected)
-        return (
-            "" if done else f"{part.path} has {len(found)} of its {len(expected)} images: certify shard {part.shard} on"
-        )
-    other = next((index for index in found if index not in set(expected)), found[0])
-    return f"{part.path} has image {other} out of order, or of another shard: certify shard {part.shard} again"
+def _images_problem(part: _Part) -> str:
+    expected, images = list(part.shard.of(part.all_images)), [row.index for row in part.rows]
+    if images == expected:
+        return ""
+    if images == expected[: len(images)]:
+        return f"{part.path} has {len(images)} of its {len(expected)} images: certify shard {part.shard} on"
+    wrong = next((index for index in images if index not in set(expected)), images[0])
+    return f"{part.path} has image {wrong} out of order, or of another shard: certify shard {part.shard} again"
 
 
-def _gap(parts: Sequence[_Part], missing: Sequence[int], sets: Iterable[Sequence[_Part]]) -> str:
-    count, names = parts[0].shard.count, ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
-    gap = f"shards {names} of {count} are missing beside {parts[0].path}"
-    for others in sets:
-        if {each.shard for each in others} & {Shard(number, count) for number in missing}:
-            return f"{gap}, which has {difference(parts[0].whole, others[0].whole)} as {others[0].path} has"
+def _missing_shards(first: _Part, missing: Sequence[int], sets: Iterable[Sequence[_Part]]) -> str:
+    count, names = first.shard.count, ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
+    gap = f"shards {names} of {count} are missing beside {first.path}"
+    for others in sets:  # a shard that was certified with another setting lies in another set
+        if {part.shard for part in others} & {Shard(number, count) for number in missing}:
+            difference = first_difference(first.merged_header, others[0].merged_header)
+            return f"{gap}, which has {difference} as {others[0].path} has"
     return f"{gap}: certify them"
 
 
-def _chosen(header: Mapping[str, Any]) -> Sequence[int]:
-    return range(0, header["images"], header["every"])[: header["most"]]
-
-
-def _merged(path: Path, parts: Sequence[_Part], on_merged: OnMerged) -> Path:
-    found = {row.index: (row, part.environment(place)) for part in parts for place, row in enumerate(part.rows)}
-    order = [found[index] for index in _chosen(parts[0].header)]
-    header = parts[0].whole
+def _write_merged(path: Path, parts: Sequence[_Part], on_merged: OnMerged) -> Path:
+    by_image = {row.index: (row, part.environment(place)) for part in parts for place, row in enumerate(part.rows)}
+    header, images = parts[0].merged_header, parts[0].all_images
+    rows = [by_image[index][0] for index in images]
+    environments: list[dict[str, Any]] = []  # each once, with the first row that it computed
+    known: list[dict[str, Any]] = []
+    for place, index in enumerate(images):
+        environment = by_image[index][1]
+        if environment is not None and environment not in known:
+            known.append(environment)
+            environments.append({**environment, "first_row": place})
     with locked(path.parent, wait=True), locked(path):
-        _refuse_another(path, header, [row for row, _ in order])
-        disk.write_json(header_file(path), {**header, ENVIRONMENTS: _environments([each for _, each in order])})
-        disk.write(path, _text(header, [row for row, _ in order]))
-        on_merged(path, header, [row for row, _ in order])
+        _check_unchanged(path, header, rows)
+        disk.write_json(header_file(path), {**header, ENVIRONMENTS: environments})
+        disk.write(path, to_text(header, rows))
+        on_merged(path, header, rows)
     return path
 
 
-def _environments(of_rows: Sequence[dict[str, Any] | None]) -> list[dict[str, Any]]:
-    """Each environment once, with the first row that it computed."""
-    noted: list[dict[str, Any]] = []
-    known: list[dict[str, Any]] = []
-    for place, environment in enumerate(of_rows):
-        if environment is not None and environment not in known:
-            known.append(environment)
-            noted.append({**environment, "first_row": place})
-    return noted
-
-
-def _text(header: Mapping[str, Any], rows: Sequence[Row]) -> str:
-    lines, before = ["\t".join(COLUMNS)], first_checksum(header)
-    for row in rows:
-        content = to_line(row)
-        before = sealed(content, before)
-        lines.append(f"{content}\t{before}")
-    return "\n".join(lines) + "\n"
-
-
-def _refuse_another(path: Path, header: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    """Refuse to replace certificates that are not those of the parts; times may differ."""
-    if not path.is_file():
-        return
-    answers = {row.index: (row.prediction, row.radius, row.samples, dict(row.counts)) for row in rows}
-    for row in rows_of(path, header):
-        if answers.get(row.index) != (row.prediction, row.radius, row.samples, dict(row.counts)):
+def _check_unchanged(path: Path, header: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    """Refuse to replace certificates that differ from those of the parts; times may differ."""
+    merged = {row.index: (row.prediction, row.radius, row.samples, dict(row.counts)) for row in rows}
+    for row in read_rows(path, header):
+        if merged.get(row.index) != (row.prediction, row.radius, row.samples, dict(row.counts)):
             raise RunError(f"{path} has another certificate of image {row.index} than the parts: move it away")
