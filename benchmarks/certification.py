@@ -22,7 +22,7 @@ from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
-from radii.training.train import train
+from radii.training.loop import train
 
 SAMPLES = 2_560
 MULTIPLY_ADDS = {"cifar_resnet20": 40_813_184, "lenet": 2_293_000}

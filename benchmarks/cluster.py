@@ -10,7 +10,7 @@ from benchmarks.timing import machine
 from radii import certifiers
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.runs import recipe
-from radii.training.train import train
+from radii.training.loop import train
 from radii.workers.cluster import cluster_executor
 from tools.cluster import dask_cluster
 

@@ -19,9 +19,9 @@ from radii.engines import channels_last
 from radii.objectives import Step
 from radii.runs.recipe import Training
 from radii.smoothing.addresses import generator
-from radii.training.batches import parts, prefetch
-from radii.training.distributed import World, joined, leave
-from radii.training.schedule import make_optimizer
+from radii.training.batches import batches, prefetch
+from radii.training.ddp import World, join_world, leave_world
+from radii.training.optimizer import make_optimizer
 from radii.training.step import Loss, gradient_step
 
 
@@ -75,20 +75,20 @@ def seconds_per_step(name: str, case: Case, world: World) -> float:
     optimizer = make_optimizer(training, model)
     loss = world.wrap(Loss(objectives.create("gaussian", sigma=0.25), model))
     clocks = []
-    for number, part in enumerate(prefetch(parts(images, training, 0, 0, 0, world))):
+    for number, local in enumerate(prefetch(batches(images, training, seed=0, epoch=0, first=0, world=world))):
         step = Step(0, generator("cpu", "train", *world.address(0, 0, number)))
-        gradient_step(loss, optimizer, part, step, world=world)
+        gradient_step(loss, optimizer, local, step, world=world)
         clocks.append(time.perf_counter())
     return statistics.median(after - before for before, after in pairwise(clocks[3:]))
 
 
 def main() -> None:
     """Print the seconds of a step of each case, in the first process of however many there are."""
-    world = joined()
+    world = join_world()
     seconds = {name: seconds_per_step(name, case, world) for name, case in CASES.items()}
-    if world.first:
+    if world.is_rank0:
         print(json.dumps(seconds))
-    leave()
+    leave_world()
     sys.stdout.flush()
     os._exit(0)
 

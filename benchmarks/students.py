@@ -10,8 +10,8 @@ from benchmarks.timing import machine, take_turns
 from benchmarks.training import CIFAR, random_images, step_of
 from radii import models
 from radii.datasets import Images
+from radii.device import keep_freed_memory
 from radii.engines import channels_last
-from radii.training.allocator import keep_freed_memory
 
 FIELDS: dict[str, dict[str, Any]] = {
     "cifar_resnet20": {},

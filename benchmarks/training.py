@@ -14,7 +14,8 @@ from radii.datasets import Images
 from radii.engines import channels_last
 from radii.objectives import Batch, Objective, Step
 from radii.smoothing.addresses import generator
-from radii.training.step import Loss, Part, gradient_step
+from radii.training.batches import LocalBatch
+from radii.training.step import Loss, gradient_step
 
 Settings = dict[str, tuple[dict[str, Any], float | None]]
 
@@ -138,7 +139,7 @@ def step_of(
         pixels = images.batch(indices, generator("cpu", "measure", 2, number))
         rng = generator("cpu", "measure", 3, number)
         model.train()
-        gradient_step(loss, optimizer, Part(Batch(pixels, images.labels[indices], indices)), Step(100, rng))
+        gradient_step(loss, optimizer, LocalBatch(Batch(pixels, images.labels[indices], indices)), Step(100, rng))
 
     return step
 

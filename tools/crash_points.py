@@ -26,10 +26,10 @@ from radii.interop.checkpoint import import_checkpoint
 from radii.runs import certificates, trust
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
-from radii.training import train as loop
+from radii.training import loop
+from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
-from radii.training.train import train
-from radii.training.transfer import transfer
+from radii.training.transfer import train_students
 
 WRITES = ("open", "write", "fsync", "replace", "unlink", "mkdir", "truncate", "ftruncate")
 """The calls by which the package changes files; `tests/test_disk.py` checks that there are no others."""
@@ -84,7 +84,7 @@ def do_train(folder: Path) -> None:
 
 
 def do_transfer(folder: Path) -> None:
-    list(transfer(Run(folder / "trained"), recipe(folder, "transfer"), ["digits_mlp"], run=folder / "student"))
+    list(train_students(Run(folder / "trained"), recipe(folder, "transfer"), ["digits_mlp"], run=folder / "student"))
 
 
 def do_import(folder: Path) -> None:

@@ -25,7 +25,7 @@ from radii.runs import certificates, lineage, readers, recipe
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
-from radii.training.train import train
+from radii.training.loop import train
 from radii.training.weights import trained_model
 from tools.forked import forks
 from tools.fuzz import Reader

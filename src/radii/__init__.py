@@ -9,12 +9,14 @@ if TYPE_CHECKING:
     from radii.certification.images import certify, predict
     from radii.certification.load import load
     from radii.engines import SmoothedClassifier
-    from radii.interop.python import export, train, transfer
+    from radii.interop.export import export
     from radii.reports.report import report
     from radii.reports.results import Results
     from radii.runs.recipe import Recipe
     from radii.runs.run import Run
     from radii.smoothing.certificate import ABSTAIN, Certificate
+    from radii.training.loop import train
+    from radii.training.transfer import transfer
 
 __all__ = [
     "ABSTAIN",
@@ -43,12 +45,12 @@ _LAZY = {
     "SmoothedClassifier": "radii.engines",
     "certify": "radii.certification.images",
     "certify_dataset": "radii.certification.dataset",
-    "export": "radii.interop.python",
+    "export": "radii.interop.export",
     "load": "radii.certification.load",
     "predict": "radii.certification.images",
     "report": "radii.reports.report",
-    "train": "radii.interop.python",
-    "transfer": "radii.interop.python",
+    "train": "radii.training.loop",
+    "transfer": "radii.training.transfer",
 }
 
 

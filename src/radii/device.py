@@ -1,6 +1,8 @@
-"""The device that work runs on."""
+"""The device, the number of worker processes and the memory that work runs with."""
 
+import ctypes
 import os
+import sys
 
 import torch
 
@@ -8,6 +10,15 @@ from radii.errors import ParameterError
 
 VARIABLE = "RADII_DEVICE"
 """The environment variable that names the device: worker processes inherit it."""
+
+MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
+DASK_MALLOC = {"MALLOC_TRIM_THRESHOLD_": "65536"}
+"""What Dask sets for its workers. With it, returning memory takes as long as a forward pass."""
+M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
+"""From malloc.h."""
+KEPT_BYTES = (1 << 31) - 1
+MAPPED_BYTES = (1 << 30, 1 << 25)
+"""Sizes from which on memory is never kept; glibc before 2.35 takes at most the second."""
 
 
 def default_device() -> torch.device:
@@ -43,3 +54,23 @@ def worker_variables() -> list[dict[str, str]]:
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
     names = (visible or [str(number) for number in range(count)])[:count]
     return [{"CUDA_VISIBLE_DEVICES": name} for name in names] if count > 1 else []
+
+
+def keep_freed_memory() -> None:
+    """Stop glibc from returning freed memory after every step; malloc settings in the environment are respected.
+
+    Otherwise the system clears the same memory again for every step, which takes up to a quarter of its time. The
+    process uses no more memory than at its peak.
+    """
+    if sys.platform != "linux" or _malloc_is_configured():
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    # M_TRIM_THRESHOLD alone would fix the size from which on memory is mapped at its lowest: every tensor would be.
+    if mallopt and any(mallopt(M_MMAP_THRESHOLD, size) for size in MAPPED_BYTES):
+        mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
+
+
+def _malloc_is_configured() -> bool:
+    """Whether the environment configures malloc in another way than Dask does for its workers."""
+    stated = {name: os.environ[name] for name in MALLOC_VARIABLES if name in os.environ}
+    return stated not in ({}, DASK_MALLOC) or "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "")

@@ -19,7 +19,7 @@ from radii.reports.report import report
 from radii.runs import attacks, certificates, gallery
 from radii.runs.recipe import Recipe, Training
 from radii.smoothing.certificate import ABSTAIN
-from radii.training.train import train
+from radii.training.loop import train
 
 
 @pytest.fixture(scope="module")

@@ -16,7 +16,7 @@ from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.forward import logits_of
 from radii.smoothing.modes import frozen
 from radii.smoothing.noise import noise_like
-from radii.training.train import train
+from radii.training.loop import train
 
 
 @pytest.fixture(scope="module")

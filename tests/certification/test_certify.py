@@ -22,9 +22,9 @@ from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.smoothing.noise import Gaussian
-from radii.training.components import dataset_of
+from radii.training.build import dataset_of
+from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
-from radii.training.train import train
 
 FIXED = certifiers.create("fixed", selection=20, estimation=200)
 

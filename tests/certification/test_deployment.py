@@ -25,7 +25,7 @@ from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
-from radii.training.train import train
+from radii.training.loop import train
 
 FIXED = certifiers.create("fixed", selection=20, estimation=100)
 RECIPE = Recipe(

@@ -19,7 +19,7 @@ from radii.reports.report import report
 from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
-from radii.training.train import train
+from radii.training.loop import train
 
 FIXED = certifiers.create("fixed", selection=10, estimation=50)
 RECIPE = Recipe(

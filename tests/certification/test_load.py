@@ -14,8 +14,8 @@ from radii.engines import _folding
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
-from radii.training.components import assemble, dataset_of, spread_images
-from radii.training.train import train
+from radii.training.build import build, dataset_of, spread_images
+from radii.training.loop import train
 from radii.training.weights import trained_model
 
 RECIPE = Recipe(
@@ -72,7 +72,7 @@ def test_an_engine_is_compared_on_training_images(run: Run, monkeypatch: pytest.
 def test_a_teacher_is_compared_on_training_images(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_folding, "_fold", FlipsDigits)
     student = replace(RECIPE, objective={"name": "transfer"})
-    teacher = assemble(student, teacher=run).objective.teacher  # type: ignore[attr-defined]
+    teacher = build(student, teacher=run).objective.teacher  # type: ignore[attr-defined]
     assert not isinstance(teacher, FlipsDigits)
     images = spread_images(dataset_of(run, None).split("train"), 32)
     with torch.inference_mode():

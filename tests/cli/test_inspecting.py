@@ -9,7 +9,7 @@ import pytest
 from radii.cli.list import FOLDERS, RECIPES, fields_of, registry
 from radii.runs import recipe as recipes
 from radii.runs.recipe import Recipe, Training
-from radii.training.train import train
+from radii.training.loop import train
 from tests.cli.running import radii
 
 SMALL = Recipe(

@@ -11,7 +11,7 @@ from rich.console import Console
 from radii.cli import progress
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.runs.certificates import Row
-from radii.training.train import StepEvent
+from radii.training.loop import StepEvent
 
 CALLS = 20_000
 

@@ -8,7 +8,7 @@ import pytest
 from radii.certification.evaluated import Evaluated
 from radii.datasets.base import DataError
 from radii.runs.run import Run
-from radii.training.train import train
+from radii.training.loop import train
 from radii.workers.shipping import AbsentImages
 from tests.cli.running import radii
 from tools.cluster import without_times

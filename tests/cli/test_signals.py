@@ -9,7 +9,7 @@ import pytest
 
 from radii.runs import certificates
 from radii.runs.run import Run
-from radii.training.train import train
+from radii.training.loop import train
 from tools.processes import RECIPE, STOPPED, copied, lines, members, start, wait_for, workers
 
 CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]

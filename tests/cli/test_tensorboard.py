@@ -8,7 +8,7 @@ import pytest
 from radii.cli.tensorboard import image_writer, step_writer
 from radii.errors import ParameterError
 from radii.runs.certificates import Row
-from radii.training.train import StepEvent
+from radii.training.loop import StepEvent
 
 ROW = {"noisy_test_accuracy": 0.5, "learning_rate": 0.1}
 

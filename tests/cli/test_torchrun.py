@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from radii.runs.run import Run
-from radii.training.train import train
+from radii.training.loop import train
 from tools.processes import RECIPE, STOPPED, alive, start_ranks, wait_for, workers
 
 

@@ -19,7 +19,7 @@ from radii.runs.certificates import Certificates, header_file
 from radii.runs.certificates import read as read_certificates
 from radii.runs.recipe import Recipe, RecipeError, Training
 from radii.smoothing.addresses import NoiseAddress
-from radii.training.components import assemble
+from radii.training.build import build
 from radii.training.weights import model_spec, trained_model
 
 Write = Callable[..., Path]
@@ -136,13 +136,13 @@ def test_graph_that_depends_on_the_batch_is_refused(linear_onnx: Write, tmp_path
 
 def test_imported_model_cannot_be_trained() -> None:
     with pytest.raises(RecipeError, match="the model 'onnx' has no weights to train: use it as a teacher"):
-        assemble(Recipe(dataset="digits", model="onnx", sigma=0.25, training=TRAINING))
+        build(Recipe(dataset="digits", model="onnx", sigma=0.25, training=TRAINING))
 
 
 def test_imported_model_can_be_a_teacher(linear_onnx: Write, tmp_path: Path) -> None:
     teacher = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
     recipe = Recipe(dataset="digits", model="digits_mlp", sigma=0.25, objective="transfer", training=TRAINING)
-    made = assemble(recipe, teacher=teacher)
+    made = build(recipe, teacher=teacher)
     batch = Batch(torch.rand(4, 1, 8, 8), torch.arange(4), torch.arange(4))
     terms = made.objective.terms(made.model, batch, Step(1, torch.Generator().manual_seed(0)))
     terms["distance"].mean().backward()

@@ -28,7 +28,7 @@ from radii.papers.table_timing import CACHE, Seconds, Timings
 from radii.published_datasets import corrupted_sets
 from radii.runs import recipe
 from radii.runs.run import Run
-from radii.training.components import dataset_fields
+from radii.training.build import dataset_fields
 from tools.cluster import dask_cluster, without_times
 
 TINY = """

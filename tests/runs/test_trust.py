@@ -17,8 +17,8 @@ from radii.runs import certificates, trust
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.runs.trust import UntrustedError
-from radii.training.train import train
-from radii.training.transfer import transfer
+from radii.training.loop import train
+from radii.training.transfer import train_students
 
 TRAINING = Training(epochs=1, images_per_step=256, learning_rate=0.05)
 RECIPE = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=TRAINING)
@@ -71,7 +71,9 @@ def certify(run: Run) -> object:
 
 
 def transfer_from(run: Run) -> object:
-    return list(transfer(run, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=TRAINING), ["lenet"]))
+    return list(
+        train_students(run, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=TRAINING), ["lenet"])
+    )
 
 
 USES: dict[str, Callable[[Run], object]] = {

@@ -18,7 +18,7 @@ from radii.smoothing.certificate import Certificate
 from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian, Grid, Noise
 from radii.smoothing.noise.grid import BITS, table
-from radii.training.train import train
+from radii.training.loop import train
 from tools.stress.bases import LastBits
 
 SIGMA = 0.25

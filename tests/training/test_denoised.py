@@ -17,10 +17,10 @@ from radii.errors import ParameterError
 from radii.runs.recipe import SCHEDULE, Recipe, Training, parse, recipe_from
 from radii.runs.run import Run, RunError
 from radii.runs.trust import UntrustedError
-from radii.training.components import assemble
-from radii.training.schedule import make_optimizer
-from radii.training.train import train
-from radii.training.transfer import transfer
+from radii.training.build import build
+from radii.training.loop import train
+from radii.training.optimizer import make_optimizer
+from radii.training.transfer import train_students
 from radii.training.weights import trained_model
 
 TRAINING = Training(epochs=1, images_per_step=256, learning_rate=0.01)
@@ -65,7 +65,7 @@ def test_the_origin_names_the_classifier(classifier: Run, denoised: Run) -> None
 
 
 def test_only_the_denoiser_is_optimised(classifier: Run) -> None:
-    components = assemble(wrapped(classifier))
+    components = build(wrapped(classifier))
     (group,) = make_optimizer(components.training, components.model).param_groups
     denoiser = components.model.get_submodule("1.denoiser")
     assert {id(parameter) for parameter in group["params"]} == {id(parameter) for parameter in denoiser.parameters()}
@@ -264,7 +264,7 @@ def test_the_story_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
 
 def test_a_denoised_run_teaches(denoised: Run, tmp_path: Path) -> None:
     schedule = replace(CLASSIFIER, objective={"name": "transfer"})
-    (student,) = transfer(denoised, schedule, ["digits_mlp"], run=tmp_path / "student")
+    (student,) = train_students(denoised, schedule, ["digits_mlp"], run=tmp_path / "student")
     assert student.source("teacher") == denoised.path
     price = json.loads((student.path / "transfer.json").read_text())
     assert price["method"] == "denoising"

@@ -9,7 +9,8 @@ from radii.fields import from_mapping
 from radii.models.denoised import Denoised
 from radii.objectives import Batch, Step
 from radii.runs.recipe import Training
-from radii.training.step import Loss, Part, gradient_step
+from radii.training.batches import LocalBatch
+from radii.training.step import Loss, gradient_step
 
 BATCH = Batch(torch.rand(8, 1, 8, 8), torch.arange(8) % 3, torch.arange(8))
 
@@ -44,15 +45,15 @@ def test_bfloat16_is_of_the_forward_passes_alone(name: str) -> None:
     model = Seen()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loss = Loss(objectives.create(name, sigma=0.3), model, "bfloat16")
-    assert {value.dtype for value in loss(Part(BATCH), step())[1].values()} == {torch.float32}
-    done = gradient_step(loss, optimizer, Part(BATCH), step())
+    assert {value.dtype for value in loss(LocalBatch(BATCH), step())[1].values()} == {torch.float32}
+    done = gradient_step(loss, optimizer, LocalBatch(BATCH), step())
     assert model.kinds == {torch.bfloat16}
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     plain = Seen()
     same = gradient_step(
         Loss(objectives.create(name, sigma=0.3), plain),
         torch.optim.SGD(plain.parameters(), lr=0.1),
-        Part(BATCH),
+        LocalBatch(BATCH),
         step(),
     )
     assert plain.kinds == {torch.float32}
@@ -68,7 +69,7 @@ def test_a_denoiser_is_trained_in_bfloat16() -> None:
     model = Denoised(nn.Conv2d(1, 1, 3, padding=1), Seen())
     before = [parameter.clone() for parameter in model.denoiser.parameters()]
     loss = Loss(objectives.create("denoising", sigma=0.3), model, "bfloat16")
-    gradient_step(loss, torch.optim.SGD(model.denoiser.parameters(), lr=0.1), Part(BATCH), step())
+    gradient_step(loss, torch.optim.SGD(model.denoiser.parameters(), lr=0.1), LocalBatch(BATCH), step())
     assert all(not torch.equal(a, b) for a, b in zip(before, model.denoiser.parameters(), strict=True))
 
 

@@ -12,7 +12,7 @@ from safetensors.torch import load_file, save_file
 from radii.interop.checkpoint import import_checkpoint
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
-from radii.training.train import train
+from radii.training.loop import train
 from radii.training.weights import model_spec, trained_model
 
 RECIPE = Recipe(

@@ -14,8 +14,8 @@ from radii.errors import ParameterError, RunWarning
 from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
+from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
-from radii.training.train import train
 from radii.workers import crew
 from radii.workers.cluster import cluster_executor
 from radii.workers.pool import WorkerError

@@ -12,7 +12,7 @@ from radii.certification.certify import CertificationConfig, CertificationSessio
 from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
-from radii.training.train import train
+from radii.training.loop import train
 
 
 class Inline(Executor):

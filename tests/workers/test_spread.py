@@ -14,7 +14,7 @@ from radii.certification.certify import CertificationConfig, CertificationSessio
 from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
-from radii.training.train import train
+from radii.training.loop import train
 from radii.workers import pace, spread
 from radii.workers.blocks import Request, Share
 from radii.workers.pool import WorkerError

@@ -24,8 +24,8 @@ from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.addresses import Purpose, entropy
 from radii.smoothing.noise import Gaussian
+from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
-from radii.training.train import train
 from tools.stress.edits import certified_run
 from tools.stress.outcome import Effort, Outcome, refused
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from radii import certifiers
 from radii.certification.certify import CertificationConfig, certify_run
-from radii.training.train import train
+from radii.training.loop import train
 from radii.workers.cluster import cluster_executor
 from tools.cluster import DaskCluster, dask_cluster, without_times
 from tools.processes import RECIPE

@@ -12,7 +12,7 @@ from torch import nn
 
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
-from radii.training.state import TrainState
+from radii.training.checkpoint import TrainState
 from tools.crash_points import COMMANDS
 from tools.stress.outcome import Effort, Outcome
 

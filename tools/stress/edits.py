@@ -16,7 +16,7 @@ from radii.runs.certificates import COLUMNS, checksum, first_checksum
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
-from radii.training.train import train
+from radii.training.loop import train
 
 Edit = Callable[[list[str]], None]
 """A change of the cells of a line, in place."""

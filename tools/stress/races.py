@@ -12,8 +12,8 @@ import numpy as np
 from radii.disk import LockedError
 from radii.runs import certificates
 from radii.runs.run import Run
+from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
-from radii.training.train import train
 from tools import crash_points
 from tools.stress.outcome import Effort, Outcome
 

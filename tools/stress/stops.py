@@ -7,7 +7,7 @@ from pathlib import Path
 
 from radii.runs import certificates
 from radii.runs.run import Run
-from radii.training.train import train
+from radii.training.loop import train
 from tools.mapping import map_in_processes
 from tools.processes import RECIPE, STOPPED, copied, lines, members, start, wait_for
 from tools.stress.outcome import Effort, Outcome

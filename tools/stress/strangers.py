@@ -25,8 +25,8 @@ from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.runs.trust import UntrustedError
-from radii.training.train import train
-from radii.training.transfer import transfer
+from radii.training.loop import train
+from radii.training.transfer import train_students
 from tools import network
 from tools.stress.outcome import Effort, Outcome
 
@@ -46,7 +46,7 @@ USES: dict[str, Callable[[Run], object]] = {
         CertificationConfig(run=run.path, certifier=certifiers.create("fixed", estimation=100)), workers=1
     ),
     "report": lambda run: report([run.path], run.path.parent / "out"),
-    "transfer": lambda run: list(transfer(run, RECIPE, ["lenet"])),
+    "transfer": lambda run: list(train_students(run, RECIPE, ["lenet"])),
 }
 ALPHABET = "=+-@\t\r\n |*_`<>[]()\\'\",;:!ax19.eé\x1b\u202e"
 

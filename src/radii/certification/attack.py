@@ -33,7 +33,7 @@ from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.forward import logits_of
 from radii.smoothing.modes import frozen
 from radii.smoothing.noise import noise_like
-from radii.training.components import dataset_of
+from radii.training.build import dataset_of
 from radii.training.weights import trained_model
 
 OnAttack = Callable[[int, AttackedImage | None], None]

@@ -26,7 +26,6 @@ from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
 from radii.runs.shards import Shard
 from radii.smoothing.noise import Noise
-from radii.training.recording import recorded_images
 from radii.workers.session import ByIndex, Item, RowStore, Sample, Session, SessionConfig, certified_row, one_thread
 from radii.workers.shipping import AbsentImages, opened, shipped_files
 from radii.workers.spread import certificates
@@ -101,7 +100,7 @@ def certify_run(
     wanted = Request(session.header, chosen, session.image_digest)
     with resume.open_file(session.run, wanted, rounding_environment(session.config.engine), shard) as file:
         with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
-            certify_missing(session, file, chosen, workers, executor, recorded_images(log, on_image))
+            certify_missing(session, file, chosen, workers, executor, log_images(log, on_image))
         if shard is None:
             keep_pictures(file.path, file.rows(), session.images)
     return file.path
@@ -125,6 +124,24 @@ def certify_missing(
         for row in rows:
             file.append(row)
             on_image(len(chosen), row)
+
+
+def log_images(log: events.EventLog, on_image: OnImage) -> OnImage:
+    """Wrap `on_image` to log every few seconds, and at the end, how many images are done and correct."""
+    done = correct = 0
+    radii = 0.0
+
+    def log_image(total: int, row: Row | None) -> None:
+        nonlocal done, correct, radii
+        if row is not None:
+            done += 1
+            correct += row.correct
+            radii += row.radius * row.correct
+            if done == total or log.due():
+                log.write("image", done=done, images=total, correct=correct, mean_radius=radii / done)
+        on_image(total, row)
+
+    return log_image
 
 
 def certify_image(config: SessionConfig[Item], item: Item) -> Row:

@@ -18,7 +18,7 @@ from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
 from radii.smoothing import noise as noises
 from radii.smoothing.noise import Noise
-from radii.training.components import dataset_of, spread_images
+from radii.training.build import dataset_of, spread_images
 from radii.training.weights import ModelSpec, model_spec, trained_model
 
 CALIBRATION_BLOCKS = 8

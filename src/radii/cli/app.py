@@ -218,9 +218,9 @@ def _torchrun_process() -> Iterator[None]:
 
 def _end_process(code: int) -> NoReturn:
     if code == 0:
-        from radii.training.distributed import leave
+        from radii.training.ddp import leave_world
 
-        leave()
+        leave_world()
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

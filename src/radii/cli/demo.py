@@ -23,7 +23,7 @@ def demo(*, run: Path = Path("runs/demo")) -> None:
     import torch
 
     from radii.reports.report import report
-    from radii.training.transfer import transfer
+    from radii.training.transfer import train_students
 
     # Models this small gain nothing from a second thread, and slow down if the other core is busy.
     torch.set_num_threads(1)
@@ -33,7 +33,7 @@ def demo(*, run: Path = Path("runs/demo")) -> None:
     teacher = _train(_recipe("smoothmix"), run / "smoothmix-teacher")
     console.print("3. A student of another architecture, trained by transfer at about the cost of plain training.")
     with TrainingBar(console) as bar:
-        (student,) = transfer(teacher, _recipe("transfer"), [STUDENT], run=run / "transfer-student", on_step=bar)
+        (student,) = train_students(teacher, _recipe("transfer"), [STUDENT], run=run / "transfer-student", on_step=bar)
     console.print("4. Certificates for test images of all three.")
     for trained in (gaussian, teacher, student):
         _certify(trained)
@@ -49,7 +49,7 @@ def _recipe(method: str) -> Recipe:
 
 
 def _train(recipe: Recipe, path: Path) -> Run:
-    from radii.training.train import train
+    from radii.training.loop import train
 
     with TrainingBar(console) as bar:
         return train(recipe, path, on_step=bar)

@@ -15,7 +15,7 @@ def export(run: Path, file: Path, /, *, trust: Trust = None) -> None:
         run: A trained run directory.
         file: The file to write, such as tuned.onnx; its card is then tuned.json.
     """
-    from radii.interop.python import export as export_run
+    from radii.interop.export import export as export_run
 
     written = export_run(Run(run, trust or ()), file)
     say(f"{written}: checked against torch; its card is {written.with_suffix('.json')}")

@@ -15,7 +15,7 @@ from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import Row
 
 if TYPE_CHECKING:
-    from radii.training.train import StepEvent
+    from radii.training.loop import StepEvent
 
 SECONDS_BETWEEN_LINES = 30.0
 """Between two lines of progress, if the output is not a terminal."""

@@ -10,7 +10,7 @@ from radii.runs.certificates import Row
 
 if TYPE_CHECKING:
     from radii.certification.certify import OnImage
-    from radii.training.train import OnStep, StepEvent
+    from radii.training.loop import OnStep, StepEvent
 
 FOLDER = "tensorboard"
 

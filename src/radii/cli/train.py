@@ -40,7 +40,7 @@ def train(
         soft_labels: A file written by `radii soft-labels`, for the objective `catrs`.
         tensorboard: Also write loss and accuracy for TensorBoard, to RUN/tensorboard.
     """
-    from radii.training.train import train as train_run
+    from radii.training.loop import train as train_run
 
     trusted, settings = trust or (), set or ()
     if from_ is None:

@@ -46,7 +46,7 @@ def transfer(
         recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset, at its sigma.
         run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
     """
-    from radii.training.transfer import transfer as transfer_runs
+    from radii.training.transfer import train_students
 
     settings = set or ()
     if ignored := [setting for setting in settings if setting.startswith(("model=", "model."))]:
@@ -69,7 +69,7 @@ def transfer(
         student_recipe = recipes.transfer_recipe(first.recipe, settings)
     students = [recipes.parse_value(text) for text in model]
     with TrainingBar(console) as bar:
-        for student in transfer_runs(first, student_recipe, students, run=run, data=data, on_step=bar):
+        for student in train_students(first, student_recipe, students, run=run, data=data, on_step=bar):
             print_trained(student)
 
 
@@ -82,7 +82,7 @@ def _train_teacher(
     data: Path | None,
 ) -> Run:
     """Train the first teacher, and before it the run that votes on its soft labels if its objective needs them."""
-    from radii.training.bootstrap import bootstrap, default_voter, needs_soft_labels
+    from radii.training.transfer import bootstrap, default_voter, needs_soft_labels
 
     path = recipes.find(recipe)
     stated = recipes.read(path, settings)

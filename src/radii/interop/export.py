@@ -1,6 +1,6 @@
 """Export the base classifier of a run as an ONNX file, with a JSON file beside it that says how to use it."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,23 @@ USE = (
     "image, without clipping, run them, and count which class wins how often; never predict from one forward pass.",
     "A certificate holds for the function that ran: `radii import` and `radii certify` certify this file itself.",
 )
+
+
+def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ()) -> Path:
+    """Write a run's base classifier as one ONNX file, checked against torch, with its certificates in a JSON file.
+
+    `trust` names the modules of others whose code the run may use.
+
+    >>> import radii, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> run = radii.train("digits/gaussian-0.25", run=f"{folder}/g", settings=["training.epochs=1"])
+    >>> radii.export(run, f"{folder}/g.onnx").name
+    'g.onnx'
+    """
+    from radii.reports.card import certified
+
+    run = run if isinstance(run, Run) else Run(run, trust)
+    return export_onnx(run, path, certified=certified(run))
 
 
 def export_onnx(run: Run | Path | str, path: Path | str, *, certified: Sequence[Mapping[str, Any]] = ()) -> Path:

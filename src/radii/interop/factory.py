@@ -10,7 +10,7 @@ from radii.interop.checkpoint import PREFIXES, load_tensors, read_checkpoint
 from radii.interop.importer import Inputs, check_classifier, write_run
 from radii.runs.recipe import Recipe, Spec, named_table
 from radii.runs.run import Run
-from radii.training.components import open_dataset
+from radii.training.build import open_dataset
 from radii.training.weights import ModelSpec, make_model
 
 

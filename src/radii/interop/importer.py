@@ -15,7 +15,7 @@ from radii.provenance import environment
 from radii.runs.recipe import Recipe, Spec, named_table
 from radii.runs.run import Run, RunError
 from radii.smoothing.normalisation import Normalisation
-from radii.training.components import dataset_fields, stored
+from radii.training.build import dataset_fields, stored
 from radii.training.weights import ModelSpec, normalisation, serialised
 
 MOST_CHECKED = 200

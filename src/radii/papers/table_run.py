@@ -18,9 +18,9 @@ from radii.published_datasets import corrupted_sets
 from radii.runs import certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
+from radii.training.loop import OnStep, train
 from radii.training.soft_labels import soft_labels
-from radii.training.train import OnStep, train
-from radii.training.transfer import transfer
+from radii.training.transfer import train_students
 
 
 @dataclass(frozen=True)
@@ -65,7 +65,7 @@ class Maker:
         on_step = self.listeners.on_step
         if system.teacher is not None:
             teacher = self.train(system.teacher, seed=seed)
-            (student,) = transfer(teacher, recipe, [recipe.model], run=path, data=self.data, on_step=on_step)
+            (student,) = train_students(teacher, recipe, [recipe.model], run=path, data=self.data, on_step=on_step)
             return student
         labels = None if system.soft_labels is None else self._votes(system.soft_labels, seed)
         return train(recipe, path, data=self.data, soft_labels=labels, on_step=on_step)

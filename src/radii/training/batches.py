@@ -1,7 +1,8 @@
-"""The batches of an epoch, or this process's parts of them, prepared ahead."""
+"""The batches of an epoch, prepared ahead; with several processes, the share of each that this rank trains on."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from typing import NamedTuple
 
 import torch
 
@@ -9,23 +10,32 @@ from radii.datasets import Images
 from radii.objectives import Batch
 from radii.runs.recipe import Training
 from radii.smoothing.addresses import generator
-from radii.training.distributed import World
-from radii.training.step import Part
+from radii.training.ddp import World
 
 
-def parts(images: Images, training: Training, seed: int, epoch: int, first: int, world: World) -> Iterator[Part]:
-    """This rank's parts of the steps of an epoch from step `first` on: (seed, epoch, step, rank) determines each."""
+class LocalBatch(NamedTuple):
+    """The images of a step that this rank trains on."""
+
+    batch: Batch
+    weight: float = 1.0
+    """Of their mean loss: the average of weight times loss over the ranks is the mean over the images of the step."""
+
+
+def batches(
+    images: Images, training: Training, *, seed: int, epoch: int, first: int, world: World
+) -> Iterator[LocalBatch]:
+    """Yield the batches of an epoch from step `first` on; seed, epoch, step and rank determine each of them."""
     order = torch.randperm(len(images), generator=generator("cpu", "shuffle", seed, epoch))
-    for step, every in list(enumerate(order.split(training.images_per_step)))[first:]:
-        indices, weight = world.part(every)
+    for step, chosen in list(enumerate(order.split(training.images_per_step)))[first:]:
+        indices, weight = world.split(chosen)
         pixels = images.batch(indices, generator("cpu", "augment", *world.address(seed, epoch, step)))
-        yield Part(Batch(pixels, images.labels[indices], indices), weight)
+        yield LocalBatch(Batch(pixels, images.labels[indices], indices), weight)
 
 
-def prefetch(parts: Iterator[Part]) -> Iterator[Part]:
-    """The same parts, each prepared while the previous one is used."""
+def prefetch(batches: Iterator[LocalBatch]) -> Iterator[LocalBatch]:
+    """Yield the same batches, and prepare each while the previous one is used."""
     with ThreadPoolExecutor(1) as pool:
-        coming = pool.submit(next, parts, None)
-        while (part := coming.result()) is not None:
-            coming = pool.submit(next, parts, None)
-            yield part
+        upcoming = pool.submit(next, batches, None)
+        while (batch := upcoming.result()) is not None:
+            upcoming = pool.submit(next, batches, None)
+            yield batch

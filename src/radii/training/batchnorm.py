@@ -1,4 +1,4 @@
-"""BatchNorm whose statistics are those of the images of all processes, on any backend."""
+"""BatchNorm over the images of all processes, on any backend."""
 
 from typing import Any
 
@@ -11,9 +11,9 @@ from radii.errors import ParameterError
 
 
 class SynchronisedBatchNorm(_BatchNorm):
-    """BatchNorm over the images of all ranks: torch's own SyncBatchNorm is for GPUs only.
+    """BatchNorm over the images of all ranks; torch's own SyncBatchNorm runs on GPUs only.
 
-    Every rank has to make the same forward passes in train mode; one that is not `counted` adds no images.
+    Every rank has to make the same forward passes in train mode. A rank that is not `counted` adds no images.
     """
 
     counted: bool = True
@@ -32,19 +32,20 @@ class SynchronisedBatchNorm(_BatchNorm):
         if self.weight is not None:
             scale = scale * self.weight
         shift = -mean * scale if self.bias is None else self.bias - mean * scale
-        return input * _by_channel(scale, input).to(input.dtype) + _by_channel(shift, input).to(input.dtype)
+        channels = (1, -1, *(1 for _ in input.shape[2:]))
+        return input * scale.view(channels).to(input.dtype) + shift.view(channels).to(input.dtype)
 
     def _statistics(self, input: Tensor) -> tuple[Tensor, Tensor, float]:
-        """Mean and variance of every channel over all ranks, and the number of values of a channel."""
+        """Return mean and variance of every channel over all ranks, and the number of values in a channel."""
         axes = [axis for axis in range(input.dim()) if axis != 1]
         wide = input.float() if input.dtype in (torch.bfloat16, torch.float16) else input
         variance, mean = torch.var_mean(wide, axes, correction=0)
-        number = float(input.numel() // input.shape[1]) if self.counted else 0.0
-        gathered = _Gathered.apply(torch.cat([mean, variance, mean.new_tensor([number])]))  # type: ignore[no-untyped-call]
+        count = float(input.numel() // input.shape[1]) if self.counted else 0.0
+        gathered = _AllGather.apply(torch.cat([mean, variance, mean.new_tensor([count])]))  # type: ignore[no-untyped-call]
         means, variances = gathered[:, :-1].unflatten(1, (2, -1)).unbind(1)
-        numbers = gathered[:, -1:].detach()
-        total = float(numbers.sum())
-        shares = numbers / total
+        counts = gathered[:, -1:].detach()
+        total = float(counts.sum())
+        shares = counts / total
         whole = (shares * means).sum(0)
         return whole, (shares * (variances + (means - whole).square())).sum(0), total
 
@@ -58,8 +59,8 @@ class SynchronisedBatchNorm(_BatchNorm):
         self.running_var.lerp_(variance * (count / max(count - 1, 1)), rate)
 
 
-class _Gathered(torch.autograd.Function):
-    """The vectors of all ranks, one a row; the gradient of a rank's own is the sum over all ranks."""
+class _AllGather(torch.autograd.Function):
+    """Stack the vectors of all ranks, one in a row; the gradient of a rank's own vector is summed over all ranks."""
 
     @staticmethod
     def forward(_: Any, own: Tensor) -> Tensor:
@@ -74,12 +75,8 @@ class _Gathered(torch.autograd.Function):
         return total[dist.get_rank()]
 
 
-def _by_channel(values: Tensor, like: Tensor) -> Tensor:
-    return values.view(1, -1, *(1 for _ in like.shape[2:]))
-
-
 def synchronise(model: nn.Module) -> None:
-    """Replace every BatchNorm of a model, with its weights and statistics as they are."""
+    """Replace every BatchNorm of a model by a synchronised one with the same weights and statistics."""
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if isinstance(child, _BatchNorm) and not isinstance(child, SynchronisedBatchNorm):
@@ -91,6 +88,6 @@ def _synchronised(name: str, norm: _BatchNorm) -> SynchronisedBatchNorm:
         raise ParameterError(
             f"the layer {name!r} is a {type(norm).__name__}, which cannot be synchronised: use batch_norm = 'local'"
         )
-    made = SynchronisedBatchNorm(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
-    made.__dict__.update({key: norm.__dict__[key] for key in ("_parameters", "_buffers", "training")})
-    return made
+    layer = SynchronisedBatchNorm(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+    layer.__dict__.update({key: norm.__dict__[key] for key in ("_parameters", "_buffers", "training")})
+    return layer

@@ -1,30 +1,32 @@
-"""Ctrl-C and SIGTERM, held back until the current work is saved."""
+"""Delay Ctrl-C and SIGTERM until the work of the moment is saved."""
 
 import signal
 import threading
 from types import FrameType, TracebackType
 from typing import Any
 
-HELD = (signal.SIGINT, signal.SIGTERM)
+SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 class Interrupts:
-    """A context that holds back the first Ctrl-C or SIGTERM until `deliver`; a second one is not held back.
+    """A context that delays the first Ctrl-C or SIGTERM until `deliver`; a second one is not delayed.
 
-    Signals reach only the main thread, so it has no effect in others; an ignored signal stays ignored.
+    Only the main thread gets signals, so it has no effect in others. An ignored signal stays ignored.
     """
 
     def __init__(self) -> None:
         self.pending: int | None = None
-        """The signal that was held back, if any."""
+        """The delayed signal, if any."""
         self._handlers: dict[int, Any] = {}
 
     def __enter__(self) -> "Interrupts":
         if threading.current_thread() is threading.main_thread():
-            found = {number: signal.getsignal(number) for number in HELD}
-            self._handlers = {number: found[number] for number in HELD if found[number] not in (signal.SIG_IGN, None)}
+            handlers = {number: signal.getsignal(number) for number in SIGNALS}
+            self._handlers = {
+                number: handler for number, handler in handlers.items() if handler not in (signal.SIG_IGN, None)
+            }
             for number in self._handlers:
-                signal.signal(number, self._note)
+                signal.signal(number, self._delay)
         return self
 
     def __exit__(
@@ -35,19 +37,19 @@ class Interrupts:
             self.deliver()
 
     def deliver(self, number: int | None = None) -> None:
-        """Raise the signal that was held back, if any, or another one that a process of the same training held."""
-        here, self.pending = self.pending, None
-        if here is not None:
+        """Raise the delayed signal, if any; otherwise act as if this process had got the signal `number` of a peer."""
+        own, self.pending = self.pending, None
+        if own is not None:
             self._restore()
-            signal.raise_signal(here)
+            signal.raise_signal(own)
         elif number is not None:
             handler = self._handlers.get(number)
             self._restore()
-            signal.signal(number, signal.SIG_IGN)  # this process's own may still come
+            signal.signal(number, signal.SIG_IGN)  # this process may still get the signal itself
             if callable(handler):
                 handler(number, None)
 
-    def _note(self, number: int, _: FrameType | None) -> None:
+    def _delay(self, number: int, _: FrameType | None) -> None:
         second, self.pending = self.pending is not None, number
         if second:
             self.deliver()

@@ -21,7 +21,7 @@ from radii.engines import AUTO
 from radii.runs import readers
 from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import NoiseAddress
-from radii.training.components import dataset_of
+from radii.training.build import dataset_of
 from radii.workers.delivery import in_order
 from radii.workers.session import ByIndex, Sample, one_thread
 from radii.workers.shipping import AbsentImages, opened, shipped_files

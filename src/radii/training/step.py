@@ -1,4 +1,4 @@
-"""One step of training: a model and its objective as one module, in one process or in several."""
+"""One training step: the loss of a batch, its gradients over all processes, and the optimizer's update."""
 
 import math
 from contextlib import AbstractContextManager
@@ -8,39 +8,29 @@ import torch
 from torch import Tensor, nn
 
 from radii.errors import ParameterError
-from radii.objectives import Batch, Objective, Step
+from radii.objectives import Objective, Step
+from radii.training.batches import LocalBatch
 from radii.training.batchnorm import SynchronisedBatchNorm
-from radii.training.distributed import ALONE, World
-from radii.training.interrupts import HELD, Interrupts
+from radii.training.ddp import ALONE, World
 
 
 class NotFiniteError(ValueError):
-    """The loss is infinite or not a number; the last good checkpoint is kept."""
+    """The loss is infinite or not a number."""
 
 
-class Part(NamedTuple):
-    """A rank's part of a step."""
-
-    batch: Batch
-    weight: float = 1.0
-    """Of its mean loss, such that the average over the ranks is the mean over the images of the step."""
-
-
-class Done(NamedTuple):
-    """What a step gave, the same on every rank."""
+class StepResult(NamedTuple):
+    """Loss and terms of a step over all ranks."""
 
     loss: float
     terms: dict[str, float]
     """Summed over the images of the step."""
-    signal: int | None = None
-    """What one of the ranks holds back, for all to stop at this step."""
 
 
 class Loss(nn.Module):
-    """A model and its objective as one module whose forward is the loss.
+    """A model and its objective as one module whose forward pass is the loss.
 
-    However often an objective calls the model, also to attack it, this has one forward and one backward pass, which is
-    what averages gradients over processes.
+    DDP averages gradients after one forward and one backward pass. An objective may call the model more often than
+    that, also to attack it, but it calls this module once.
     """
 
     def __init__(self, objective: Objective, model: nn.Module, precision: str = "float32") -> None:
@@ -49,109 +39,85 @@ class Loss(nn.Module):
         self.model = model
         self.precision = precision
         self.unused: list[str] | None = None
+        """Names of the parameters that got no gradient in the first step."""
         self.norms = [module for module in model.modules() if isinstance(module, nn.modules.batchnorm._BatchNorm)]
 
-    def forward(self, part: Part, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
-        """The weighted loss, and each term summed over the images."""
+    def forward(self, local: LocalBatch, step: Step) -> tuple[Tensor, dict[str, Tensor]]:
+        """Return the weighted loss, and each term summed over the images."""
         for norm in self.norms:
             if isinstance(norm, SynchronisedBatchNorm):
-                norm.counted = part.weight > 0
-        with self._precision(part.batch.images.device):
-            terms = self.objective.terms(self.model, part.batch, step)
+                norm.counted = local.weight > 0
+        with self._autocast(local.batch.images.device):
+            terms = self.objective.terms(self.model, local.batch, step)
         loss = torch.stack([term.mean() for term in terms.values()]).sum()
-        return part.weight * loss, {name: term.detach().sum() for name, term in terms.items()}
+        return local.weight * loss, {name: term.detach().sum() for name, term in terms.items()}
 
-    def _precision(self, device: torch.device) -> AbstractContextManager[None]:
-        # Without a cache: a weight that was first cast where no gradients are taken would get none later.
+    def _autocast(self, device: torch.device) -> AbstractContextManager[None]:
+        # Without a cache: a weight that is first cast under no_grad would get no gradient later.
         return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16", cache_enabled=False)
 
-    def expect_same_weights(self) -> None:
-        """Refuse a step that uses other weights than the first one, before the optimiser uses its gradients."""
+    def expect_same_parameters(self) -> None:
+        """Raise a ParameterError if other parameters have gradients than in the first step."""
         unused = [
             name for name, weight in self.model.named_parameters() if weight.requires_grad and weight.grad is None
         ]
         self.unused = unused if self.unused is None else self.unused
         if unused != self.unused:
-            raise ParameterError("this model uses other weights in one step than in another: train it in one process")
+            raise ParameterError(
+                "the set of parameters that get gradients changes between steps, so several processes cannot train "
+                "this model: train it in one process"
+            )
 
     def local_statistics(self) -> list[Tensor]:
-        """The running statistics that this rank has computed from its own images."""
-        own = [norm for norm in self.norms if norm.training and not isinstance(norm, SynchronisedBatchNorm)]
-        found = [statistic for norm in own for statistic in (norm.running_mean, norm.running_var)]
-        return [statistic for statistic in found if statistic is not None]
+        """Return the running statistics of BatchNorm that this rank has computed from its own images."""
+        local = [norm for norm in self.norms if norm.training and not isinstance(norm, SynchronisedBatchNorm)]
+        statistics = [statistic for norm in local for statistic in (norm.running_mean, norm.running_var)]
+        return [statistic for statistic in statistics if statistic is not None]
 
 
 def gradient_step(
     loss: nn.Module,
     optimizer: torch.optim.Optimizer,
-    part: Part,
+    local: LocalBatch,
     step: Step,
-    where: str = "",
+    *,
+    number: int = 0,
     world: World = ALONE,
-    interrupts: Interrupts | None = None,
-) -> Done:
-    """One step of the optimiser with the gradients of all ranks; a NotFiniteError if the loss is not finite.
+) -> StepResult:
+    """Update the model once with the gradients of all ranks; raise a NotFiniteError before that if the loss is bad.
 
-    `loss` is a Loss, as `world` has wrapped it.
+    `loss` is a Loss that `world` has wrapped; `number` counts the steps of the epoch, for the error.
     """
     optimizer.zero_grad()
-    with world.noticing_peers():
-        value, sums = loss(part, step)
+    with world.peer_errors():
+        value, sums = loss(local, step)
         value.backward()
-    if world.size > 1:
-        _inner(loss).expect_same_weights()
-    done = _shared(loss, value, sums, part, world, interrupts)
-    if not math.isfinite(done.loss):
-        bad = next((name for name, total in done.terms.items() if not math.isfinite(total)), "their sum")
+    if world.size == 1:
+        result = StepResult(value.item(), {name: total.item() for name, total in sums.items()})
+    else:
+        inner = loss.module
+        assert isinstance(inner, Loss)
+        inner.expect_same_parameters()
+        result = _reduce(inner, value, sums, local.weight, world)
+    if not math.isfinite(result.loss):
+        bad = next((name for name, total in result.terms.items() if not math.isfinite(total)), "their sum")
         raise NotFiniteError(
-            f"the loss is {done.loss} at epoch {step.epoch}, {where}, in the term {bad!r}; "
+            f"the loss is {result.loss} at epoch {step.epoch}, step {number}, in the term {bad!r}; "
             "the last good checkpoint is kept: lower training.learning_rate and start another run"
         )
     optimizer.step()
-    return done
+    return result
 
 
-def _shared(
-    loss: nn.Module,
-    value: Tensor,
-    sums: dict[str, Tensor],
-    part: Part,
-    world: World,
-    interrupts: Interrupts | None,
-) -> Done:
-    """The loss and terms of all ranks, in one exchange with their running statistics and the signals they hold."""
-    if world.size == 1:
-        terms = {name: total.item() for name, total in sums.items()}
-        return Done(value.item(), terms, interrupts.pending if interrupts else None)
-    share = part.weight / world.size
-    statistics = _inner(loss).local_statistics()
-    numbers = [share and value.item() / world.size, *(bool(share) * total.item() for total in sums.values())]
-    flags = _flags(interrupts)
-    own = torch.tensor([*numbers, *flags], dtype=torch.float64)
-    flat = [share * statistic.double().cpu() for statistic in statistics]
-    total = world.sum(torch.cat([own, *flat]))
-    for statistic, averaged in zip(statistics, total[len(own) :].split([len(each) for each in flat]), strict=True):
-        statistic.copy_(averaged)
-    found = total[: len(own)].tolist()
-    terms = dict(zip(sums, found[1 : len(numbers)], strict=True))
-    return Done(found[0], terms, _flagged(found[len(numbers) :]))
-
-
-def agreed(interrupts: Interrupts, world: World) -> int | None:
-    """The signal that one of the ranks holds back."""
-    return _flagged(world.sum(torch.tensor(_flags(interrupts))).tolist())
-
-
-def _flags(interrupts: Interrupts | None) -> list[float]:
-    """1 for the signal that is held back here; their sums over the ranks tell all of it."""
-    return [float(interrupts is not None and number == interrupts.pending) for number in HELD]
-
-
-def _flagged(sums: list[float]) -> int | None:
-    return next((number for number, count in zip(HELD, sums, strict=True) if count), None)
-
-
-def _inner(loss: nn.Module) -> Loss:
-    inner = getattr(loss, "module", loss)
-    assert isinstance(inner, Loss)
-    return inner
+def _reduce(loss: Loss, value: Tensor, sums: dict[str, Tensor], weight: float, world: World) -> StepResult:
+    """Sum loss and terms over the ranks and average their running statistics, in one exchange."""
+    numbers = [value.item() / world.size, *(total.item() for total in sums.values())]
+    own = torch.tensor(numbers if weight else [0.0] * len(numbers), dtype=torch.float64)
+    statistics = loss.local_statistics()
+    shares = [weight / world.size * statistic.double().cpu() for statistic in statistics]
+    total = world.sum(torch.cat([own, *shares]))
+    averages = total[len(own) :].split([len(share) for share in shares])
+    for statistic, average in zip(statistics, averages, strict=True):
+        statistic.copy_(average)
+    reduced, *terms = total[: len(own)].tolist()
+    return StepResult(reduced, dict(zip(sums, terms, strict=True)))

@@ -1,30 +1,68 @@
-"""Robustness transfer (CRT): one student, or a chain of students."""
+"""Robustness transfer (CRT): train a teacher where there is none, then one student or a chain of students."""
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import torch
 
-from radii import disk
+from radii import disk, objectives
 from radii import models as architectures
 from radii.device import default_device
-from radii.errors import ParameterError
+from radii.errors import MissingResourceError, ParameterError
 from radii.objectives import Batch, Step
+from radii.runs import recipe as recipes
 from radii.runs.lineage import seconds_before, teachers
-from radii.runs.recipe import Recipe, Spec, named_table
+from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
 from radii.smoothing.addresses import generator
-from radii.training.components import Components, assemble, open_dataset
-from radii.training.distributed import joined
-from radii.training.step import Loss, Part, gradient_step
-from radii.training.train import OnStep, train
+from radii.training.batches import LocalBatch
+from radii.training.build import Components, build, open_dataset
+from radii.training.ddp import join_world
+from radii.training.loop import OnStep, train
+from radii.training.soft_labels import soft_labels
+from radii.training.step import Loss, gradient_step
 
+VOTES = 10_000
+"""Noisy copies of an image for its soft labels, as in the CAT-RS paper."""
 TIMED_STEPS = 5
 
 
 def transfer(
+    teacher: Run | Path | str,
+    model: Spec | Sequence[Spec],
+    *,
+    recipe: Recipe | Path | str | None = None,
+    run: Path | str | None = None,
+    settings: Sequence[str] = (),
+    data: Path | str | None = None,
+    trust: Collection[str] = (),
+) -> Any:
+    """Transfer the robustness of a teacher's run to a student; a list of models is a chain, and gives a list of runs.
+
+    By default the recipe is the shipped one for the teacher's dataset and sigma, and the student's folder is beside the
+    teacher's. `trust` names the modules whose code the teacher's run may import.
+
+    >>> import radii, tempfile
+    >>> folder, short = tempfile.mkdtemp(), ["training.epochs=1"]
+    >>> teacher = radii.train("digits/gaussian-0.25", run=f"{folder}/g", settings=short)
+    >>> radii.transfer(teacher, "digits_cnn", settings=short).name
+    'g-to-digits_cnn'
+    """
+    first = teacher if isinstance(teacher, Run) else Run(teacher, trust)
+    if not isinstance(recipe, Recipe):
+        recipe = (
+            recipes.read(recipes.find(recipe), settings) if recipe else recipes.transfer_recipe(first.recipe, settings)
+        )
+    chain = list(model) if isinstance(model, list | tuple) else [model]
+    path, folder = None if run is None else Path(run), None if data is None else Path(data)
+    students = list(train_students(first, recipe, chain, run=path, data=folder))
+    return students if isinstance(model, list | tuple) else students[0]
+
+
+def train_students(
     teacher: Run,
     recipe: Recipe,
     models: Sequence[Spec],
@@ -33,30 +71,25 @@ def transfer(
     data: Path | None = None,
     on_step: OnStep = lambda _: None,
 ) -> Iterator[Run]:
-    """Train a student of each model in turn, each taught by the one before; yields each when it is trained.
+    """Train a student of each model, taught by the student before it; yield each when it is trained.
 
-    All students use `recipe`, except for its model; a dataset or sigma other than the teacher's is refused.
+    All students use `recipe`, except for its model. It must have the teacher's dataset and sigma.
     """
     if run is not None and len(models) > 1:
         raise ParameterError("one directory is named for several students: leave it out", "run")
     for model in models:
-        path = run or student_path(teacher, model)
-        wanted = replace(recipe, model=model, dataset=_dataset(recipe, teacher))
-        student = train(wanted, path, data=data, teacher=teacher, on_step=on_step)
-        if joined().first:
-            time_teacher_method(student, teacher, data)
+        name = named_table(model, "model")["name"].replace(":", "-")
+        path = run or teacher.path.with_name(f"{teacher.name}-to-{name}")
+        student_recipe = replace(recipe, model=model, dataset=_student_dataset(recipe, teacher))
+        student = train(student_recipe, path, data=data, teacher=teacher, on_step=on_step)
+        if join_world().is_rank0:
+            _time_teacher_method(student, teacher, data)
         yield student
         teacher = student
 
 
-def student_path(teacher: Run, model: Spec) -> Path:
-    """Where a student is trained by default: beside its teacher, as TEACHER-to-MODEL."""
-    name = named_table(model, "model")["name"].replace(":", "-")
-    return teacher.path.with_name(f"{teacher.name}-to-{name}")
-
-
-def _dataset(recipe: Recipe, teacher: Run) -> Spec:
-    """The recipe's dataset; where it is the teacher's, with the teacher's fields for those that it does not state."""
+def _student_dataset(recipe: Recipe, teacher: Run) -> Spec:
+    """Return the recipe's dataset; fields that it does not state are the teacher's if the dataset is the same."""
     theirs = teacher.recipe.dataset
     if recipe.dataset["name"] != theirs["name"]:
         return recipe.dataset
@@ -64,43 +97,89 @@ def _dataset(recipe: Recipe, teacher: Run) -> Spec:
     return {**theirs, **path, **recipe.dataset}
 
 
-def time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
-    """Record the time of an epoch of the first teacher's training method on this student's architecture.
+# A teacher where there is none
 
-    A few steps are timed and extrapolated: transfer exists to avoid the whole training.
+
+def bootstrap(
+    recipe: Recipe,
+    path: Path,
+    *,
+    voter: Recipe | None = None,
+    votes: int = VOTES,
+    data: Path | None = None,
+    workers: int | None = None,
+    trust: Collection[str] = (),
+    on_step: OnStep = lambda _: None,
+    on_image: Callable[[int, int], None] = lambda *_: None,
+) -> Run:
+    """Train a teacher; if its objective needs soft labels, first train the run that votes on them.
+
+    That run is in the folder PATH-voter and has the recipe `voter`, by default `default_voter(recipe)`. The same call
+    continues where it stopped.
+    """
+    if votes < 1:
+        raise ValueError(f"votes = {votes}, expected a whole number >= 1")
+    if not needs_soft_labels(recipe):
+        return train(recipe, path, data=data, trust=trust, on_step=on_step)
+    voting = train(voter or default_voter(recipe), path.with_name(f"{path.name}-voter"), data=data, on_step=on_step)
+    labels = soft_labels(voting, samples=votes, data=data, workers=workers, on_image=on_image)
+    return train(recipe, path, data=data, soft_labels=labels, trust=trust, on_step=on_step)
+
+
+def default_voter(recipe: Recipe) -> Recipe:
+    """Return the shipped Gaussian recipe at sigma 0.25, as in the CAT-RS paper, with this dataset and model."""
+    folder = "imagenet" if recipe.dataset["name"] == "folder" else recipe.dataset["name"]
+    shipped = recipes.read(recipes.find(f"{folder}/gaussian-0.25"))
+    same = {key: getattr(recipe, key) for key in ("dataset", "model", "normalisation", "seed")}
+    return replace(shipped, **same)
+
+
+def needs_soft_labels(recipe: Recipe) -> bool:
+    """Return whether the objective of a recipe learns from soft labels."""
+    try:
+        objectives.create(recipe.objective["name"], sigma=recipe.sigma, **fields_of(recipe.objective))
+    except MissingResourceError as error:
+        return error.parameter == "soft_labels"
+    return False
+
+
+# What the teacher's method would have cost
+
+
+def _time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
+    """Write transfer.json: the time of an epoch of the first teacher's method on the student's architecture.
+
+    A few steps are timed and extrapolated, because transfer is there to avoid the whole training.
     """
     *_, first = teacher, *teachers(teacher)
-    cost_file = student.path / "transfer.json"
-    if cost_file.is_file() or first.recipe.training is None:
+    file = student.path / "transfer.json"
+    recipe = first.recipe
+    if file.is_file() or recipe.training is None:
         return
-    recipe = replace(first.recipe, model=_around(first, student), dataset=student.recipe.dataset)
-    place = open_dataset(student.recipe, data, student.path).data
-    labels = first.source("soft_labels")
-    components = assemble(_from_scratch(recipe), place, soft_labels=labels, trust=teacher.trusted)
+    student_recipe = student.recipe
+    parts = architectures.parts(recipe.model["name"])
+    # A denoiser is put in front of the student; other methods train the student's model itself.
+    model = {**recipe.model, **dict.fromkeys(parts, str(student.path))} if parts else student_recipe.model
+    # Initial weights would be of another architecture.
+    training = replace(recipe.training, initial=None)
+    components = build(
+        replace(recipe, model=model, dataset=student_recipe.dataset, training=training),
+        open_dataset(student_recipe, data, student.path).data,
+        soft_labels=first.source("soft_labels"),
+        trust=teacher.trusted,
+    )
     cost = {
-        "method": first.recipe.objective["name"],
+        "method": recipe.objective["name"],
         "method_seconds_per_epoch": _seconds_per_epoch(components),
         "steps_timed": TIMED_STEPS,
         "seconds_before": seconds_before(student),
     }
-    disk.write_json(cost_file, cost)
-
-
-def _around(first: Run, student: Run) -> Spec:
-    """The student's model as the first teacher's method trains it: a denoiser is put in front of it."""
-    parts = architectures.parts(first.recipe.model["name"])
-    return {**first.recipe.model, **dict.fromkeys(parts, str(student.path))} if parts else student.recipe.model
-
-
-def _from_scratch(recipe: Recipe) -> Recipe:
-    """The recipe without initial weights: they are of another architecture."""
-    training = recipe.training
-    return replace(recipe, training=replace(training, initial=None) if training else None)
+    disk.write_json(file, cost)
 
 
 def _seconds_per_epoch(components: Components) -> float:
-    """The time of an epoch, extrapolated from a few steps after one warm-up step."""
-    images, device = components.dataset.part("train"), default_device()
+    """Extrapolate the time of an epoch from a few steps after one warm-up step."""
+    images, device = components.images, default_device()
     per_step = components.training.images_per_step
     model = components.model.to(device).train()
     optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
@@ -112,6 +191,6 @@ def _seconds_per_epoch(components: Components) -> float:
         batch = Batch(pixels, images.labels[indices].to(device), indices.to(device))
         step = Step(components.training.epochs, generator(device, "time", number))
         began = time.perf_counter()
-        gradient_step(loss, optimizer, Part(batch), step)
+        gradient_step(loss, optimizer, LocalBatch(batch), step, number=number)
         seconds.append(time.perf_counter() - began)
     return sum(seconds[1:]) / TIMED_STEPS * len(images) / per_step

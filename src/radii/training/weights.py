@@ -1,4 +1,4 @@
-"""Weights on disk, with the spec of their model: image shape, class names and normalisation."""
+"""Weights as safetensors, with the spec of their model: image shape, class names and normalisation."""
 
 import json
 import math
@@ -21,10 +21,11 @@ from radii.runs.run import Run, RunError
 from radii.smoothing.normalisation import NONE, Normalisation
 
 MOST_SIDE, MOST_CHANNELS, MOST_CLASSES = 4096, 16, 100_000
+"""Limits of a spec that is read: it decides how much memory the model takes."""
 
 
 class ModelSpec(NamedTuple):
-    """The inputs and outputs of a model: stored with its weights, so that a deployed model needs no dataset."""
+    """The inputs and outputs of a model; it is stored with the weights, so that a deployed model needs no dataset."""
 
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]
@@ -36,12 +37,12 @@ class ModelSpec(NamedTuple):
 
 
 def spec_for(recipe: Recipe, dataset: Dataset) -> ModelSpec:
-    """The inputs and outputs of a recipe's model."""
+    """Return the inputs and outputs of a recipe's model."""
     return ModelSpec(dataset.shape, dataset.class_names, normalisation(recipe, dataset))
 
 
 def normalisation(recipe: Recipe, dataset: Dataset) -> Normalisation:
-    """The constants of the model's first layer."""
+    """Return the constants of the model's first layer."""
     constants = dataset.normalisation
     if recipe.normalisation == "none" or not constants.mean:
         return NONE
@@ -51,8 +52,7 @@ def normalisation(recipe: Recipe, dataset: Dataset) -> Normalisation:
 
 
 def make_model(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
-    """The untrained model of a recipe: its weights depend only on the recipe's seed."""
-    fields = fields_of(recipe.model)
+    """Create the untrained model of a recipe; its weights depend only on the recipe's seed."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         model = models.create(
@@ -60,45 +60,42 @@ def make_model(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
             shape=spec.shape,
             classes=spec.classes,
             normalisation=spec.normalisation,
-            **fields,
+            **fields_of(recipe.model),
         )
     return channels_last(model)
 
 
 def save_weights(run: Run, model: nn.Module, spec: ModelSpec) -> None:
-    """Write the weights with their spec."""
+    """Write the weights of a run with their spec."""
     disk.write(run.weights_file, serialised(model, spec))
 
 
 def serialised(model: nn.Module, spec: ModelSpec) -> bytes:
-    """The weights with their spec, as safetensors."""
-    # Clones, because tensors that share memory, as tied weights do, are refused.
+    """Return the weights with their spec as the content of a safetensors file."""
+    # Clones, because safetensors refuses tensors that share memory, such as tied weights.
     state = {name: tensor.cpu().contiguous().clone() for name, tensor in model.state_dict().items()}
     return to_safetensors(state, {"spec": json.dumps(spec._asdict())})
 
 
 def model_spec(run: Run) -> ModelSpec:
-    """The inputs and outputs of a trained run's model."""
+    """Read the inputs and outputs of a trained run's model."""
     weights = run.weights()
     try:
-        found = readers.weights_metadata(weights)
-        if "spec" not in found:  # version 0.1 kept no class names
-            frame = readers.parse_object(f'{{"frame": {found["frame"]}}}', f"the frame in {weights}")["frame"]
+        stored = readers.weights_metadata(weights)
+        if "spec" in stored:
+            spec = readers.parse_object(stored["spec"], f"the spec in {weights}")
+            shape, class_names, constants = spec["shape"], tuple(spec["class_names"]), spec["normalisation"]
+        else:  # version 0.1 wrote a "frame" with the number of classes
+            frame = readers.parse_object(f'{{"frame": {stored["frame"]}}}', f"the frame in {weights}")["frame"]
             shape, classes, constants = frame
-            return _checked(ModelSpec(tuple(shape), _numbered(classes), Normalisation(*map(tuple, constants))))
-        spec = readers.parse_object(found["spec"], f"the spec in {weights}")
-        constants = Normalisation(*map(tuple, spec["normalisation"]))
-        return _checked(ModelSpec(tuple(spec["shape"]), tuple(spec["class_names"]), constants))
+            class_names = tuple(map(str, range(min(classes, MOST_CLASSES + 1))))
+        return _checked(ModelSpec(tuple(shape), class_names, Normalisation(*map(tuple, constants))))
     except (ValueError, KeyError, TypeError, OverflowError) as error:
-        raise RunError(f"{weights} does not say what images its model takes: {_in_a_line(error)}") from error
-
-
-def _numbered(classes: int) -> tuple[str, ...]:
-    return tuple(map(str, range(min(classes, MOST_CLASSES + 1))))
+        raise RunError(f"{weights} does not say what images its model takes: {_one_line(error)}") from error
 
 
 def _checked(spec: ModelSpec) -> ModelSpec:
-    """The spec, checked, or a ValueError: it determines the memory of the model."""
+    """Return the spec, or raise a ValueError if it is not one."""
     sides = [side for side in spec.shape if isinstance(side, int) and 1 <= side <= MOST_SIDE]
     if len(sides) != 3 or len(spec.shape) != 3 or spec.shape[0] > MOST_CHANNELS:
         raise ValueError(f"shape {str(spec.shape)[:80]}, expected channels, height and width")
@@ -112,13 +109,13 @@ def _checked(spec: ModelSpec) -> ModelSpec:
 
 
 def trained_model(run: Run) -> nn.Module:
-    """The model of a finished run with its weights, in eval mode."""
+    """Load the model of a finished run in eval mode."""
     recipe = run.recipe
     spec = model_spec(run)
     try:
         model = make_model(recipe, spec)
     except (RuntimeError, MemoryError, OverflowError) as error:
-        raise RunError(f"{run.recipe_file}: its model cannot be made: {_in_a_line(error)}") from error
+        raise RunError(f"{run.recipe_file}: its model cannot be created: {_one_line(error)}") from error
     load_weights(model, run.weights(), recipe.model["name"])
     return model.eval().to(default_device())
 
@@ -126,29 +123,30 @@ def trained_model(run: Run) -> nn.Module:
 def load_weights(model: nn.Module, weights: Path, name: str) -> None:
     """Load a model's weights from a safetensors file; raise a RunError if they belong to another model."""
     try:
-        found = read_tensors(weights)
-        expect_plain(found, model.state_dict())
-        model.load_state_dict(found)
+        tensors = read_tensors(weights)
+        expect_plain(tensors, model.state_dict())
+        model.load_state_dict(tensors)
     except Exception as error:
-        # safetensors has its own errors, and torch's are of several kinds.
-        raise RunError(f"{weights} does not hold the weights of {name}: {_in_a_line(error)}") from error
+        # safetensors raises its own errors, and torch several kinds.
+        raise RunError(f"{weights} does not hold the weights of {name}: {_one_line(error)}") from error
 
 
 def read_tensors(weights: Path) -> dict[str, Tensor]:
+    """Read a safetensors file."""
     return load_file(weights)
 
 
-def expect_plain(found: Mapping[str, Tensor], wanted: Mapping[str, Tensor]) -> None:
-    """Raise a ValueError for a tensor of another type than expected, or without dense values."""
-    for key, tensor in found.items():
-        like = wanted.get(key, tensor)
+def expect_plain(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
+    """Raise a ValueError for a tensor that is not dense or has another type than expected."""
+    for key, tensor in tensors.items():
+        like = expected.get(key, tensor)
         if tensor.layout != torch.strided or tensor.is_meta or tensor.is_quantized:
             raise ValueError(f"{key} is not a dense tensor")
         if tensor.is_floating_point() != like.is_floating_point() or tensor.is_complex() != like.is_complex():
             raise ValueError(f"{key} holds {tensor.dtype}, expected {like.dtype}")
 
 
-def _in_a_line(error: Exception) -> str:
-    """The message of an error in one shortened line."""
+def _one_line(error: Exception) -> str:
+    """Return the message of an error in one line, shortened."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 400 else f"{text[:396]} ..."

@@ -10,8 +10,8 @@ from functools import cache
 from typing import Any
 
 from radii.datasets.base import DataError
+from radii.device import keep_freed_memory
 from radii.provenance import rounding_environment
-from radii.training.allocator import keep_freed_memory
 from radii.workers.pool import portable
 from radii.workers.session import Shipment
 

@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing import get_context
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 import torch
 import torch.distributed as dist
 from torch import Tensor, nn
+from torch._C._distributed_c10d import HashStore, Store
 
 from radii import objectives
 from radii.errors import ParameterError
@@ -18,10 +20,18 @@ from radii.models.denoised import Denoised
 from radii.objectives import Batch, Objective, Step
 from radii.runs.recipe import Recipe, Training
 from radii.smoothing.addresses import generator
-from radii.training.agreement import expect_same_recipe
+from radii.training.batches import LocalBatch
 from radii.training.batchnorm import SynchronisedBatchNorm, synchronise
-from radii.training.distributed import ALONE, PeerError, World, joined, leave
-from radii.training.step import Loss, NotFiniteError, Part, gradient_step
+from radii.training.ddp import (
+    ALONE,
+    PeerError,
+    World,
+    agree_on_token,
+    expect_same_recipe,
+    join_world,
+    leave_world,
+)
+from radii.training.step import Loss, NotFiniteError, gradient_step
 
 STEPS = 20
 SIZES = [8, 7, 8, 7, 1]
@@ -112,8 +122,8 @@ def train_with(world: World, objective: Objective, model: nn.Module, sizes: Sequ
     optimizer, loss = optimizer_of(model), world.wrap(Loss(objective, model))
     losses = []
     for number in range(STEPS):
-        indices, weight = world.part(indices_of(number, sizes))
-        part = Part(batch_of(indices), weight)
+        indices, weight = world.split(indices_of(number, sizes))
+        part = LocalBatch(batch_of(indices), weight)
         losses.append(gradient_step(loss, optimizer, part, step_of(world, number), world=world).loss)
     return losses
 
@@ -125,7 +135,7 @@ def work(rank: int, folder: Path) -> None:
     """Everything that needs two processes, in one pair of them; what it finds is written for the tests."""
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
-    world = joined()
+    world = join_world()
     found: dict[str, Any] = {}
     for variant in VARIANTS:
         objective, model, _ = made(variant)
@@ -142,7 +152,7 @@ def work(rank: int, folder: Path) -> None:
     found["words"] = words(world)
     found["changing"] = changing(world)
     torch.save(found, folder / f"rank-{rank}.pt")
-    leave()
+    leave_world()
     os._exit(0)
 
 
@@ -151,8 +161,8 @@ def last_alone(world: World) -> dict[str, Tensor]:
     model = normed()[:2]
     synchronise(model)
     loss = world.wrap(Loss(Mean(sigma=0.3), model))
-    indices, weight = world.part(torch.tensor([5]))
-    gradient_step(loss, optimizer_of(model), Part(batch_of(indices), weight), step_of(world, 0), world=world)
+    indices, weight = world.split(torch.tensor([5]))
+    gradient_step(loss, optimizer_of(model), LocalBatch(batch_of(indices), weight), step_of(world, 0), world=world)
     found: dict[str, Tensor] = model.state_dict()
     return found
 
@@ -193,7 +203,7 @@ def words(world: World) -> list[str]:
 
     said = []
     try:
-        world.told(fail)
+        world.broadcast_from_rank0(fail)
     except ValueError as error:
         said.append(f"{type(error).__name__}: {error}")
     try:
@@ -205,10 +215,10 @@ def words(world: World) -> list[str]:
     model = classifier()
     loss = world.wrap(Loss(objectives.create("standard", sigma=0.3), model))
     batch = batch_of(torch.arange(4))
-    if not world.first:
+    if not world.is_rank0:
         batch.images[0, 0, 0, 0] = torch.nan
     try:
-        gradient_step(loss, optimizer_of(model), Part(batch), step_of(world, 0), "step 0", world)
+        gradient_step(loss, optimizer_of(model), LocalBatch(batch), step_of(world, 0), world=world)
     except NotFiniteError as error:
         said.append(str(error))
     said.append(str(all(torch.equal(a, b) for a, b in zip(model.parameters(), classifier().parameters(), strict=True))))
@@ -279,7 +289,7 @@ def test_two_processes_train_as_one_that_does_both_halves(pair: list[dict[str, A
     assert any(not torch.equal(start[key], tensor) for key, tensor in model.state_dict().items())
 
 
-def test_synchronised_batch_norm_is_that_of_the_whole_batch(pair: list[dict[str, Any]]) -> None:
+def test_synchronised_batch_norm_normalises_by_the_whole_batch(pair: list[dict[str, Any]]) -> None:
     model = normed().train()
     losses = train_with(ALONE, objectives.create("standard", sigma=0.3), model, [8, 7, 5])
     for rank in pair:
@@ -289,28 +299,28 @@ def test_synchronised_batch_norm_is_that_of_the_whole_batch(pair: list[dict[str,
     assert not torch.allclose(other["0.weight"], model.state_dict()["0.weight"], rtol=1e-6)
 
 
-def test_a_rank_without_images_adds_nothing_to_synchronised_statistics(pair: list[dict[str, Any]]) -> None:
+def test_rank_without_images_adds_nothing_to_synchronised_statistics(pair: list[dict[str, Any]]) -> None:
     model = normed()[:2]
-    part = Part(batch_of(torch.tensor([5])))
+    part = LocalBatch(batch_of(torch.tensor([5])))
     gradient_step(Loss(Mean(sigma=0.3), model), optimizer_of(model), part, step_of(ALONE, 0))
     for rank in pair:
         assert_close(rank["alone in a step"], model.state_dict(), 1e-10)
 
 
-def test_running_statistics_are_those_of_every_rank(pair: list[dict[str, Any]]) -> None:
+def test_running_statistics_are_the_same_on_every_rank(pair: list[dict[str, Any]]) -> None:
     first, second = (rank["local"]["model"] for rank in pair)
     assert all(torch.equal(first[key], second[key]) for key in first)
     assert pair[0]["local"]["losses"] == pair[1]["local"]["losses"]
 
 
-def test_an_error_of_one_rank_is_told_by_all(pair: list[dict[str, Any]]) -> None:
+def test_error_of_rank0_is_raised_on_all_ranks(pair: list[dict[str, Any]]) -> None:
     first, second = (rank["words"] for rank in pair)
     assert (first[0], second[0]) == ("ValueError: the run is taken", "PeerError: rank 0 has stopped: the run is taken")
     assert first[1] == "the same"
     assert second[1] == "rank 1 has other training images than rank 0: digest 1, expected digest 0"
 
 
-def test_a_rank_of_another_recipe_or_teacher_is_refused(pair: list[dict[str, Any]]) -> None:
+def test_rank_with_another_recipe_or_teacher_is_refused(pair: list[dict[str, Any]]) -> None:
     first, second = (rank["words"] for rank in pair)
     assert first[2] == "the same, the same, the same"
     assert second[2] == ", ".join(
@@ -322,16 +332,17 @@ def test_a_rank_of_another_recipe_or_teacher_is_refused(pair: list[dict[str, Any
     )
 
 
-def test_a_loss_that_is_no_number_on_one_rank_stops_all_before_the_step(pair: list[dict[str, Any]]) -> None:
+def test_non_finite_loss_on_one_rank_stops_all_ranks_before_the_update(pair: list[dict[str, Any]]) -> None:
     for rank in pair:
         assert rank["words"][3].startswith("the loss is nan at epoch 20, step 0, in the term 'cross_entropy'")
         assert rank["words"][4] == "True"
 
 
-def test_a_model_that_changes_the_weights_it_uses_is_refused(pair: list[dict[str, Any]]) -> None:
+def test_model_whose_used_parameters_change_is_refused(pair: list[dict[str, Any]]) -> None:
     for rank in pair:
         message, unmoved = rank["changing"]
-        assert message == "this model uses other weights in one step than in another: train it in one process"
+        assert message.startswith("the set of parameters that get gradients changes between steps")
+        assert message.endswith("train it in one process")
         assert unmoved == "False"  # the first step was good
 
 
@@ -340,29 +351,29 @@ def test_a_model_that_changes_the_weights_it_uses_is_refused(pair: list[dict[str
 
 @pytest.mark.parametrize("count", [1, 2, 5, 8])
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
-def test_parts_are_all_images_once_and_their_weights_make_the_mean(count: int, size: int) -> None:
+def test_split_gives_every_image_to_one_rank_and_weights_that_make_the_mean(count: int, size: int) -> None:
     values = torch.rand(count, dtype=torch.float64)
-    parts = [World(rank, size).part(torch.arange(count)) for rank in range(size)]
+    parts = [World(rank, size).split(torch.arange(count)) for rank in range(size)]
     counted = [int(index) for indices, weight in parts if weight for index in indices]
     assert counted == list(range(count))
     average = sum(weight * values[indices].mean() for indices, weight in parts) / size
     assert float(average) == pytest.approx(float(values.mean()), rel=1e-14)
 
 
-def test_rank_zero_draws_as_one_process_does() -> None:
+def test_rank0_draws_as_one_process_does() -> None:
     assert World(0, 2).address(1, 2, 3) == ALONE.address(1, 2, 3) == (1, 2, 3)
     assert World(1, 2).address(1, 2, 3) == (1, 2, 3, 1)
 
 
-def test_errors_of_connections_are_told_apart_from_others() -> None:
-    with pytest.raises(PeerError, match="the same command continues"), World(0, 2).noticing_peers():
+def test_only_connection_errors_become_peer_errors() -> None:
+    with pytest.raises(PeerError, match="the same command continues"), World(0, 2).peer_errors():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234")
-    with pytest.raises(RuntimeError, match="shapes") as found, World(0, 2).noticing_peers():
+    with pytest.raises(RuntimeError, match="shapes") as found, World(0, 2).peer_errors():
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
     assert not isinstance(found.value, PeerError)
 
 
-def test_layers_of_other_kinds_cannot_be_synchronised() -> None:
+def test_batch_norm_of_another_class_cannot_be_synchronised() -> None:
     class Own(nn.BatchNorm2d):
         pass
 
@@ -378,3 +389,23 @@ def test_synchronised_layers_keep_weights_and_evaluate_as_before() -> None:
     assert [type(layer) for layer in model if isinstance(layer, SynchronisedBatchNorm)]
     assert all(wanted[name] is parameter for name, parameter in model.named_parameters())
     assert torch.equal(model(images), before)
+
+
+def tokens(store: Store, size: int) -> list[str]:
+    """The tokens that ranks get from one store, as threads."""
+    with ThreadPoolExecutor(size) as pool:
+        return list(pool.map(lambda rank: agree_on_token(store, rank, size), reversed(range(size))))
+
+
+def test_all_ranks_get_one_token() -> None:
+    assert len(set(tokens(HashStore(), 4))) == 1
+
+
+def test_token_and_ranks_of_an_earlier_attempt_are_not_used() -> None:
+    store = HashStore()
+    first = tokens(store, 3)
+    for rank in (1, 2):  # these died before they got the token
+        store.set(f"radii/rank/{rank}", "dead")
+    second = tokens(store, 3)
+    assert len(set(second)) == 1
+    assert set(first).isdisjoint(second)

@@ -15,8 +15,8 @@ from radii import certifiers
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.runs.recipe import Recipe, Training, parse
 from radii.runs.run import Run, RunError
-from radii.training.components import dataset_of
-from radii.training.train import train
+from radii.training.build import dataset_of
+from radii.training.loop import train
 from radii.training.weights import model_spec
 
 TRAINING = Training(epochs=1, images_per_step=64, learning_rate=0.01)

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from radii.runs.recipe import Training
-from radii.training.schedule import learning_rate, make_optimizer
+from radii.training.optimizer import learning_rate, make_optimizer
 
 
 def training(**fields: Any) -> Training:

@@ -1,4 +1,4 @@
-"""Freed memory is kept for the next step; what somebody has set for malloc stays, unless it is Dask's own value."""
+"""Freed memory is kept for the next step; malloc settings of the environment stay, unless Dask has set them."""
 
 import ctypes
 import os
@@ -8,11 +8,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from radii.training import allocator
+from radii import device
 
 PAGE_FAULTS = """
 import resource, torch
-from radii.training.allocator import keep_freed_memory
+from radii.device import keep_freed_memory
 
 keep_freed_memory()
 def step():
@@ -50,13 +50,13 @@ def test_memory_of_freed_tensors_is_kept(stated: dict[str, str], kept: bool) -> 
 def test_memory_is_not_kept_where_tensors_would_be_mapped(
     most: int, calls: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[int] = []
+    parameters: list[int] = []
 
     def mallopt(parameter: int, value: int) -> int:
-        told.append(parameter)
+        parameters.append(parameter)
         return int(parameter != -3 or value <= most)
 
     monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
-    monkeypatch.setattr(allocator, "_chosen", lambda: False)
-    allocator.keep_freed_memory()
-    assert told == calls
+    monkeypatch.setattr(device, "_malloc_is_configured", lambda: False)
+    device.keep_freed_memory()
+    assert parameters == calls

@@ -10,7 +10,7 @@ from torch import nn
 
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
-from radii.training.state import TrainState, _undamaged
+from radii.training.checkpoint import TrainState, read_checkpoint
 
 
 def at(epoch: int) -> TrainState:
@@ -52,7 +52,7 @@ def test_any_flipped_bit_is_detected_and_the_previous_checkpoint_is_used(run: Ru
         damaged = bytearray(whole)
         damaged[rng.randrange(len(whole))] ^= 1 << rng.randrange(8)
         run.checkpoint_file.write_bytes(damaged)
-        assert _undamaged(run.checkpoint_file) is None
+        assert read_checkpoint(run.checkpoint_file) is None
     assert restored(run).epoch == 1
 
 

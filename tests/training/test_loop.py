@@ -15,10 +15,10 @@ from safetensors.torch import load_file
 from radii.disk import LockedError
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
-from radii.training import train as loop
-from radii.training.schedule import learning_rate
+from radii.training import loop
+from radii.training.loop import StepEvent, train
+from radii.training.optimizer import learning_rate
 from radii.training.step import NotFiniteError
-from radii.training.train import StepEvent, train
 
 SCHEDULE = Training(epochs=3, images_per_step=256, learning_rate=0.05)
 SMALL = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=SCHEDULE)

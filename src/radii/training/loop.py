@@ -1,0 +1,264 @@
+"""The training loop: one loop for every objective, in one process or in several."""
+
+import math
+import time
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from radii import disk
+from radii.datasets import Images
+from radii.device import default_device, keep_freed_memory
+from radii.objectives import Batch, Step
+from radii.provenance import record_environment, record_training_data
+from radii.runs import recipe as recipes
+from radii.runs.events import working
+from radii.runs.recipe import Recipe, RecipeError
+from radii.runs.run import Run
+from radii.smoothing.addresses import generator
+from radii.smoothing.modes import evaluating
+from radii.training.batches import LocalBatch, batches, prefetch
+from radii.training.batchnorm import synchronise
+from radii.training.build import Components, build, stored
+from radii.training.checkpoint import TrainState
+from radii.training.ddp import World, expect_same_inputs, join_world
+from radii.training.interrupts import SIGNALS, Interrupts
+from radii.training.optimizer import learning_rate, make_optimizer
+from radii.training.step import Loss, StepResult, gradient_step
+from radii.training.weights import save_weights
+
+SECONDS_BETWEEN_CHECKPOINTS = 300.0
+"""Within an epoch; the end of an epoch always writes one."""
+
+
+class StepEvent(NamedTuple):
+    """What `on_step` gets after every step and after every epoch."""
+
+    epoch: int
+    epochs: int
+    step: int
+    steps: int
+    loss: float
+    row: dict[str, Any] | None
+    """The row of training.csv after an epoch; None after a step."""
+    terms: Mapping[str, float] = {}
+    """Every term of the loss, as the mean over the images of the step."""
+
+
+OnStep = Callable[[StepEvent], None]
+
+
+def train(
+    recipe: Recipe | Path | str,
+    run: Path | str,
+    *,
+    settings: Sequence[str] = (),
+    data: Path | str | None = None,
+    teacher: Run | Path | str | None = None,
+    soft_labels: Path | str | None = None,
+    trust: Collection[str] = (),
+    on_step: OnStep = lambda _: None,
+) -> Run:
+    """Train a recipe in the folder `run`, or continue it where it stopped; a finished run is returned as it is.
+
+    `recipe` is a Recipe, a recipe file, or the name of a shipped one; `settings` such as "training.epochs=5" override
+    the fields of a file. `trust` names the modules whose code may be imported by the runs that the recipe starts from.
+    In processes that torchrun started, all train together, and only rank 0 reads and writes the run and calls
+    `on_step`.
+
+    >>> import radii, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> run = radii.train("digits/gaussian-0.25", run=f"{folder}/g", settings=["training.epochs=1"])
+    >>> run.finished
+    True
+    """
+    if not isinstance(recipe, Recipe):
+        recipe = recipes.read(recipes.find(recipe), settings)
+    elif settings:
+        raise ValueError("settings override a recipe file: change the fields of the Recipe instead")
+    keep_freed_memory()
+    target, world = Run(run), join_world()
+    components = build(recipe, None if data is None else Path(data), teacher, soft_labels, trust)
+    _train(target, components, world, on_step)
+    return target
+
+
+def _train(run: Run, components: Components, world: World, on_step: OnStep) -> None:
+    """Train in a locked run until it is finished."""
+    test = components.dataset.part("test")
+    if components.training.images_per_step < world.size:
+        raise RecipeError(
+            f"training.images_per_step = {components.training.images_per_step} is for all {world.size} processes "
+            "together: expected at least one image for each"
+        )
+    with ExitStack() as lock:
+        finished = world.broadcast_from_rank0(lambda: _claim(run, components, lock))
+        if not finished:
+            expect_same_inputs(world, components.recipe, components.origin, components.images, test)
+            with _logged(run.path, on_step, world) as log_step:
+                with Interrupts() as interrupts:
+                    _Loop(run, components, test, log_step, world, interrupts).run_epochs()
+                if world.is_rank0:
+                    disk.remove(run.previous_checkpoint_file)
+                    save_weights(run, components.model, components.spec)
+        world.wait()
+
+
+def _claim(run: Run, components: Components, lock: ExitStack) -> bool:
+    """Lock the run and claim it for the recipe and its data; return whether it is finished already."""
+    lock.enter_context(run.writing())
+    run.claim(stored(components.recipe, run), components.origin, components.defaults)
+    record_training_data(run, components.images)
+    return run.finished
+
+
+@contextmanager
+def _logged(run: Path, on_step: OnStep, world: World) -> Iterator[OnStep]:
+    """Wrap `on_step` to log epochs, and a step every few seconds, in the run's events; on rank 0 only."""
+    if not world.is_rank0:
+        yield on_step
+        return
+    with working(run, "train") as log:
+
+        def log_step(event: StepEvent) -> None:
+            if event.row is not None:
+                log.write("epoch", **event.row, epochs=event.epochs)
+            elif log.due():
+                position = {"epoch": event.epoch, "epochs": event.epochs, "step": event.step, "steps": event.steps}
+                log.write("step", **position, loss=event.loss, terms=dict(event.terms))
+            on_step(event)
+
+        yield log_step
+
+
+class _Loop:
+    """A training in one of its processes."""
+
+    def __init__(
+        self,
+        run: Run,
+        components: Components,
+        test: Images,
+        on_step: OnStep,
+        world: World,
+        interrupts: Interrupts,
+    ) -> None:
+        self.run, self.images, self.test = run, components.images, test
+        self.on_step, self.world, self.interrupts = on_step, world, interrupts
+        self.recipe, self.training, self.device = components.recipe, components.training, default_device()
+        model = components.model.to(self.device)
+        if world.size > 1 and self.training.batch_norm == "synchronised":
+            synchronise(model)
+        self.state = TrainState(model, make_optimizer(self.training, model))
+        self.steps = math.ceil(len(self.images) / self.training.images_per_step)
+        self._restore()
+        self.loss = world.wrap(Loss(components.objective, model, self.training.precision))
+
+    def _restore(self) -> None:
+        """Restore the last checkpoint, which rank 0 reads and sends to the others."""
+        run, state = self.run, self.state
+        content = self.world.broadcast_from_rank0(lambda: state.restore(run))
+        if self.world.is_rank0:
+            record_environment(run, self.world.size, state.epoch, state.step)
+        elif content is not None:
+            state.load(content, run.checkpoint_file)
+
+    def run_epochs(self) -> None:
+        state = self.state
+        while state.epoch < self.training.epochs:
+            loss = self._run_epoch()
+            row = self._make_row()
+            state.close_epoch(row)
+            self._save()
+            if self.world.is_rank0:
+                self.run.write_history(state.history)
+            self._stop_by(self._agree_on_signal())
+            self._report(loss, row)
+
+    def _run_epoch(self) -> float:
+        """Make the remaining steps of an epoch, with checkpoints in between, and return the last loss."""
+        state, result = self.state, StepResult(math.nan, {})
+        clock = saved = time.perf_counter()
+        state.model.train()
+        upcoming = batches(
+            self.images,
+            self.training,
+            seed=self.recipe.seed,
+            epoch=state.epoch,
+            first=state.step,
+            world=self.world,
+        )
+        for local in prefetch(upcoming):
+            result = self._run_step(local)
+            state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
+            signal = self._agree_on_signal()
+            if signal or clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
+                self._save()
+                saved = clock
+                self._stop_by(signal)
+            self._report(result.loss, terms=result.terms)
+        return result.loss
+
+    def _run_step(self, local: LocalBatch) -> StepResult:
+        state = self.state
+        state.optimizer.param_groups[0]["lr"] = learning_rate(self.training, state.epoch, state.step / self.steps)
+        address = self.world.address(self.recipe.seed, state.epoch, state.step)
+        step = Step(state.epoch, generator(self.device, "train", *address))
+        on_device = local._replace(batch=Batch(*(tensor.to(self.device) for tensor in local.batch)))
+        result = gradient_step(self.loss, state.optimizer, on_device, step, number=state.step, world=self.world)
+        state.add(result.terms)
+        return result
+
+    def _save(self) -> None:
+        if self.world.is_rank0:
+            self.state.save(self.run)
+
+    def _agree_on_signal(self) -> int | None:
+        """Return the signal that any of the ranks has delayed, so that all stop at the same step."""
+        pending = torch.tensor([float(number == self.interrupts.pending) for number in SIGNALS])
+        counts = self.world.sum(pending).tolist()
+        return next((number for number, count in zip(SIGNALS, counts, strict=True) if count), None)
+
+    def _stop_by(self, signal: int | None) -> None:
+        """Stop if there is a signal, after rank 0 has saved."""
+        if signal is not None:
+            self.world.wait()
+            self.interrupts.deliver(signal)
+
+    def _report(self, loss: float, row: dict[str, Any] | None = None, terms: Mapping[str, float] | None = None) -> None:
+        if self.world.is_rank0:
+            state, per_step = self.state, self.training.images_per_step
+            images = min(per_step, len(self.images) - (state.step - 1) * per_step)
+            means = {name: total / images for name, total in (terms or {}).items()}
+            self.on_step(StepEvent(state.epoch, self.training.epochs, state.step, self.steps, loss, row, means))
+
+    def _make_row(self) -> dict[str, Any]:
+        """Return the row of training.csv for the epoch that ends."""
+        state, images = self.state, len(self.images)
+        accuracy = noisy_accuracy(state.model, self.test, self.recipe, state.epoch, self.device, self.world)
+        return {
+            "epoch": state.epoch,
+            "seconds": state.seconds,
+            "learning_rate": learning_rate(self.training, state.epoch, 0.0),
+            "loss": sum(state.totals.values()) / images,
+            **{name: total / images for name, total in state.totals.items()},
+            "noisy_test_accuracy": accuracy,
+        }
+
+
+def noisy_accuracy(
+    model: nn.Module, test: Images, recipe: Recipe, epoch: int, device: torch.device, world: World
+) -> float:
+    """Return the share of test images that the base classifier gets right under one draw of noise each."""
+    hits = 0
+    rng = generator(device, "evaluate", *world.address(recipe.seed, epoch))
+    with evaluating(model), torch.inference_mode():
+        for indices in torch.arange(len(test)).tensor_split(world.size)[world.rank].split(500):
+            pixels = test.batch(indices).to(device)
+            noise = torch.randn(pixels.shape, generator=rng, device=device)
+            hits += int((model(pixels + recipe.sigma * noise).argmax(1).cpu() == test.labels[indices]).sum())
+    return int(world.sum(torch.tensor(hits))) / len(test)
