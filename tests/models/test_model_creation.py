@@ -15,6 +15,7 @@ from radii.smoothing.normalisation import CIFAR10
     ("name", "shape", "message"),
     [
         ("lenet", (1, 8, 8), "lenet takes images of at least 16 x 16 pixels, got 8 x 8"),
+        ("fast_resnet", (3, 32, 15), "fast_resnet takes images of at least 16 x 16 pixels, got 32 x 15"),
         ("vit", (1, 28, 28), "vit takes images whose sides are divisible by 8, got 28 x 28"),
         ("vit", (3, 32, 0), "shape = .*, expected channels, height and width, each at least 1"),
         ("cifar_resnet20", (32, 32), "shape = .*, expected channels, height and width"),

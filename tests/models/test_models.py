@@ -19,6 +19,7 @@ PARAMETERS = {
     "digits_cnn": 71_754,
     "digits_mlp": 301_066,
     "dla": 16_291_386,
+    "fast_resnet": 1_646_112,
     "lenet": 431_080,
     "lenet_wide": 1_712_150,
     "regnetx_200mf": 2_321_946,
@@ -44,7 +45,9 @@ FIELDS = {"denoised": {"classifier": "digits_cnn", "shape": DIGITS, "classes": 1
 """What has to be stated of a model that has no usual dataset of its own."""
 FROZEN = {"denoised": "1.classifier."}
 """Where the parameters lie that a model does not train."""
-SMALLEST: dict[str, Shape] = dict.fromkeys(PARAMETERS, (1, 8, 8)) | dict.fromkeys(["lenet", "lenet_wide"], (1, 16, 16))
+SMALLEST: dict[str, Shape] = dict.fromkeys(PARAMETERS, (1, 8, 8)) | dict.fromkeys(
+    ["fast_resnet", "lenet", "lenet_wide"], (1, 16, 16)
+)
 
 
 def all_models() -> list[str]:

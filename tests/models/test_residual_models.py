@@ -62,9 +62,11 @@ def test_state_dict_keys_of_published_weights(name: str, depths: tuple[int, ...]
         assert set(create(name)[1].state_dict()) == expected
 
 
-@pytest.mark.parametrize("shape", [(1, 28, 28), (1, 8, 8)])
-def test_cifar_resnet_on_grey_images(shape: Shape) -> None:
-    logits = create("cifar_resnet20", shape=shape).train()(torch.rand(2, *shape))
+@pytest.mark.parametrize(
+    ("name", "shape"), [("cifar_resnet20", (1, 28, 28)), ("cifar_resnet20", (1, 8, 8)), ("fast_resnet", (1, 28, 28))]
+)
+def test_residual_networks_on_grey_images(name: str, shape: Shape) -> None:
+    logits = create(name, shape=shape).train()(torch.rand(2, *shape))
     assert logits.shape == (2, 10)
     assert logits.isfinite().all()
 
@@ -86,6 +88,14 @@ def test_convolutions_are_initialised_by_fan_out() -> None:
             weights = module.weight.detach()
             excess = float(weights.std()) / (2 / fan_out) ** 0.5 - 1
             assert abs(excess) < 4 / (2 * weights.numel()) ** 0.5
+
+
+@pytest.mark.parametrize(("width", "parameters"), [(16, 412_944), (64, 6_573_120)])
+def test_fast_resnet_parameters_by_width(width: int, parameters: int) -> None:
+    with torch.device("meta"):
+        assert sum(parameter.numel() for parameter in create("fast_resnet", width=width).parameters()) == parameters
+    with pytest.raises(ValueError, match="model 'fast_resnet': width = 0, expected a number >= 1"):
+        create("fast_resnet", width=0)
 
 
 def test_regnetx_4gf_residual_branches_start_at_zero() -> None:

@@ -25,6 +25,11 @@ def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
 
 
+def conv_bn_relu(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
+    """A convolution that keeps the size, BatchNorm and ReLU."""
+    return nn.Sequential(conv(inputs, outputs, kernel), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+
+
 class BasicBlock(nn.Module):
     """Two 3x3 convolutions and a shortcut: the input, or a 1x1 convolution of it where the shape changes."""
 

@@ -1,4 +1,4 @@
-"""A first convolution for attacks: the gradient with respect to an image of few channels as one matrix product."""
+"""A first convolution for attacks: it computes the gradient with respect to the image as one matrix product."""
 
 from typing import Any
 
@@ -43,7 +43,7 @@ class _Convolution(torch.autograd.Function):
 
 
 def _input_gradient(gradient: Tensor, weight: Tensor) -> Tensor:
-    """The gradient with respect to the image: every run of neighbouring columns is one row of a matrix product."""
+    """Return the gradient with respect to the image; every run of neighbouring columns is a row of a matrix product."""
     count, channels, rows, columns = gradient.shape
     _, depth, high, wide = weight.shape
     run = next(run for run in (8, 7, 6, 5, 4, 3, 2, 1) if columns % run == 0)

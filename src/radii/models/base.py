@@ -1,4 +1,4 @@
-"""Models by name, with their normalisation as the first layer."""
+"""Make models by name, with their normalisation as the first layer."""
 
 import importlib
 import inspect
@@ -23,12 +23,12 @@ Count = Annotated[int, {"ge": 1}]
 DENOISERS = "models/denoisers"
 
 ModelPart = Annotated[Any, {"part": "models"}]
-"""The kind of a factory's parameter that is itself a model: a name, or a table of a name and fields."""
+"""The type of a factory's parameter that is itself a model: a name, or a table of a name and fields."""
 
 DenoiserPart = Annotated[Any, {"part": DENOISERS}]
 """The same for a denoiser."""
 
-USUAL = {(3, 32, 32): CIFAR10, (3, 224, 224): IMAGENET}
+USUAL_NORMALISATION = {(3, 32, 32): CIFAR10, (3, 224, 224): IMAGENET}
 """The normalisation of the dataset that models of this input shape are usually trained on."""
 
 
@@ -37,13 +37,12 @@ def names() -> list[str]:
 
 
 def architectures() -> list[str]:
-    """The models that are made for any shape and number of classes, and need nothing else to be stated."""
-    return [name for name in names() if "shape" in _given(factory := find(name)) and not _required(factory)]
+    """Return the models that can be made for any shape and number of classes without other fields."""
+    return [name for name in names() if "shape" in _inputs(find(name)) and not _has_required_fields(name)]
 
 
-def _required(factory: Factory) -> list[str]:
-    """The fields of a factory that have to be stated."""
-    return [s.name for s in settings_of(factory, _given(factory)) if s.default is MISSING]
+def _has_required_fields(name: str) -> bool:
+    return any(setting.default is MISSING for setting in settings(name))
 
 
 def create(
@@ -61,34 +60,34 @@ def create(
     parameter `normalisation` applies it itself; in front of any other model it is the first layer.
     """
     factory = find(name)
-    usual = _usual(factory)
-    shape = usual["shape"] if shape is None else shape
-    classes = usual["classes"] if classes is None else classes
+    parameters = inspect.signature(factory).parameters
+    shape = _default(parameters, "shape") if shape is None else shape
+    classes = _default(parameters, "classes") if classes is None else classes
     if normalisation is None:
-        normalisation = USUAL.get(shape, NONE) if shape else NONE
+        normalisation = USUAL_NORMALISATION.get(shape, NONE) if shape else NONE
     _check(shape, classes, normalisation)
-    model = _made(factory, fields, f"model {name!r}", shape=shape, classes=classes, normalisation=normalisation)
-    first = nn.Identity() if "normalisation" in _given(factory) else layer(normalisation)
+    model = _call(factory, fields, f"model {name!r}", shape=shape, classes=classes, normalisation=normalisation)
+    first = nn.Identity() if "normalisation" in _inputs(factory) else layer(normalisation)
     return nn.Sequential(first, model)
 
 
-def create_part(spec: Any, **given: Any) -> nn.Sequential:
+def create_part(spec: Any, **inputs: Any) -> nn.Sequential:
     """Make the model that a parameter of another model's factory states."""
     table = part_table(spec)
-    return create(table.pop("name"), **given, **table)
+    return create(table.pop("name"), **inputs, **table)
 
 
 def create_denoiser(spec: Any, shape: Shape) -> nn.Module:
     """Make the denoiser that a parameter of a model's factory states."""
     table = part_table(spec)
     name = table.pop("name")
-    return _made(find(name, DENOISERS), table, f"denoiser {name!r}", shape=shape)
+    return _call(find(name, DENOISERS), table, f"denoiser {name!r}", shape=shape)
 
 
 def part_table(spec: Any) -> dict[str, Any]:
-    """The table of a part from its short form, "lenet" for { name = "lenet" }.
+    """Return the table of a part; its short form "lenet" becomes { name = "lenet" }.
 
-    Code has to be named in a table, where the check of what a run may use finds it.
+    A `module:name` has to be in a table, where the check of what a run may import finds it.
     """
     table = {"name": spec} if isinstance(spec, str) and ":" not in spec else spec
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
@@ -97,66 +96,67 @@ def part_table(spec: Any) -> dict[str, Any]:
 
 
 def find(name: str, folder: str = "models") -> Factory:
-    """The function of a model, or denoiser, of the package, or the class or function that `module:name` names."""
+    """Return the factory of a model or denoiser in the package, or the class or function that `module:name` names."""
     what = folder.rpartition("/")[2].removesuffix("s")
     if ":" in name:
         return plugins.import_object(name, what)
     known = plugins.functions(folder)
     if name not in known:
         raise LookupError(f"there is no {what} {name!r}{did_you_mean(name, known)}; your own is named module:name")
-    found: Factory = getattr(importlib.import_module(known[name][0]), name)
-    return found
+    factory: Factory = getattr(importlib.import_module(known[name][0]), name)
+    return factory
 
 
 def resolved(name: str, fields: Mapping[str, Any], folder: str = "models") -> dict[str, Any]:
-    """The fields of a model with the defaults of those that are not stated, of its parts too."""
+    """Return the fields of a model and of its parts, with defaults for those that are not stated."""
     factory = find(name, folder)
-    found = stated(factory, fields, _given(factory))
-    for key, shelf in _parts(factory).items():
-        table = part_table(found[key])
+    complete = stated(factory, fields, _inputs(factory))
+    for key, part_folder in _part_folders(factory).items():
+        table = part_table(complete[key])
         part = table.pop("name")
-        found[key] = {"name": part, **resolved(part, table, shelf)}
-    return found
+        complete[key] = {"name": part, **resolved(part, table, part_folder)}
+    return complete
 
 
 def settings(name: str, folder: str = "models") -> list[Setting]:
-    """The fields that a recipe may state of a model, or denoiser."""
+    """Return the fields of a model or denoiser that a recipe may state."""
     factory = find(name, folder)
-    return settings_of(factory, _given(factory))
+    return settings_of(factory, _inputs(factory))
 
 
 def parts(name: str) -> list[str]:
-    """The parameters of a model that are models themselves."""
-    return [key for key, shelf in _parts(find(name)).items() if shelf == "models"]
+    """Return the parameters of a model that are models themselves."""
+    return [key for key, folder in _part_folders(find(name)).items() if folder == "models"]
 
 
-def _parts(factory: Factory) -> dict[str, str]:
-    """The parameters of a factory that are made by name, each with the folder that the name is looked up in."""
-    found = settings_of(factory, _given(factory))
-    return {setting.name: setting.limits["part"] for setting in found if "part" in setting.limits}
+def _part_folders(factory: Factory) -> dict[str, str]:
+    """Return the parameters of a factory that are made by name, each with the folder to look the name up in."""
+    fields = settings_of(factory, _inputs(factory))
+    return {field.name: field.limits["part"] for field in fields if "part" in field.limits}
 
 
-def _made(factory: Factory, fields: Mapping[str, Any], what: str, **offered: Any) -> nn.Module:
-    """The module of a factory, from its fields and as much of what is offered as it asks for."""
-    asked = _given(factory)
-    made = from_mapping(factory, fields, what, **{key: value for key, value in offered.items() if key in asked})
-    if not isinstance(made, nn.Module):
-        raise ValueError(f"the {what} made a {type(made).__name__}, expected a torch.nn.Module")
-    return made
+def _call(factory: Factory, fields: Mapping[str, Any], what: str, **inputs: Any) -> nn.Module:
+    """Call a factory with its fields, and with those of the inputs that it has parameters for."""
+    accepted = _inputs(factory)
+    module = from_mapping(factory, fields, what, **{key: value for key, value in inputs.items() if key in accepted})
+    if not isinstance(module, nn.Module):
+        raise ValueError(f"the {what} made a {type(module).__name__}, expected a torch.nn.Module")
+    return module
 
 
-def _given(factory: Factory) -> list[str]:
-    """Which of shape, classes and normalisation a factory has as parameters."""
+def _inputs(factory: Factory) -> list[str]:
+    """Return which of shape, classes and normalisation a factory has as parameters."""
     parameters = inspect.signature(factory).parameters
     open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
     known = ("shape", "classes") if open_ended else ()
     return [key for key in ("shape", "classes", "normalisation") if key in parameters or key in known]
 
 
-def _usual(factory: Factory) -> dict[str, Any]:
-    """The default shape and classes of a factory; None where it has no default."""
-    defaults = {key: p.default for key, p in inspect.signature(factory).parameters.items() if p.default is not p.empty}
-    return {"shape": defaults.get("shape"), "classes": defaults.get("classes")}
+def _default(parameters: Mapping[str, inspect.Parameter], name: str) -> Any:
+    """Return the default of a parameter; None if there is no such parameter, or no default."""
+    if name not in parameters or parameters[name].default is inspect.Parameter.empty:
+        return None
+    return parameters[name].default
 
 
 def _check(shape: Shape | None, classes: int | None, normalisation: Normalisation) -> None:
@@ -166,5 +166,5 @@ def _check(shape: Shape | None, classes: int | None, normalisation: Normalisatio
         raise ValueError(f"classes = {classes}, expected at least 2")
     if shape is not None and len(normalisation.mean) not in (0, shape[0]):
         raise ValueError(
-            f"the normalisation is of {len(normalisation.mean)} channels, expected {shape[0]}, as the images have"
+            f"the normalisation is of {len(normalisation.mean)} channels, expected {shape[0]}, as in the images"
         )

@@ -7,9 +7,9 @@ from radii.smoothing.normalisation import Normalisation
 
 
 class Denoised(nn.Module):
-    """The answer of `classifier` to the denoised image; only `denoiser` is trained.
+    """Classifies the denoised image; only `denoiser` is trained.
 
-    The classifier is always in eval mode and takes no gradients, so that its weights and statistics stay as they are.
+    The classifier is always in eval mode and frozen, so its weights and statistics never change.
     """
 
     def __init__(self, denoiser: nn.Module, classifier: nn.Module) -> None:
@@ -37,8 +37,8 @@ def denoised(
 ) -> nn.Module:
     """A denoiser in front of a frozen classifier, for the images that the classifier takes.
 
-    In a recipe, `classifier` is the path of a trained run. The denoiser sees pixels: the normalisation is the
-    classifier's, behind it.
+    In a recipe, `classifier` is the path of a trained run. The denoiser takes pixels; the normalisation comes
+    after it, as the classifier's first layer.
     """
-    behind = create_part(classifier, shape=shape, classes=classes, normalisation=normalisation)
-    return Denoised(create_denoiser(denoiser, shape), behind)
+    normalised = create_part(classifier, shape=shape, classes=classes, normalisation=normalisation)
+    return Denoised(create_denoiser(denoiser, shape), normalised)

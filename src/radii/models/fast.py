@@ -4,21 +4,23 @@ from collections import OrderedDict
 
 from torch import Tensor, nn
 
-from radii.models._blocks import conv
-from radii.models.base import Shape
+from radii.models._blocks import conv_bn_relu
+from radii.models.base import Count, Shape
+
+SMALLEST = 16
 
 
-def fast_resnet(shape: Shape = (3, 32, 32), classes: int = 10, width: int = 32) -> nn.Module:
+def fast_resnet(shape: Shape = (3, 32, 32), classes: int = 10, width: Count = 32) -> nn.Module:
     """Eight 3x3 convolutions and a linear layer, `width` channels in the first; for images of at least 16 x 16."""
-    if width < 1:
-        raise ValueError(f"width = {width}, expected a whole number >= 1")
-    if min(shape[1:]) < 16:
-        raise ValueError(f"fast_resnet takes images of at least 16 x 16 pixels, got {shape[1]} x {shape[2]}")
+    if min(shape[1:]) < SMALLEST:
+        raise ValueError(
+            f"fast_resnet takes images of at least {SMALLEST} x {SMALLEST} pixels, got {shape[1]} x {shape[2]}"
+        )
     layers: OrderedDict[str, nn.Module] = OrderedDict(
-        stem=_convolution(shape[0], width),
-        layer1=nn.Sequential(_convolution(width, 2 * width), nn.MaxPool2d(2), _Residual(2 * width)),
-        layer2=nn.Sequential(_convolution(2 * width, 4 * width), nn.MaxPool2d(2)),
-        layer3=nn.Sequential(_convolution(4 * width, 8 * width), nn.MaxPool2d(2), _Residual(8 * width)),
+        stem=conv_bn_relu(shape[0], width, 3),
+        layer1=nn.Sequential(conv_bn_relu(width, 2 * width, 3), nn.MaxPool2d(2), _Residual(2 * width)),
+        layer2=nn.Sequential(conv_bn_relu(2 * width, 4 * width, 3), nn.MaxPool2d(2)),
+        layer3=nn.Sequential(conv_bn_relu(4 * width, 8 * width, 3), nn.MaxPool2d(2), _Residual(8 * width)),
         pool=nn.AdaptiveMaxPool2d(1),
         flatten=nn.Flatten(),
         fc=nn.Linear(8 * width, classes, bias=False),
@@ -27,17 +29,13 @@ def fast_resnet(shape: Shape = (3, 32, 32), classes: int = 10, width: int = 32) 
     return nn.Sequential(layers)
 
 
-def _convolution(inputs: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(conv(inputs, outputs, 3), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
-
-
 class _Residual(nn.Module):
     """Two convolutions whose output is added to their input."""
 
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.conv1 = _convolution(channels, channels)
-        self.conv2 = _convolution(channels, channels)
+        self.conv1 = conv_bn_relu(channels, channels, 3)
+        self.conv2 = conv_bn_relu(channels, channels, 3)
 
     def forward(self, maps: Tensor) -> Tensor:
         hidden: Tensor = self.conv2(self.conv1(maps))
@@ -45,7 +43,7 @@ class _Residual(nn.Module):
 
 
 class _Scale(nn.Module):
-    """Logits times a constant: training starts with nearly uniform probabilities."""
+    """Multiplies logits by a constant, so that training starts with nearly uniform probabilities."""
 
     def __init__(self, factor: float) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""RegNetX (Radosavovic et al. 2020): residual blocks of one width throughout, whose groups all have equal width."""
+"""RegNetX (Radosavovic et al. 2020): residual blocks without a bottleneck, in groups of equal width."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ def regnetx_200mf(
 
     `width` multiplies all channels, in whole groups of eight.
     """
-    stem, *channels = (max(8, round(width * each / 8) * 8) for each in (64, 24, 56, 152, 368))
+    stem, *channels = (max(8, round(width * full / 8) * 8) for full in (64, 24, 56, 152, 368))
     stages = list(zip((1, 1, 4, 7), channels, (1, 1, 2, 2), strict=True))
     return residual_network(conv(shape[0], stem, 3), _block(group_width=8), stages, classes)
 

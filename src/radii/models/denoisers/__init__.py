@@ -1,1 +1,1 @@
-"""Denoisers, one family a file, every public function of a file one: they map an image to an image of its shape."""
+"""Denoisers map an image to an image of its shape: one file per family, one public function per denoiser."""

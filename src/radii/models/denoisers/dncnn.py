@@ -1,4 +1,4 @@
-"""DnCNN (Zhang et al. 2017): a plain stack of 3x3 convolutions that predicts the noise, to be taken off the image."""
+"""DnCNN (Zhang et al. 2017): a plain stack of 3x3 convolutions that predicts the noise and subtracts it."""
 
 from typing import Annotated
 
