@@ -4,16 +4,12 @@ import os
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 
 from radii import cli, device
-from radii.cli import certify
 from radii.cli.arguments import command
-from radii.cli.certify import Advisor
-from radii.runs.certificates import Row
 from tests.cli.running import radii
 
 
@@ -53,7 +49,7 @@ def test_quiet_leaves_out_hints_but_not_answers(tmp_path: Path) -> None:
     assert radii("list", cwd=tmp_path).out == loud
 
 
-def test_device_is_that_of_the_environment_and_of_the_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_device_comes_from_the_flag_or_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[torch.device] = []
     monkeypatch.setattr("radii.cli.list._print_all", lambda: seen.append(device.default_device()))
     monkeypatch.setattr(device, "available", lambda: ["cpu", "meta"])
@@ -66,7 +62,7 @@ def test_device_is_that_of_the_environment_and_of_the_command(tmp_path: Path, mo
     assert [each.type for each in seen] == ["meta", usual, "cpu", "meta"]
 
 
-def test_a_device_that_is_not_there_is_a_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_device_is_named_in_the_error(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("RADII_DEVICE", "abacus")
     with pytest.raises(ValueError, match="there is no device 'abacus' here, expected one of: cpu"):
         device.default_device()
@@ -76,34 +72,3 @@ def test_commands_can_be_pasted() -> None:
     assert command("certify", Path("my runs/a"), every=20, max=None, linf=False, set=["a=1", "b=x y"], json=True) == (
         "radii certify 'my runs/a' --every 20 --set a=1 --set 'b=x y' --json"
     )
-
-
-def row(index: int) -> Row:
-    return Row(index, 0, 0, 0.5, 30.0, 100, {0: 100}, "")
-
-
-@pytest.mark.parametrize(
-    ("typed", "total", "advised"),
-    [
-        (["certify", "my run", "--every", "2"], 100, True),
-        (["certify", "my run"], 3, False),
-        (["certify", "my run", "--with", "fixed"], 100, False),
-        (["certify", "my run", "--set", "estimation=9"], 100, False),
-    ],
-)
-def test_slow_certify_suggests_sequential(
-    typed: list[str], total: int, advised: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    said: list[str] = []
-    clock: dict[str, Any] = {"now": 0.0}
-    monkeypatch.setattr(certify, "hint", said.append)
-    monkeypatch.setattr("time.monotonic", lambda: clock["now"])
-    progress = Advisor(lambda *_: None, typed, 0.25, 1)
-    progress(total, None)
-    progress(total, row(0))
-    assert said == []  # a row of an earlier call
-    clock["now"] = 30.0
-    for number in (1, 2):
-        progress(total, row(number))
-    expected = "radii certify 'my run' --every 2 --with sequential --radii 0,0.25,0.5"
-    assert said == ([f"about 49 min left; far fewer samples, for given radii: {expected}"] if advised else [])

@@ -200,7 +200,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
 
 
 @pytest.mark.parametrize(("arguments", "message"), WRONG, ids=[" ".join(arguments) for arguments, _ in WRONG])
-def test_invalid_arguments_give_a_one_sentence_error(arguments: Sequence[str], message: str, home: Path) -> None:
+def test_invalid_arguments_give_a_one_line_error(arguments: Sequence[str], message: str, home: Path) -> None:
     before = sorted(path for path in home.rglob("*"))
     wrong = radii(*arguments, cwd=home)
     assert wrong.code not in (0, None)

@@ -77,7 +77,7 @@ def test_onnx_file_can_be_imported_certified_and_reported(
         (("export", "absent", "x.onnx"), "absent is not"),
     ],
 )
-def test_errors_are_one_sentence(
+def test_errors_are_one_line(
     arguments: tuple[str, ...],
     message: str,
     radii: Callable[..., object],
@@ -97,7 +97,7 @@ def test_errors_are_one_sentence(
     assert not (tmp_path / "x").exists()
 
 
-def test_without_the_extra_the_error_says_what_to_install(
+def test_missing_extra_is_named_in_the_error(
     radii: Callable[..., object], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)

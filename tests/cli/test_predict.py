@@ -51,7 +51,7 @@ def predict(home: Path, *arguments: str) -> Outcome:
     return radii("predict", "run", *arguments, "--engine", "torch", cwd=home)
 
 
-def test_a_line_for_each_picture_with_its_radius(home: Path) -> None:
+def test_each_picture_gets_a_line_with_its_radius(home: Path) -> None:
     found = predict(home, "pictures/dark/0.png", "pictures/light")
     assert found.code == 0, found.error
     lines = found.out.splitlines()
@@ -64,7 +64,7 @@ def test_a_line_for_each_picture_with_its_radius(home: Path) -> None:
     )
 
 
-def test_unreadable_pictures_are_sentences_and_the_rest_goes_on(home: Path, tmp_path: Path) -> None:
+def test_unreadable_pictures_are_reported_and_the_rest_is_predicted(home: Path, tmp_path: Path) -> None:
     (tmp_path / "broken.png").write_bytes(b"\x89PNG\r\n")
     Image.new("RGB", (7, 9)).save(tmp_path / "small.png")
     (tmp_path / "empty").mkdir()
@@ -85,7 +85,7 @@ def test_unreadable_pictures_are_sentences_and_the_rest_goes_on(home: Path, tmp_
     assert all(answer["error"] for answer in answers)
 
 
-def test_an_abstention_is_an_answer_of_its_own(home: Path) -> None:
+def test_abstention_has_exit_code_1_and_no_class(home: Path) -> None:
     found = predict(home, "middle.png", "--set", "estimation=20", "--set", "failure=0.001")
     assert (found.code, found.out.split(",")[0]) == (1, "middle.png: abstains")
     assert " votes for " in found.out
@@ -93,7 +93,7 @@ def test_an_abstention_is_an_answer_of_its_own(home: Path) -> None:
     assert (answer["class"], answer["label"], answer["radius"]) == (None, None, None)
 
 
-def test_json_says_how_it_was_found(home: Path) -> None:
+def test_json_states_certifier_votes_and_noise(home: Path) -> None:
     (line,) = predict(
         home, "pictures/light/2.png", "--json", "--with", "sequential", "--radii", "0.25,0.5"
     ).out.splitlines()
@@ -104,13 +104,13 @@ def test_json_says_how_it_was_found(home: Path) -> None:
     assert answer["noise"] == {"name": "gaussian", "sigma": 0.25}
 
 
-def test_the_class_alone_has_no_radius(home: Path) -> None:
+def test_prediction_has_no_radius(home: Path) -> None:
     found = predict(home, "pictures/light/2.png", "--with", "prediction")
     assert found.out == "pictures/light/2.png: light, 1,000 of 1,000 votes, failure 0.001, engine torch\n"
     assert json.loads(predict(home, "pictures/light/2.png", "--with", "prediction", "--json").out)["radius"] is None
 
 
-def test_a_list_from_stdin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_paths_are_read_from_stdin(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("pictures/dark/0.png\n\npictures/light\n"))
     found = predict(home, "-", "-q")
     assert (found.code, found.error, found.out.count("\n")) == (0, "", 4)

@@ -82,7 +82,7 @@ def plain(out: io.StringIO) -> str:
     return re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", out.getvalue().replace("\r", "\n")).rstrip()
 
 
-def test_a_line_now_and_then_where_there_is_no_terminal(
+def test_without_a_terminal_a_line_is_printed_every_half_minute(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     clock = iter(range(0, 10_000, 1))
@@ -99,7 +99,7 @@ def test_a_line_now_and_then_where_there_is_no_terminal(
     assert out.getvalue() == "", "stdout is for results"
 
 
-def test_what_an_earlier_process_did_is_no_part_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_excludes_the_work_of_an_earlier_process(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     bar = CountingBar(Console(file=io.StringIO()))
@@ -110,7 +110,7 @@ def test_what_an_earlier_process_did_is_no_part_of_the_rate(monkeypatch: pytest.
     assert bar.progress.tasks[0].fields["rate"] == 2.0
 
 
-def test_the_start_of_the_processes_is_no_part_of_the_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rate_excludes_the_start_of_the_workers(monkeypatch: pytest.MonkeyPatch) -> None:
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     bar = CountingBar(Console(file=io.StringIO()))
@@ -129,8 +129,8 @@ def test_the_noisy_test_accuracy_is_not_rounded_up() -> None:
     assert "noisy test accuracy 0.9765" in bar.notes()
 
 
-def test_next_training_of_a_chain_begins_with_a_rate_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The steps of a voter before its student: fewer steps than before are no negative rate."""
+def test_rate_restarts_with_the_next_training_of_a_chain(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A student starts at step 0 after its voter, which must not give a negative rate."""
     now = [0.0]
     monkeypatch.setattr(time, "monotonic", lambda: now[0])
     with TrainingBar(Console(file=io.StringIO(), width=200)) as bar:

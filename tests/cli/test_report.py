@@ -1,14 +1,10 @@
-"""The command `report`, and the last line of `certify`."""
+"""`radii report`: paths, labels, radii and titles."""
 
 from pathlib import Path
 
 import pytest
 
 from radii import cli
-from radii.cli import certify
-from radii.reports.summary import Summary
-from radii.runs import certificates
-from radii.runs.certificates import CertificateFile, Row
 
 
 def log(path: Path) -> Path:
@@ -22,7 +18,7 @@ def call(*arguments: str) -> None:
 
 
 @pytest.mark.parametrize("name", ["[/x]", "[1]", "[bold]", "{a}", ":smile:", "a\x1b[31mb", "-a"])
-def test_any_path_can_be_named(
+def test_paths_with_markup_or_control_characters_are_accepted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -46,7 +42,9 @@ def test_paths_and_labels_with_an_equals_sign(
     assert Path("report/report.csv").read_text().splitlines()[1].removeprefix('"').startswith(name)
 
 
-def test_radii_are_lengths_and_a_page_has_a_title(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_large_radii_are_refused_and_an_empty_title_is_replaced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.chdir(tmp_path)
     log(Path("a.tsv"))
     with pytest.raises(ValueError, match="expected numbers from 0 to 1000"):
@@ -56,23 +54,10 @@ def test_radii_are_lengths_and_a_page_has_a_title(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.parametrize("label", ["a.tsv", "=x", "a.tsv=", "a.tsv= "])
-def test_labels_without_a_path_or_a_name(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str) -> None:
+def test_labels_without_a_path_or_a_name_are_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, label: str
+) -> None:
     monkeypatch.chdir(tmp_path)
     log(Path("a.tsv"))
     with pytest.raises(ValueError, match="expected RUN=NAME, such as runs/g=Gaussian"):
         call("report", "a.tsv", "--label", label)
-
-
-def test_linf_radius_of_tested_radii_is_a_bound(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    class Spec:
-        shape = (1, 2, 2)
-
-    monkeypatch.setattr("radii.training.weights.model_spec", lambda _: Spec())
-    for radius, words in ((0.5, "at least 0.25000:"), (0.0, "radius -:")):
-        path = tmp_path / f"{radius}.tsv"
-        header = {"procedure": "sequential", "parameters": {"radii": [0.5]}}
-        CertificateFile(path, header).append(Row(0, 1, 1 if radius else -1, radius, 1.0))
-        certify.print_linf(tmp_path, Summary(certificates.read(path)))
-        assert words in capsys.readouterr().out

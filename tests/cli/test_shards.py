@@ -66,7 +66,7 @@ def test_shards_are_merged_into_the_file_of_one_command(home: Path) -> None:
         (("--merge", "--max", "3"), "--max cannot be combined with --merge"),
     ],
 )
-def test_wrong_arguments_are_sentences(words: tuple[str, ...], message: str, home: Path) -> None:
+def test_wrong_arguments_are_refused(words: tuple[str, ...], message: str, home: Path) -> None:
     found = radii("certify", "run", *words, cwd=home)
     assert found.code == 2
     assert message in found.error

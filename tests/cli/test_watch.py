@@ -29,7 +29,7 @@ def step(**facts: Any) -> dict[str, Any]:
     return {**here, "epoch": 2, "epochs": 9, "step": 3, "steps": 7, "loss": 1.5, "terms": {"a": 1.0, "b": 0.5}, **facts}
 
 
-def test_where_training_stands() -> None:
+def test_progress_of_training_in_words() -> None:
     assert in_words([step()]) == "train, epoch 3/9, step 3/7, loss 1.5000, a 1.0000, b 0.5000"
     epoch = step(event="epoch", seconds=3.0, noisy_test_accuracy=0.97659)
     assert in_words([epoch]) == "train, 3 epochs done, the last in 3 s, noisy accuracy 0.9765"
@@ -39,7 +39,7 @@ def test_where_training_stands() -> None:
     assert not is_over([step()])
 
 
-def test_where_certification_stands() -> None:
+def test_progress_of_certification_in_words() -> None:
     facts = {"done": 100, "images": 500, "correct": 50, "mean_radius": 0.25}
     image = step(work="certify", event="image", **facts)
     words = "certify, 100/500 images, 50.0% certified and correct (39.8-60.2), ACR 0.250"
@@ -49,11 +49,11 @@ def test_where_certification_stands() -> None:
 
 
 @pytest.mark.parametrize("facts", [{"loss": None}, {"epoch": "x"}, {"terms": 3}])
-def test_events_of_another_version(facts: Mapping[str, Any]) -> None:
+def test_events_of_another_version_are_shown_as_unreadable(facts: Mapping[str, Any]) -> None:
     assert "cannot read" in in_words([step(**facts)])
 
 
-def test_a_process_that_was_killed() -> None:
+def test_killed_process_is_reported() -> None:
     child = subprocess.Popen([sys.executable, "-c", "pass"])
     child.wait()
     assert is_over([step(process=child.pid)])
@@ -61,7 +61,7 @@ def test_a_process_that_was_killed() -> None:
     assert not is_over([step(process=child.pid, host="elsewhere")])
 
 
-def test_wrong_folders(tmp_path: Path) -> None:
+def test_folders_without_a_run_or_events_are_refused(tmp_path: Path) -> None:
     for message in ("is not a run", "has no events.jsonl"):
         with pytest.raises(ValueError, match=message):
             cli.app(["watch", str(tmp_path)], exit_on_error=False, print_error=False, result_action="return_value")
@@ -69,7 +69,7 @@ def test_wrong_folders(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_watching_another_process(tmp_path: Path) -> None:
+def test_watch_shows_the_work_of_another_process(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run")
     log = events.EventLog(run, "train")
     log.write("began")
@@ -84,7 +84,7 @@ def test_watching_another_process(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_ctrl_c_ends_the_watching_alone(tmp_path: Path) -> None:
+def test_ctrl_c_stops_the_watching_not_the_work(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run")
     events.EventLog(run, "train").write("began")
     before = json.loads((run / events.FILE).read_text())

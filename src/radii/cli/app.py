@@ -138,7 +138,7 @@ def launch(
 
     Args:
         quiet: Print answers and errors only: no progress, no hints.
-        device: cpu, cuda, cuda:1 or mps; RADII_DEVICE otherwise, or a GPU where there is one.
+        device: Run on cpu, cuda, cuda:1 or mps; by default RADII_DEVICE, or a GPU if there is one.
     """
     console.quiet = quiet
     with _on_device(device):

@@ -11,27 +11,13 @@ from cyclopts import Parameter, Token
 
 from radii.runs import recipe as recipes
 
-Data = Annotated[Path | None, Parameter(help="Folder with the dataset's files; RADII_DATA otherwise.")]
+Data = Annotated[Path | None, Parameter(help="The folder with the dataset's files; by default RADII_DATA.")]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON.")]
 Switch = Annotated[bool, Parameter(negative="")]
 Strings = Annotated[list[str] | None, Parameter(negative="", json_list=False)]
-Settings = Annotated[
-    list[str] | None,
-    Parameter(
-        name="--set",
-        negative="",
-        json_list=False,
-        help="KEY=VALUE: override a key of the recipe, or set a field of the certifier.",
-    ),
-]
-Trust = Annotated[
-    list[str] | None,
-    Parameter(
-        negative="",
-        json_list=False,
-        help="A module whose code the run may use, if the run was made elsewhere.",
-    ),
-]
+Settings = Annotated[Strings, Parameter(name="--set", help="KEY=VALUE: override a key of the recipe.")]
+Fields = Annotated[Strings, Parameter(name="--set", help="KEY=VALUE: set a field of the certifier.")]
+Trust = Annotated[Strings, Parameter(help="Allow the run to use this module's code, if the run was made elsewhere.")]
 Cluster = Annotated[
     str | None,
     Parameter(help="Compute on the workers of the Dask scheduler at this address, such as tcp://host:8786."),

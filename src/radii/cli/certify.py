@@ -16,8 +16,8 @@ from radii.cli.app import app, console, hint, printed_warnings, say, say_json
 from radii.cli.arguments import (
     Cluster,
     Data,
+    Fields,
     Json,
-    Settings,
     Switch,
     Trust,
     Whole,
@@ -67,7 +67,7 @@ def certify(
     without_labels: Switch = False,
     tensorboard: Switch = False,
     json: Json = False,
-    set: Settings = None,
+    set: Fields = None,
     data: Data = None,
     trust: Trust = None,
 ) -> None:

@@ -1,4 +1,4 @@
-"""radii import: make a run of a classifier that was trained elsewhere."""
+"""radii import: make a run from a classifier that was trained elsewhere."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -31,7 +31,7 @@ def import_(
     std: str | None = None,
     data: Data = None,
 ) -> None:
-    """Make a run of a classifier that was trained elsewhere, and check it on test images without noise.
+    """Make a run from a classifier that was trained elsewhere, and check it on test images without noise.
 
     Args:
         source: module:name of a class or function that makes a torch.nn.Module; or an ONNX file, used as it is; or a

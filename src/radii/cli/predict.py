@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from radii.cli.app import STDIN, app, console, in_words, print_error, printed_warnings, say, say_json
-from radii.cli.arguments import Json, Settings, Trust, parse_fields
+from radii.cli.arguments import Fields, Json, Trust, parse_fields
 from radii.cli.progress import CountingBar
 from radii.reports.summary import down
 from radii.runs.recipe import fields_of
@@ -40,7 +40,7 @@ def predict(
     radii: str | None = None,
     engine: str = "auto",
     json: Json = False,
-    set: Settings = None,
+    set: Fields = None,
     trust: Trust = None,
 ) -> None:
     """Predict the class of pictures, with the votes and the certified radius, one line per picture.

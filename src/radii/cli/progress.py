@@ -2,7 +2,7 @@
 
 import time
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
@@ -32,7 +32,8 @@ class _Bar:
 
     def __init__(self, console: Console, description: str, unit: str) -> None:
         self.console, self.unit = console, unit
-        columns = (TextColumn("{task.description}"), BarColumn(None), _Count(), _Rate(unit), _Left(), _Notes(console))
+        texts = [_Column(text) for text in (_count, self._rate, _time_left, self._notes_beside)]
+        columns = (TextColumn("{task.description}"), BarColumn(None), *texts)
         self.progress = _TwoLines(*columns, console=console, disable=not console.is_terminal, expand=True)
         self.task = self.progress.add_task(description, total=None, notes=(), rate=0.0)
         self._marks: deque[tuple[float, float]] = deque(maxlen=MARKS)
@@ -61,7 +62,8 @@ class _Bar:
             self._mark(now)
         if not self.console.is_terminal and not self.console.quiet and now - self._printed > SECONDS_BETWEEN_LINES:
             self._printed = now
-            print_line(self.line())
+            # stdout is for results.
+            Console(stderr=True, highlight=False, emoji=False).print(self.line(), soft_wrap=True, markup=False)
 
     def _mark(self, now: float) -> None:
         """Mark how much is done now, and update the rate of the last half minute and the notes.
@@ -80,18 +82,35 @@ class _Bar:
         """Return the progress as a line of text."""
         task = self.progress.tasks[0]
         counted = f"{task.completed:.0f} of {task.total or 0:.0f} {self.unit}"
-        left = f"{_seconds_left(task)} left" if task.fields["rate"] else ""
         rate = f"{task.fields['rate']:.3g}/s" if task.fields["rate"] else ""
-        return ", ".join(filter(None, [f"{task.description}: {counted}".lstrip(": "), rate, left, *self.notes()]))
+        parts = [f"{task.description}: {counted}".lstrip(": "), rate, _time_left(task), *self.notes()]
+        return ", ".join(filter(None, parts))
+
+    def _rate(self, task: Task) -> str:
+        return f"{task.fields['rate']:.3g} {self.unit}/s" if task.fields["rate"] else ""
+
+    def _notes_beside(self, task: Task) -> str:
+        return fitting(task.fields["notes"], self.console.width - BESIDE_THE_BAR)
 
 
-def _seconds_left(task: Task) -> str:
-    return duration(((task.total or 0) - task.completed) / task.fields["rate"])
+def _count(task: Task) -> str:
+    return f"{task.completed:.0f}/{'?' if task.total is None else format(task.total, '.0f')}"
 
 
-def print_line(line: str) -> None:
-    """Print a line of progress to stderr; stdout is for results."""
-    Console(stderr=True, highlight=False, emoji=False).print(line, soft_wrap=True, markup=False)
+def _time_left(task: Task) -> str:
+    rate = task.fields["rate"]
+    return f"{duration(((task.total or 0) - task.completed) / rate)} left" if rate else ""
+
+
+class _Column(ProgressColumn):
+    """A column that shows a text about the task."""
+
+    def __init__(self, text: Callable[[Task], str]) -> None:
+        super().__init__()
+        self.text = text
+
+    def render(self, task: Task) -> Text:
+        return Text(self.text(task), no_wrap=True)
 
 
 class _TwoLines(Progress):
@@ -104,36 +123,6 @@ class _TwoLines(Progress):
             beside = len(fitting(notes, self.console.width - BESIDE_THE_BAR))
             if below := ", ".join(notes)[beside:].removeprefix(", "):
                 yield Text(below, no_wrap=True, overflow="ellipsis")
-
-
-class _Count(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.completed:.0f}/{'?' if task.total is None else format(task.total, '.0f')}", no_wrap=True)
-
-
-class _Rate(ProgressColumn):
-    def __init__(self, unit: str) -> None:
-        super().__init__()
-        self.unit = unit
-
-    def render(self, task: Task) -> Text:
-        return Text(f"{task.fields['rate']:.3g} {self.unit}/s" if task.fields["rate"] else "", no_wrap=True)
-
-
-class _Left(ProgressColumn):
-    def render(self, task: Task) -> Text:
-        return Text(f"{_seconds_left(task)} left" if task.fields["rate"] else "", no_wrap=True)
-
-
-class _Notes(ProgressColumn):
-    """Shows as many notes as fit."""
-
-    def __init__(self, console: Console) -> None:
-        super().__init__()
-        self.console = console
-
-    def render(self, task: Task) -> Text:
-        return Text(fitting(task.fields["notes"], self.console.width - BESIDE_THE_BAR), no_wrap=True)
 
 
 def fitting(notes: Sequence[str], width: int) -> str:
@@ -168,9 +157,13 @@ class TrainingBar(_Bar):
     def notes(self) -> Sequence[str]:
         if self.event is None:
             return ()
-        terms = self.event.terms if len(self.event.terms) > 1 else {}
-        term_notes = [f"{name} {value:.4f}" for name, value in terms.items()]
-        return [note for note in (f"loss {self.event.loss:.4f}", self.accuracy, *term_notes) if note]
+        loss, *terms = loss_texts(self.event.loss, self.event.terms)
+        return [note for note in (loss, self.accuracy, *terms) if note]
+
+
+def loss_texts(loss: float, terms: Mapping[str, float]) -> list[str]:
+    """Return the loss, and its terms if there are several."""
+    return [f"loss {loss:.4f}", *(f"{name} {value:.4f}" for name, value in terms.items() if len(terms) > 1)]
 
 
 class CertificationBar(_Bar):

@@ -12,6 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from radii.cli.app import app, console, hint
+from radii.cli.progress import loss_texts
 from radii.reports.facts import duration
 from radii.reports.summary import Share, down, up
 from radii.reports.text import plain
@@ -102,18 +103,14 @@ def _progress(log: Sequence[Event]) -> list[str]:
         if name in latest:
             try:
                 parts += words(latest[name])
-            except (KeyError, TypeError, ValueError):
+            except (KeyError, TypeError, ValueError, AttributeError):
                 parts.append(f"an event {name} that this version cannot read")
     return parts
 
 
 def _step(event: Event) -> list[str]:
-    terms = event["terms"].items() if len(event["terms"]) > 1 else ()
-    return [
-        f"epoch {event['epoch'] + 1}/{event['epochs']}, step {event['step']}/{event['steps']}",
-        f"loss {event['loss']:.4f}",
-        *(f"{name} {value:.4f}" for name, value in terms),
-    ]
+    where = f"epoch {event['epoch'] + 1}/{event['epochs']}, step {event['step']}/{event['steps']}"
+    return [where, *loss_texts(event["loss"], event["terms"])]
 
 
 def _epoch(event: Event) -> list[str]:

@@ -1,4 +1,4 @@
-"""Anyone's classifier and anyone's pictures, from the command line: one story, outside the checkout."""
+"""From a classifier trained elsewhere to certified predictions, command by command, outside the checkout."""
 
 import json
 import shlex
@@ -64,7 +64,7 @@ def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.mark.slow
-def test_the_story(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_import_certify_train_transfer_report_predict_and_export(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def said(line: str, code: int = 0) -> str:
         outcome = radii(*shlex.split(line), cwd=home)
         assert outcome.code == code, outcome.error + outcome.out

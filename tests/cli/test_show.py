@@ -1,4 +1,4 @@
-"""What there is and what a run is: list and show, for people and machines."""
+"""`radii show`: what a run is, for people and programs."""
 
 import json
 import shutil
@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from radii.cli.list import FOLDERS, RECIPES, fields_of, registry
-from radii.runs import recipe as recipes
 from radii.runs.recipe import Recipe, Training
 from radii.training.loop import train
 from tests.cli.running import radii
@@ -27,33 +25,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize("kind", FOLDERS)
-def test_every_entry_shows_its_fields_with_defaults(kind: str, tmp_path: Path) -> None:
-    listed = radii("list", kind, cwd=tmp_path)
-    assert listed.code == 0, listed.error
-    found = json.loads(radii("list", kind, "--json", cwd=tmp_path).out)[kind]
-    assert set(found) == set(registry(kind))
-    for name, entry in found.items():
-        assert f"{name:<18} {entry['text']}" in listed.out
-        for field, default in entry["fields"].items():
-            assert f"    {field} = {default}\n" in listed.out
-
-
-def test_defaults_are_what_a_recipe_states() -> None:
-    assert fields_of("models", "cifar_resnet20") == {"width": "16"}
-    assert fields_of("models", "denoised") == {"classifier": "stated by you", "denoiser": '"dncnn"'}
-    assert fields_of("certifiers", "sequential")["radii"] == "[0.0]"
-    assert fields_of("datasets", "folder")["enlarge"] == "false"
-
-
-def test_recipes_of_a_shelf(tmp_path: Path) -> None:
-    lines = radii("list", "recipes", "mnist", cwd=tmp_path).out.splitlines()
-    assert [line.split()[0] for line in lines] == [name for name in recipes.shipped() if name.startswith("mnist")]
-    assert all(line.split(maxsplit=1)[1] for line in lines)
-    assert set(json.loads(radii("list", "--json", cwd=tmp_path).out)) == {*FOLDERS, RECIPES}
-
-
-def test_show_tells_what_a_run_is_in_a_screenful(home: Path) -> None:
+def test_show_fits_a_screen(home: Path) -> None:
     shown = radii("show", "runs/my own", cwd=home)
     assert shown.code == 0, shown.error
     for word in ("digits_cnn", "digits", "sigma 0.25", "10: 0, 1, 2", "trained: 1 of 1 epochs", "gaussian", "torch "):
@@ -85,7 +57,7 @@ def test_show_runs_no_code_of_a_run_and_says_so(home: Path, tmp_path: Path) -> N
     assert "evil_nets:load: not run by this user before; commands that use it ask for --trust" in shown.out
 
 
-def test_show_of_a_run_in_training(home: Path, tmp_path: Path) -> None:
+def test_show_says_how_to_continue_a_training(home: Path, tmp_path: Path) -> None:
     shutil.copytree(home / "runs" / "my own", tmp_path / "half", ignore=shutil.ignore_patterns("certificates"))
     (tmp_path / "half" / "model.safetensors").unlink()
     shown = radii("show", "half", cwd=tmp_path).out
