@@ -16,7 +16,7 @@ from statistics import fmean, median, pstdev, stdev
 from typing import Any, NamedTuple
 
 from examples.whole_test_set import whole
-from radii.papers.table_runs import soft_label_samples
+from radii.papers.match import soft_label_samples
 from radii.reports.facts import choice
 from radii.reports.summary import Summary, down, up
 from radii.runs import certificates

@@ -12,10 +12,10 @@ from typing import Any
 
 from radii import plugins
 from radii.fields import from_mapping
-from radii.papers import table
-from radii.papers.table_identity import REGISTRIES
-from radii.papers.table_overview import complete
-from radii.papers.table_runs import LEFT_OUT, results_of, runs_in, soft_label_samples
+from radii.papers import tables
+from radii.papers.budgets import REGISTRIES
+from radii.papers.comparison import complete_results
+from radii.papers.match import FAILED_RUNS, match_runs, scan_runs, soft_label_samples
 from radii.runs import certificates, lineage, recipe
 from radii.runs.certificates import header_file, read_header
 from radii.runs.run import Run
@@ -122,7 +122,7 @@ def archived(root: Path) -> Iterator[tuple[str, Facts]]:
     """Every archived run with certificates, and what is known of it, once for each of its certificate files."""
     for path in sorted((root / "results").rglob("recipe.toml")):
         run = Run(path.parent)
-        if LEFT_OUT in path.parts:
+        if FAILED_RUNS in path.parts:
             continue
         for file in sorted(run.certificates.glob("*.tsv")):
             if certificates.has_rows(file):
@@ -175,17 +175,17 @@ def _section(title: str, found: Sequence[tuple[Item, str]]) -> str:
 
 def _tables(root: Path) -> str:
     """Every table with its rows."""
-    found = runs_in([root / "results"])
+    found = scan_runs([root / "results"])
     lines = [
         "## Rows of the tables",
         "",
         "| table | rows | with a result here | not made yet | missing |",
         "| --- | ---: | ---: | ---: | ---: |",
     ]
-    for name in table.names():
-        each = table.read(table.find(name))
-        results = results_of(each, found)
-        done = sum(bool(complete(each, results, row)) for row in each.rows)
+    for name in tables.names():
+        each = tables.load(name)
+        results = match_runs(each, found)
+        done = sum(bool(complete_results(each, results, row)) for row in each.rows)
         missing = sum(bool(row.why) for row in each.rows)
         shown = ("–", "–") if each.kind == "settings" else (str(done), str(len(each.rows) - done - missing))  # noqa: RUF001
         lines.append(f"| {name} | {len(each.rows)} | {shown[0]} | {shown[1]} | {missing} |")

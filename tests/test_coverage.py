@@ -8,7 +8,7 @@ import pytest
 
 from benchmarks.coverage import CODE, MEASURED, MISSING, Item, archived, has, items, status, write
 from radii import cli
-from radii.papers import table
+from radii.papers import tables
 from radii.runs import recipe
 
 ROOT = Path(__file__).parents[1]
@@ -34,7 +34,7 @@ def test_command_of_an_item_can_be_typed(item: Item) -> None:
     _, verb, *words = shlex.split(item.command)
     cli.app.parse_args([verb, *words], exit_on_error=False, print_error=False)
     if verb == "table":
-        found = table.read(table.find(words[0]))
+        found = tables.load(words[0])
         if "--only" in words:
             part = words[words.index("--only") + 1].casefold()
             assert any(part in row.label.casefold() for row in found.rows)

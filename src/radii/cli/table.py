@@ -1,26 +1,35 @@
-"""The command that shows the papers' tables beside what was measured here, and makes their rows."""
+"""`radii table`: show the papers' tables beside what was measured here, and make their rows."""
 
+import warnings
 from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import answers, app, printed_warnings
+from radii.cli.app import answers, app, console, in_words, printed_warnings
 from radii.cli.arguments import Cluster, Data, Whole, executor_at
-from radii.papers import table as tables
-from radii.papers import table_page
+from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
+from radii.errors import RunWarning
+from radii.papers import render, tables
 from radii.papers.budgets import Budget, find_budget
-from radii.papers.table import PaperTable
-from radii.papers.table_files import results_from
-from radii.papers.table_lines import Results
-from radii.papers.table_overview import Costs, costs_of_rows, not_made, overview
-from radii.papers.table_runs import FOLDERS, Found, Result, results_of, runs_in
-from radii.papers.table_text import aligned
+from radii.papers.comparison import Costs, costs_of_rows, overview, rows_not_made
+from radii.papers.external import results_from
+from radii.papers.match import FOLDERS, Result, Results, TrainedRun, group_results, match_runs, scan_runs
+from radii.papers.render import aligned
+from radii.papers.tables import PaperTable, Row
+from radii.papers.values import missing_corruptions
+from radii.reports.facts import duration
 from radii.reports.text import plain
 
-MADE = Path("runs") / "tables"
-"""Where rows are made."""
+if TYPE_CHECKING:
+    from radii.papers.make import Maker
+
+RUNS = Path("runs")
+MADE = RUNS / "tables"
+"""The folder that rows are made in."""
 Paths = Annotated[list[Path] | None, Parameter(negative="", json_list=False)]
 Switch = Annotated[bool, Parameter(negative="")]
 
@@ -60,107 +69,212 @@ def table(
         out: A folder to write the table to as HTML, Markdown, LaTeX and CSV.
         workers: Processes that certify, and vote on soft labels; by default one for each core, or for each GPU.
     """
-    wanted_budget = find_budget(budget)
+    chosen_budget = find_budget(budget)
     making = {"--cluster": cluster, "--workers": workers, "--seeds": seeds, "--data": data}
     with printed_warnings():
         if name is None:
-            _refuse({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out, **making})
-            return _print_overview(runs_in(folders(in_)), wanted_budget, time)
-        wanted = tables.read(tables.find(name))
+            _refuse_without_table({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out, **making})
+            return _print_overview(scan_runs(_folders(in_)), chosen_budget, time)
+        shown = tables.load(name)
         if not run:
             _refuse_without_run(making)
         if only and not (run or time):
             raise ValueError(f"--only {only[0]} is for rows that are made or timed: add --run or --time")
         if run:
-            from radii.cli.table_making import make_rows
-
             with executor_at(cluster, workers) as executor:
-                make_rows(wanted, wanted_budget, seeds, only or (), MADE, data, workers, executor)
-        found = runs_in({*folders(in_), *([MADE] if MADE.is_dir() else [])})
-        results = results_of(wanted, found)
-        for label, named in _named(wanted, from_ or (), row or ()).items():
-            results[label] = _with(results[label], named)
-        costs = _costs([(wanted, results)], wanted_budget, time, only or ())[wanted.name]
-    return _print_table(wanted, results, costs, wanted_budget, out)
+                _make_rows(shown, chosen_budget, seeds, only or (), data, workers, executor)
+        results = match_runs(shown, scan_runs({*_folders(in_), *([MADE] if MADE.is_dir() else [])}))
+        _add_files(shown, results, from_ or (), row or ())
+        costs = _costs([(shown, results)], chosen_budget, time, only or ())[shown.name]
+    return _print_table(shown, results, costs, chosen_budget, out)
 
 
-def _refuse_without_run(given: Mapping[str, object]) -> None:
-    """Refuse what is about rows that are made where none are."""
-    for flag, value in given.items():
+def _refuse_without_run(options: Mapping[str, object]) -> None:
+    for flag, value in options.items():
         if value is not None:
             raise ValueError(f"{flag} {value} is for the rows that --run makes: leave it out, or add --run")
 
 
-def _refuse(given: dict[str, object]) -> None:
-    """Refuse what belongs to one table where none is named."""
-    if stated := [flag for flag, value in given.items() if value not in (None, False)]:
-        raise ValueError(f"{stated[0]} belongs to one table: name it, such as `radii table crt-2 {stated[0]}`")
+def _refuse_without_table(options: Mapping[str, object]) -> None:
+    if used := [flag for flag, value in options.items() if value not in (None, False)]:
+        raise ValueError(f"{used[0]} belongs to one table: name it, such as `radii table crt-2 {used[0]}`")
 
 
-def folders(named: Sequence[Path] | None) -> list[Path]:
-    """The folders to look for runs in; one that is named has to be there."""
+def _folders(named: Sequence[Path] | None) -> list[Path]:
+    """Return the folders to look for runs in; a named one has to exist."""
     for path in named or ():
         if not path.is_dir():
             raise ValueError(f"there is no folder {path} to look for runs in")
     return list(named or (path for path in map(Path, FOLDERS) if path.is_dir()))
 
 
-def _named(wanted: PaperTable, files: Sequence[Path], labels: Sequence[str]) -> dict[str, list[Result]]:
-    """The results from files that the command line names, by the label of their row."""
+def _add_files(
+    shown: PaperTable, results: dict[str, list[Result]], files: Sequence[Path], labels: Sequence[str]
+) -> None:
+    """Add results from the files of --from to the rows of --row, unless they are there already."""
     if len(files) != len(labels):
         raise ValueError(f"--from and --row go in pairs: there are {len(files)} of --from, {len(labels)} of --row")
-    found: dict[str, list[Result]] = {}
+    known = {label: {each.file.resolve() for each in some if each.file} for label, some in results.items()}
     for path, label in zip(files, labels, strict=True):
-        row = wanted.row(label)
-        found.setdefault(row.label, []).extend(results_from(wanted, row, path))
-    return found
+        row = shown.row(label)
+        named = results_from(shown, row, path)
+        results[row.label] += [each for each in named if each.file and each.file.resolve() not in known[row.label]]
 
 
-def _with(known: Sequence[Result], named: Sequence[Result]) -> list[Result]:
-    """Results and those from files, without what is there already."""
-    read = {each.file.resolve() for each in known if each.file}
-    return [*known, *(each for each in named if each.file and each.file.resolve() not in read)]
+# Printing.
 
 
-def _print_overview(found: Sequence[Found], budget: Budget, time: bool) -> None:
-    read = [tables.read(tables.find(each)) for each in tables.names()]
-    every = [(each, results_of(each, found)) for each in read]
+def _print_overview(runs: Sequence[TrainedRun], budget: Budget, time: bool) -> None:
+    every = [(shown, match_runs(shown, runs)) for shown in map(tables.load, tables.names())]
     costs = _costs(every, budget, time)
-    lines = overview([(each, results, costs[each.name]) for each, results in every])
-    answers.print(aligned(lines), soft_wrap=True, markup=False)
+    lines = overview([(shown, results, costs[shown.name]) for shown, results in every])
+    _answer(aligned(lines))
     answers.print(_estimate(budget) if any(costs.values()) else "Costs: `radii table NAME --time` times a few steps.")
+
+
+def _print_table(shown: PaperTable, results: Results, costs: Costs, budget: Budget, out: Path | None) -> None:
+    page = None if out is None else render.write(shown, results, out)  # first: a terminal may lack a letter
+    _answer(f"{plain(shown.source)}: {plain(shown.title)}\n")
+    for title, content in render.sections(shown, results).items():
+        _answer(f"{title}\n\n{aligned(content)}")
+    if (expected := costs_of_rows(shown, results, costs)).rows:
+        _answer(f"Rows not made yet\n\n{aligned(expected)}\n{_estimate(budget)}")
+    for text in render.remarks(shown, results):
+        _answer(f"- {plain(text)}")
+    if page is not None:
+        _answer(plain(str(page)))
+
+
+def _answer(text: str) -> None:
+    answers.print(text, soft_wrap=True, markup=False)
+
+
+def _report(text: str) -> None:
+    console.print(text, soft_wrap=True, markup=False)
 
 
 def _estimate(budget: Budget) -> str:
     return f"Costs are estimates for the budget {budget.name}, from a few timed steps and samples on this machine."
 
 
+# Costs.
+
+
 def _costs(
     every: Sequence[tuple[PaperTable, Results]], budget: Budget, time: bool, only: Sequence[str] = ()
-) -> dict[str, dict[str, dict[str, float]]]:
-    """What rows without a result would cost, as far as that was timed; torch is needed only where any was."""
-    from radii.cli.table_making import chosen_rows, costs_of, has_timings
+) -> dict[str, Costs]:
+    """Return the costs of rows without a result, by table, as far as they were timed.
 
-    if not time and not has_timings():
-        return {each.name: {} for each, _ in every}
-    chosen = {each.name: {row.label for row in chosen_rows(each, only)} for each, _ in every}
-    waiting = {
-        each.name: [label for label in not_made(each, results) if label in chosen[each.name]] for each, results in every
-    }
-    again = time and len(every) == 1
-    return {each.name: costs_of(each, budget, measure=time, again=again, only=waiting[each.name]) for each, _ in every}
+    Torch is imported only if something was timed before, or is to be timed now.
+    """
+    if not time and not _has_timings():
+        return {shown.name: {} for shown, _ in every}
+    costs = {}
+    for shown, results in every:
+        chosen = {row.label for row in _chosen_rows(shown, only)}
+        waiting = [label for label in rows_not_made(shown, results) if label in chosen]
+        costs[shown.name] = _row_costs(shown, waiting, budget, measure=time, again=time and len(every) == 1)
+    return costs
 
 
-def _print_table(
-    wanted: PaperTable, results: dict[str, list[Result]], costs: Costs, budget: Budget, out: Path | None
+def _row_costs(
+    shown: PaperTable, labels: Sequence[str], budget: Budget, *, measure: bool, again: bool = False
+) -> dict[str, dict[str, float]]:
+    """Return the estimated seconds of rows, by label and part; what is not known is timed if `measure`."""
+    from radii.papers.cost import Timings, row_cost
+
+    timings = Timings(RUNS, measure=measure, again=again, on_timed=lambda what: _report(f"timed: {what}"))
+    costs = {row.label: row_cost(shown, row, budget, timings) for row in shown.rows if row.label in labels}
+    return {label: parts for label, parts in costs.items() if parts is not None}
+
+
+def _has_timings() -> bool:
+    return (RUNS / "table-times.json").is_file()
+
+
+# Making rows.
+
+
+def _make_rows(
+    shown: PaperTable,
+    budget: Budget,
+    seeds: int | None,
+    only: Sequence[str],
+    data: Path | None,
+    workers: int | None,
+    executor: Executor | None,
 ) -> None:
-    page = None if out is None else table_page.write(wanted, results, out)  # first: a terminal may lack a letter
-    answers.print(f"{plain(wanted.source)}: {plain(wanted.title)}\n", soft_wrap=True, markup=False)
-    for title, content in table_page.sections(wanted, results).items():
-        answers.print(f"{title}\n\n{aligned(content)}", soft_wrap=True, markup=False)
-    if (expected := costs_of_rows(wanted, results, costs)).rows:
-        answers.print(f"Rows not made yet\n\n{aligned(expected)}\n{_estimate(budget)}", soft_wrap=True, markup=False)
-    for text in table_page.remarks(wanted, results):
-        answers.print(f"- {plain(text)}", soft_wrap=True, markup=False)
-    if page is not None:
-        answers.print(plain(str(page)), soft_wrap=True, markup=False)
+    """Train and certify the rows without a result of this budget and seed, the cheapest first; raise if some failed."""
+    from radii.papers.make import Maker
+
+    seeds = shown.seeds if seeds is None else seeds
+    if seeds < 1:
+        raise ValueError(f"seeds = {seeds}, expected a whole number >= 1")
+    if shown.kind == "settings":
+        raise ValueError(f"{shown.name} is a table of settings: it has no rows to train, leave --run out")
+    if data is not None and not data.is_dir():
+        raise ValueError(f"there is no folder {data} to read the data from")
+    rows = _cheapest_first(shown, _chosen_rows(shown, only), budget)
+    maker = Maker(MADE, budget, data, workers, executor=executor)
+    runs, failed = _made_runs(), 0
+    for row, seed in ((row, seed) for seed in range(seeds) for row in rows):
+        if _is_done(shown, row, seed, budget, runs):
+            _report(f"{row.label}, seed {seed}: done before")
+            continue
+        failed += not _make_row(maker, shown, row, seed)
+        runs = _made_runs()  # a row may have trained the teacher that is another row
+    if failed:
+        raise ValueError(f"{failed} of {seeds * len(rows)} trainings of {shown.name} could not be made: see above")
+
+
+def _made_runs() -> list[TrainedRun]:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RunWarning)  # an unfinished run is expected here
+        return scan_runs([MADE])
+
+
+def _chosen_rows(shown: PaperTable, only: Sequence[str]) -> list[Row]:
+    """Return the rows whose label has one of these parts; all rows if none is named."""
+    chosen = [row for row in shown.rows if not only or any(part.casefold() in row.label.casefold() for part in only)]
+    if not chosen:
+        raise ValueError(f"no row of {shown.name} has {' or '.join(map(repr, only))} in its label")
+    return chosen
+
+
+def _cheapest_first(shown: PaperTable, rows: Sequence[Row], budget: Budget) -> list[Row]:
+    """Sort the rows that can be made by their cost, and report the costs and the missing rows."""
+    for row in rows:
+        if row.why:
+            _report(f"{row.label}: missing: {row.why}")
+    costs = _row_costs(shown, [row.label for row in rows], budget, measure=True)
+    seconds = {label: sum(parts.values()) for label, parts in costs.items()}
+    possible = sorted((row for row in rows if row.label in seconds), key=lambda row: seconds[row.label])
+    for row in possible:
+        _report(f"{row.label}: about {duration(seconds[row.label])}, an estimate from a few timed steps")
+    return possible
+
+
+def _make_row(maker: "Maker", shown: PaperTable, row: Row, seed: int) -> bool:
+    """Make a row and report where it is; return False, and report why, if that fails."""
+    from radii.papers.make import Listeners
+
+    try:
+        certifying = CertificationBar(console, independent=shown.kind != "corruptions")
+        with TrainingBar(console) as training, certifying as images, CountingBar(console) as votes:
+            listeners = Listeners(training, images, votes)
+            run = replace(maker, listeners=listeners).make(shown, row, seed)
+    except (ValueError, LookupError, OSError) as error:
+        _report(f"{row.label}, seed {seed}: not made: {in_words(error)}")
+        return False
+    _report(f"{row.label}, seed {seed}: {run.path}")
+    return True
+
+
+def _is_done(shown: PaperTable, row: Row, seed: int, budget: Budget, runs: Sequence[TrainedRun]) -> bool:
+    """Return whether a run is a complete result of this row, budget and seed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", RunWarning)
+        results = match_runs(replace(shown, rows=(row,)), runs)[row.label]
+    same = [each for each in results if each.run and each.run.finished]
+    same = [each for each in same if (each.budget, each.seed) == (budget.name, seed)]
+    return any(not missing_corruptions(shown, group) for group in group_results(shown, same))

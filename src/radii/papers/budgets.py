@@ -1,21 +1,29 @@
-"""Budgets: what a row of a table may cost, as settings on top of its recipe and of its certification."""
+"""Budgets: how long to train and how much to certify for a row of a table.
 
+`identity` is what of a recipe no budget changes, `schedule` is what a budget does change.
+"""
+
+import hashlib
+import json
 import tomllib
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import lru_cache
 from typing import Any
 
+from radii import plugins
 from radii.fields import check, did_you_mean, from_mapping, option
-from radii.papers.table import BUDGETS, System, TableError, folder
+from radii.papers.tables import BUDGETS, System, TableError, folder
 from radii.runs import readers
-from radii.runs.recipe import Recipe, Training, find, read
+from radii.runs.recipe import Recipe, Training, with_settings
 
 IN_EPOCHS = ("warmup_epochs", "start_epoch", "double_at")
 """Fields of objectives that count epochs: a budget with fewer epochs scales them, and 0 stays 0."""
-
 AT_LEAST_EVERY = {"folder": 100, "cifar10_c": 100}
-"""The papers certify every 100th of ImageNet's 50,000 validation images, and of the 50,000 of a kind of CIFAR-10-C."""
+"""The papers certify every 100th of the 50,000 images of ImageNet's validation set and of each kind of CIFAR-10-C."""
+REGISTRIES = {"dataset": "datasets", "model": "models", "objective": "objectives"}
+IMAGE_SIDE, SHORTER_SIDE = 224, 256
+"""Pixels of an ImageNet test image, and of the photograph's shorter side before it is cropped."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +33,7 @@ class Budget:
     name: str
     about: str
     epochs: int | None = option(None, ge=1)
-    """By default the recipe's."""
+    """None for as many as the recipe states."""
     settings: tuple[str, ...] = ()
     datasets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further settings for the recipes of a dataset."""
@@ -38,62 +46,127 @@ class Budget:
         check(self, f"budget {self.name!r}")
 
     def every_of(self, dataset: str) -> int:
-        """Every how many test images of a dataset are certified: where the papers choose some, no more than they."""
+        """Return n where every nth test image is certified; where the papers choose some, no more than they."""
         return max(self.every, AT_LEAST_EVERY.get(dataset, 1))
 
     def recipe(self, system: System, varies: Collection[str] = (), seed: int = 0) -> Recipe:
-        """What to train for a system; the hyper-parameters that a table `varies` stay the system's own."""
-        wanted = system.read()
-        stated = [*self.settings, *self.datasets.get(wanted.dataset["name"], ())]
-        kept = [setting for setting in stated if setting.partition("=")[0] not in varies]
-        cheaper = read(find(system.recipe), [*system.settings, *kept, f"seed={seed}"])
-        return cheaper if self.epochs is None else _shortened(cheaper, self.epochs, varies)
+        """Return the recipe of a system at this budget; hyper-parameters that a table `varies` are not changed."""
+        full = system.load_recipe()
+        settings = [*self.settings, *self.datasets.get(full.dataset["name"], ())]
+        allowed = [setting for setting in settings if setting.partition("=")[0] not in varies]
+        changed = with_settings(full, system.recipe, [*allowed, f"seed={seed}"])
+        return changed if self.epochs is None else _shorten(changed, self.epochs, varies)
+
+    def run_name(self, system: System, varies: Collection[str] = (), seed: int = 0) -> str:
+        """Return the folder of a system's run: a readable name and a digest of what decides the run.
+
+        Fields with their defaults are not in the digest, so that a later version finds the run again.
+        """
+        wanted = self.recipe(system, varies, seed)
+        sources = {role: self.run_name(source, (), seed) for role, source in system.sources().items()}
+        votes = self.soft_label_samples if system.soft_labels else None
+        decisive = [identity(wanted), schedule(wanted), seed, sources, votes]
+        digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
+        stem = f"{wanted.dataset['name']}-{wanted.objective['name']}-{wanted.sigma:.2f}-{wanted.model['name']}"
+        return f"{self.name}/{stem}-seed{seed}-{digest[:6]}".replace(":", "-")
 
 
-def _shortened(recipe: Recipe, epochs: int, varies: Collection[str]) -> Recipe:
-    """The recipe in as many epochs, with the parts of the objective at the same share of the training."""
-    training = recipe.training
+def _shorten(wanted: Recipe, epochs: int, varies: Collection[str]) -> Recipe:
+    """Change the number of epochs, and scale everything that counts epochs with it."""
+    training = wanted.training
     if training is None or "training.epochs" in varies:
-        return recipe
+        return wanted
     share = epochs / training.epochs
-    scaled = {key: _scaled(recipe.objective[key], share) for key in IN_EPOCHS if recipe.objective.get(key)}
-    return replace(
-        recipe, objective={**recipe.objective, **scaled}, training=_training(training, epochs, share, varies)
-    )
 
+    def scale(count: int) -> int:
+        return max(1, round(count * share))
 
-def _training(training: Training, epochs: int, share: float, varies: Collection[str]) -> Training:
-    counted = {
-        "decay_every": _scaled(training.decay_every, share),
-        "decay_at": tuple(_scaled(epoch, share) for epoch in training.decay_at),
-        "warmup_epochs": _scaled(training.warmup_epochs, share) if training.warmup_epochs else 0,
+    counts = {
+        "decay_every": scale(training.decay_every),
+        "decay_at": tuple(map(scale, training.decay_at)),
+        "warmup_epochs": scale(training.warmup_epochs) if training.warmup_epochs else 0,
     }
-    stated = {key: value for key, value in counted.items() if f"training.{key}" not in varies}
-    return replace(training, epochs=epochs, **stated)  # type: ignore[arg-type]
-
-
-def _scaled(epochs: int, share: float) -> int:
-    return max(1, round(epochs * share))
+    allowed: dict[str, Any] = {key: value for key, value in counts.items() if f"training.{key}" not in varies}
+    objective = {key: scale(wanted.objective[key]) for key in IN_EPOCHS if wanted.objective.get(key)}
+    return replace(
+        wanted,
+        objective={**wanted.objective, **objective},
+        training=replace(training, epochs=epochs, **allowed),
+    )
 
 
 @lru_cache(maxsize=1)
 def budgets() -> dict[str, Budget]:
-    """The budgets of tables/budgets.toml, the smallest first."""
-    path = folder() / f"{BUDGETS}.toml"
-    values = tomllib.loads(readers.text(path))
+    """Read tables/budgets.toml: the budgets by name, the smallest first."""
+    values = tomllib.loads(readers.text(folder() / f"{BUDGETS}.toml"))
     return {name: _budget(name, stated) for name, stated in values.items()}
 
 
 def _budget(name: str, stated: Mapping[str, Any]) -> Budget:
-    lists = {"settings": tuple(stated.get("settings", ()))}
+    settings = tuple(stated.get("settings", ()))
     datasets = {key: tuple(each) for key, each in stated.get("datasets", {}).items()}
-    made: Budget = from_mapping(Budget, {**stated, **lists, "datasets": datasets, "name": name}, f"budget {name!r}")
-    return made
+    values = {**stated, "settings": settings, "datasets": datasets, "name": name}
+    budget: Budget = from_mapping(Budget, values, f"budget {name!r}")
+    return budget
 
 
 def find_budget(name: str) -> Budget:
-    """A budget by its name."""
+    """Return the budget with this name."""
     known = budgets()
     if name not in known:
         raise TableError(f"there is no budget {name!r}{did_you_mean(name, known)}")
     return known[name]
+
+
+def identity(wanted: Recipe, varies: Collection[str] = ()) -> str:
+    """Return, as text, what a recipe trains, whatever the seed and the schedule.
+
+    A field with its default counts as unstated. Fields of the training count only if a table `varies` them.
+    """
+    training = asdict(wanted.training) if wanted.training else {}
+    return json.dumps(
+        {
+            "sigma": wanted.sigma,
+            "normalisation": wanted.normalisation,
+            **{kind: _identity_fields(kind, getattr(wanted, kind)) for kind in REGISTRIES},
+            "fine_tuned": training.get("initial") is not None,
+            "varies": {key: training.get(key.partition(".")[2]) for key in varies if key.startswith("training.")},
+        },
+        sort_keys=True,
+    )
+
+
+def _identity_fields(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a component that differ from their defaults; of epochs, only whether there are any."""
+    usual = _defaults(REGISTRIES[kind], spec["name"])
+    if spec["name"] == "folder":
+        usual = usual | _folder_defaults(int(spec.get("size", IMAGE_SIDE)))
+    differing = {key: value for key, value in spec.items() if key != "path" and value != usual.get(key)}
+    numbers = {key: float(value) for key, value in differing.items() if type(value) is int}
+    epochs = {key: bool(value) for key, value in _objective_epochs(spec).items()} if kind == "objective" else {}
+    return {**differing, **numbers, **epochs}
+
+
+def _folder_defaults(size: int) -> dict[str, Any]:
+    """Return the fields that a run on `folder` records where its recipe leaves them out."""
+    resize = size * SHORTER_SIDE // IMAGE_SIDE if size >= IMAGE_SIDE else size
+    return {"size": IMAGE_SIDE, "resize": resize, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
+
+
+_defaults = lru_cache(maxsize=256)(plugins.defaults)
+
+
+def _objective_epochs(objective: Mapping[str, Any]) -> dict[str, int]:
+    stated = {**_defaults("objectives", objective["name"]), **objective}
+    return {key: stated[key] for key in IN_EPOCHS if key in stated}
+
+
+def schedule(wanted: Recipe) -> str:
+    """Return, as text, how long and how a recipe trains, without fields that have their default or are unused."""
+    training = asdict(wanted.training) if wanted.training else {}
+    unused = {"step": ("decay_at",), "multi_step": ("decay_every",)}
+    for key in ("initial", *unused.get(training.get("schedule", ""), ("decay", "decay_at", "decay_every"))):
+        training.pop(key, None)
+    usual = {each.name: each.default for each in fields(Training)}
+    training = {key: value for key, value in training.items() if value != usual[key]}
+    return json.dumps([training, _objective_epochs(wanted.objective)], sort_keys=True)

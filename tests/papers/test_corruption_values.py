@@ -10,12 +10,11 @@ from typing import Any
 import pytest
 from scipy.special import stdtrit
 
-from radii.papers import table
-from radii.papers.table import TableError
-from radii.papers.table_corruptions import all_kinds, by_image, corrupted, lacking
-from radii.papers.table_files import results_from
-from radii.papers.table_runs import Result
-from radii.papers.table_values import difference, groups, shift_of, value
+from radii.papers import tables
+from radii.papers.external import results_from
+from radii.papers.match import Result, group_results
+from radii.papers.tables import TableError
+from radii.papers.values import by_image, corruption_mean, difference, missing_corruptions, shift_of, value
 from radii.published_datasets import KINDS
 from radii.reports.summary import Share
 from radii.runs.certificates import CertificateFile, Row
@@ -29,7 +28,7 @@ HEADER = {
 @pytest.mark.parametrize("name", [f"catrs-{number}" for number in range(13, 24)])
 def test_published_logs_give_the_papers_row(name: str, logs: Path) -> None:
     """Every cell of CAT-RS's row: mACR 0.475 over all, and each kind at each severity."""
-    found = table.read(table.find(name))
+    found = tables.load(name)
     row = found.row("CAT-RS")
     results = results_from(found, row, logs / "cifar10c-sigma0.25-cat-rs")
     assert len(results) == 15
@@ -43,9 +42,9 @@ def test_published_logs_give_the_papers_row(name: str, logs: Path) -> None:
         assert abs(gap.value) <= 0.00051, column
 
 
-def test_interval_is_of_the_images_before_they_are_corrupted(logs: Path) -> None:
+def test_interval_is_of_the_images_before_they_are_corruption_mean(logs: Path) -> None:
     """The 7,500 files' rows are of one hundred images: their corruptions are no independent choice."""
-    found = table.read(table.find("catrs-13"))
+    found = tables.load("catrs-13")
     results = results_from(found, found.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
     values = by_image(found, "macr", results)
     assert len(values) == 100
@@ -60,13 +59,13 @@ def test_interval_is_of_the_images_before_they_are_corrupted(logs: Path) -> None
 
 
 def test_kind_without_a_file_is_unknown(logs: Path) -> None:
-    found = table.read(table.find("catrs-14"))
+    found = tables.load("catrs-14")
     results = results_from(found, found.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
-    assert corrupted(found, "Fog", [each for each in results if "fog" not in each.source]) is None
+    assert corruption_mean(found, "Fog", [each for each in results if "fog" not in each.source]) is None
 
 
-def shown(found: table.PaperTable, column: str, results: Sequence[Result]) -> float | None:
-    known = corrupted(found, column, results)
+def shown(found: tables.PaperTable, column: str, results: Sequence[Result]) -> float | None:
+    known = corruption_mean(found, column, results)
     return known.value if known else None
 
 
@@ -86,25 +85,25 @@ def write(path: Path, stated: Mapping[str, object], images: Iterable[int] = (0,)
 def test_own_files_are_known_by_their_headers(tmp_path: Path) -> None:
     """Their names are digests, and the images of one severity count from 0 whatever it is."""
     files = own_files(tmp_path, list(KINDS["cifar10_c"].values()), severity=3)
-    at_three, at_one, every = (table.read(table.find(name)) for name in ("catrs-18", "catrs-14", "catrs-13"))
+    at_three, at_one, every = (tables.load(name) for name in ("catrs-18", "catrs-14", "catrs-13"))
     row = at_three.row("CAT-RS")
     assert shown(at_three, "Fog", results_from(at_three, row, files)) == pytest.approx(0.4)
     assert shown(at_three, "mACR", results_from(at_three, row, files)) == pytest.approx(0.4)
-    assert corrupted(at_one, "Fog", results_from(at_one, row, files)) is None
-    assert corrupted(every, "acr_severity1", results_from(every, row, files)) is None
+    assert corruption_mean(at_one, "Fog", results_from(at_one, row, files)) is None
+    assert corruption_mean(every, "acr_severity1", results_from(every, row, files)) is None
     assert shown(every, "acr_severity3", results_from(every, row, files)) == pytest.approx(0.4)
-    assert corrupted(every, "macr", results_from(every, row, files)) is None
+    assert corruption_mean(every, "macr", results_from(every, row, files)) is None
 
 
 def test_mean_is_of_the_papers_fifteen_kinds(tmp_path: Path, logs: Path) -> None:
-    every = table.read(table.find("catrs-13"))
+    every = tables.load("catrs-13")
     published = results_from(every, every.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
-    assert corrupted(every, "macr", published[1:]) is None
+    assert corruption_mean(every, "macr", published[1:]) is None
     files = own_files(tmp_path, [*KINDS["cifar10_c"].values(), "gaussian_blur", "saturate"], severity=1)
-    at_one = table.read(table.find("catrs-14"))
+    at_one = tables.load("catrs-14")
     results = results_from(at_one, at_one.row("CAT-RS"), files)
     assert shown(at_one, "mACR", results) == pytest.approx(0.4)
-    assert corrupted(at_one, "Gaussian", results[1:]) is None  # Gaussian blur is not Gaussian noise
+    assert corruption_mean(at_one, "Gaussian", results[1:]) is None  # Gaussian blur is not Gaussian noise
 
 
 def all_files(folder: Path, name: str = "cifar10_c", turns: Sequence[Mapping[str, Any]] = ({},)) -> Path:
@@ -118,9 +117,9 @@ def all_files(folder: Path, name: str = "cifar10_c", turns: Sequence[Mapping[str
     return folder
 
 
-def grouped(name: str, folder: Path, label: str = "CAT-RS") -> tuple[table.PaperTable, list[list[Result]]]:
-    found = table.read(table.find(name))
-    return found, groups(found, results_from(found, found.row(label), folder))
+def grouped(name: str, folder: Path, label: str = "CAT-RS") -> tuple[tables.PaperTable, list[list[Result]]]:
+    found = tables.load(name)
+    return found, group_results(found, results_from(found, found.row(label), folder))
 
 
 @pytest.mark.parametrize(
@@ -136,11 +135,11 @@ def grouped(name: str, folder: Path, label: str = "CAT-RS") -> tuple[table.Paper
 def test_kinds_that_were_certified_differently_have_no_mean(headers: list[dict[str, object]], tmp_path: Path) -> None:
     whole, (only,) = grouped("catrs-13", all_files(tmp_path / "one"))
     assert shown(whole, "macr", only) == pytest.approx(0.4)
-    assert all_kinds(whole, only)
+    assert not missing_corruptions(whole, only)
     whole, parts = grouped("catrs-13", all_files(tmp_path / "two", turns=headers))
     assert len(parts) == 2
     assert [shown(whole, "macr", each) for each in parts] == [None, None]
-    assert not any(all_kinds(whole, each) for each in parts)
+    assert all(missing_corruptions(whole, each) for each in parts)
 
 
 def test_kind_that_two_engines_certified_is_one(tmp_path: Path) -> None:
@@ -159,7 +158,7 @@ def test_kind_or_severity_of_few_images_is_unknown(tmp_path: Path) -> None:
     assert shown(whole, "acr_severity1", only) == pytest.approx(0.4)
     assert shown(whole, "acr_severity5", only) is None
     assert shown(whole, "macr", only) is None
-    (words,) = lacking(whole, only)
+    (words,) = missing_corruptions(whole, only)
     assert words.startswith("fewer images than of the others of gaussian_noise at severity 5, shot_noise at severity 5")
 
 
@@ -171,7 +170,7 @@ def test_log_that_was_cut_off_is_no_kind_at_its_last_severity(logs: Path, tmp_pa
     at_five, (only,) = grouped("catrs-22", folder)
     assert shown(at_five, "Snow", only) is not None
     assert shown(at_five, "Fog", only) is None
-    assert lacking(at_five, only) == ["fewer images than of the others of fog at severity 5"]
+    assert missing_corruptions(at_five, only) == ["fewer images than of the others of fog at severity 5"]
 
 
 def test_interval_of_an_accuracy_is_that_of_other_tables(tmp_path: Path) -> None:
@@ -200,7 +199,7 @@ def test_kinds_that_the_papers_leave_out_change_nothing(logs: Path, tmp_path: Pa
         stated = {"every": 5, "images": 500, "device": str(number), "evaluated_on": other}
         write(own / f"blur-{number}.tsv", stated, range(0, 500, 5))
     every, (only,) = grouped("catrs-13", own)
-    assert all_kinds(every, only)
+    assert not missing_corruptions(every, only)
     assert shown(every, "macr", only) == pytest.approx(0.4)
 
 
@@ -215,30 +214,30 @@ def test_decisions_are_lower_bounds(tmp_path: Path) -> None:
 
 
 def test_dataset_without_kinds_is_a_sentence(tmp_path: Path) -> None:
-    text = table.find("catrs-13").read_text().replace('dataset = "cifar10_c"', 'dataset = "cifar100_c"')
+    text = tables.find("catrs-13").read_text().replace('dataset = "cifar10_c"', 'dataset = "cifar100_c"')
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(TableError, match="dataset = 'cifar100_c', expected one of cifar10_c, mnist_c for corruptions"):
-        table.read(tmp_path / "mine.toml")
+        tables.read(tmp_path / "mine.toml")
 
 
 @pytest.mark.parametrize(
     ("stated", "words"),
     [
-        ({"dataset": "cifar10"}, "is of cifar10, "),
-        ({"evaluated_on": {"name": "corrupted", "kind": "fog", "severity": 1}}, "is of corrupted, "),
+        ({"dataset": "cifar10"}, "was made on cifar10; "),
+        ({"evaluated_on": {"name": "corrupted", "kind": "fog", "severity": 1}}, "was made on corrupted; "),
     ],
 )
 def test_other_images_are_no_row_of_corruptions(stated: dict[str, object], words: str, tmp_path: Path) -> None:
     """Neither the clean test images nor those that `radii corrupt` made."""
     file = CertificateFile(tmp_path / "fog.tsv", {**HEADER, **stated})
     file.append(Row(0, 1, 1, 0.4, 0.1, 1000, {1: 990}, "digest"))
-    every = table.read(table.find("catrs-13"))
+    every = tables.load("catrs-13")
     with pytest.raises(TableError, match=words):
         results_from(every, every.row("CAT-RS"), tmp_path)
 
 
 def test_log_of_no_kind_is_refused(logs: Path, tmp_path: Path) -> None:
     shutil.copy(logs / "cifar10c-sigma0.25-cat-rs" / "fog.tsv", tmp_path / "cat-rs.tsv")
-    every = table.read(table.find("catrs-13"))
-    with pytest.raises(TableError, match="names no kind of corruption of cifar10_c"):
+    every = tables.load("catrs-13")
+    with pytest.raises(TableError, match="is not named after a kind of corruption of cifar10_c"):
         results_from(every, every.row("CAT-RS"), tmp_path / "cat-rs.tsv")

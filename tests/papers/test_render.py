@@ -10,28 +10,38 @@ from pathlib import Path
 
 import pytest
 
-from radii.papers import table
-from radii.papers.table_files import results_from
-from radii.papers.table_lines import lines, made
-from radii.papers.table_overview import overview
-from radii.papers.table_page import csv_text, html, html_table, latex, markdown, remarks, write
-from radii.papers.table_runs import Result, results_of, runs_in
-from radii.papers.table_text import aligned
-from radii.papers.table_values import Measured, as_precise, difference, groups, value
+from radii.papers import tables
+from radii.papers.comparison import comparison, overview, provenance
+from radii.papers.external import results_from
+from radii.papers.match import Result, group_results, match_runs, scan_runs
+from radii.papers.render import (
+    aligned,
+    csv_text,
+    figures,
+    html,
+    html_table,
+    latex,
+    markdown,
+    remarks,
+    reported_points,
+    write,
+)
+from radii.papers.values import Measured, as_precise, difference, value
+from radii.reports import curves
 from radii.reports.tables import Cell, Table
 
 SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
-CATRS_3 = table.read(table.find("catrs-3"))
+CATRS_3, CATRS_7 = tables.load("catrs-3"), tables.load("catrs-7")
 LABEL = "Gaussian, sigma 0.50"
 
 
 @pytest.fixture
 def results() -> dict[str, list[Result]]:
-    return results_of(CATRS_3, runs_in([SIX / "gaussian"]))
+    return match_runs(CATRS_3, scan_runs([SIX / "gaussian"]))
 
 
 def texts(found: dict[str, list[Result]]) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in lines(CATRS_3, found).rows]
+    return [[cell.text for cell in row] for row in comparison(CATRS_3, found).rows]
 
 
 def test_reported_here_and_difference_are_lines_of_a_row(results: dict[str, list[Result]]) -> None:
@@ -45,7 +55,7 @@ def test_reported_here_and_difference_are_lines_of_a_row(results: dict[str, list
 
 
 def test_budget_stands_with_every_result(results: dict[str, list[Result]]) -> None:
-    (row,) = [[cell.text for cell in row] for row in made(CATRS_3, results).rows]
+    (row,) = [[cell.text for cell in row] for row in provenance(CATRS_3, results).rows]
     assert row[1] == LABEL
     assert row[3:5] == ["small", "6 of the recipe’s 90"]  # noqa: RUF001
     assert "every 20th of 10,000 test images (500)" in row
@@ -76,11 +86,11 @@ def test_formats_agree(results: dict[str, list[Result]], tmp_path: Path) -> None
     assert float(line["here"]) - 1.557 == pytest.approx(float(line["difference"]))
 
 
-@pytest.mark.parametrize("label", [row.label for row in table.read(table.find("crt-16")).rows])
+@pytest.mark.parametrize("label", [row.label for row in tables.load("crt-16").rows])
 def test_recipes_decay_where_the_paper_does(label: str) -> None:
-    found = table.read(table.find("crt-16"))
+    found = tables.load("crt-16")
     column = 2 + found.columns().index("lr_decay_epochs")
-    rows = [[cell.text for cell in row] for row in lines(found, {}).rows]
+    rows = [[cell.text for cell in row] for row in comparison(found, {}).rows]
     start = next(number for number, row in enumerate(rows) if row[0] == label)
     assert rows[start][column] == rows[start + 1][column]
 
@@ -95,7 +105,7 @@ def test_csv_has_one_unit_in_a_line(results: dict[str, list[Result]]) -> None:
 
 
 def test_row_of_a_mean_over_seeds_is_done_with_all_of_them(tmp_path: Path) -> None:
-    spread = table.read(table.find("catrs-12"))
+    spread = tables.load("catrs-12")
     label = next(
         row.label
         for row in spread.rows
@@ -103,7 +113,7 @@ def test_row_of_a_mean_over_seeds_is_done_with_all_of_them(tmp_path: Path) -> No
     )
 
     def done() -> str:
-        found = overview([(spread, results_of(spread, runs_in([tmp_path])), {})])
+        found = overview([(spread, match_runs(spread, scan_runs([tmp_path])), {})])
         return found.rows[0][4].text
 
     for seed in range(5):
@@ -115,7 +125,7 @@ def test_row_of_a_mean_over_seeds_is_done_with_all_of_them(tmp_path: Path) -> No
 
 
 def test_incomplete_corruptions_say_what_is_missing(logs: Path, tmp_path: Path) -> None:
-    found = table.read(table.find("catrs-13"))
+    found = tables.load("catrs-13")
     files = tmp_path / "cifar10c-sigma0.25"
     shutil.copytree(logs / "cifar10c-sigma0.25-cat-rs", files)
     (files / "snow.tsv").unlink()
@@ -125,7 +135,7 @@ def test_incomplete_corruptions_say_what_is_missing(logs: Path, tmp_path: Path) 
     fog.write_text("".join([*lines[:101], *lines[201:]]))
     row = found.row("CAT-RS")
     results = {row.label: results_from(found, row, files)}
-    (how,) = [[cell.text for cell in row] for row in made(found, results).rows]
+    (how,) = [[cell.text for cell in row] for row in provenance(found, results).rows]
     assert "no complete file of snow; no images of fog at severity 2; " in how[-1]
     assert how[6] == "every 100th image, 0 to 49,900 (500); 400 images"
     assert "95 % from" not in markdown(found, results, [])
@@ -134,7 +144,7 @@ def test_incomplete_corruptions_say_what_is_missing(logs: Path, tmp_path: Path) 
 
 def test_published_log_equals_the_reported_row(logs: Path) -> None:
     """The log of the reported model: every accuracy within the rounding of the print."""
-    found = table.read(table.find("consistency-7"))
+    found = tables.load("consistency-7")
     row = found.row("Gaussian + Consistency, lambda=10, sigma 0.50")
     results = results_from(found, row, logs / "cifar10-sigma0.50-consistency.tsv")
     for column, printed in row.reported.items():
@@ -162,8 +172,8 @@ def test_seeds_are_one_result_with_a_deviation(tmp_path: Path) -> None:
         (file,) = (run / "certificates").glob("*.tsv")
         head, *rows = file.read_text().splitlines(keepends=True)
         file.write_text("".join([head, *map(wrong, rows[: 7 * seed]), *rows[7 * seed :]]))
-    results = results_of(CATRS_3, runs_in([tmp_path]))[LABEL]
-    (group,) = groups(CATRS_3, results)
+    results = match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]
+    (group,) = group_results(CATRS_3, results)
     found = value(CATRS_3, "acr", group)
     singles = [value(CATRS_3, "acr", [each]) for each in group]
     assert found is not None
@@ -173,7 +183,7 @@ def test_seeds_are_one_result_with_a_deviation(tmp_path: Path) -> None:
     assert found.deviation > 0
     wide = [each.interval for each in singles if each and each.interval]
     assert found.interval[1] - found.interval[0] > min(high - low for low, high in wide)
-    spread = value(table.read(table.find("catrs-12")), "acr_std", group)
+    spread = value(tables.load("catrs-12"), "acr_std", group)
     assert spread is not None
     assert spread.value == pytest.approx(found.deviation)
 
@@ -188,7 +198,7 @@ def test_interval_over_seeds_has_only_possible_values(tmp_path: Path) -> None:
         (file,) = (run / "certificates").glob("*.tsv")
         head, *rows = file.read_text().splitlines(keepends=True)
         file.write_text("".join([head, *map(wrong, rows[: 250 * seed]), *rows[250 * seed :]]))
-    (group,) = groups(CATRS_3, results_of(CATRS_3, runs_in([tmp_path]))[LABEL])
+    (group,) = group_results(CATRS_3, match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL])
     accuracy, acr = (value(CATRS_3, column, group) for column in ("r0.00", "acr"))
     assert accuracy is not None
     assert accuracy.interval == (0.0, 1.0)
@@ -215,13 +225,13 @@ def test_unfinished_certificates_are_not_averaged_with_finished_ones(tmp_path: P
         (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
     (file,) = (tmp_path / "seed1" / "certificates").glob("*.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:100]))
-    assert len(groups(CATRS_3, results_of(CATRS_3, runs_in([tmp_path]))[LABEL])) == 2
+    assert len(group_results(CATRS_3, match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL])) == 2
 
 
 def test_same_training_in_two_folders_counts_once(tmp_path: Path) -> None:
     for name in ("a", "b"):
         shutil.copytree(SIX / "gaussian", tmp_path / name)
-    (group,) = groups(CATRS_3, results_of(CATRS_3, runs_in([tmp_path]))[LABEL])
+    (group,) = group_results(CATRS_3, match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL])
     assert len(group) == 1
 
 
@@ -243,7 +253,7 @@ def test_difference_has_no_rounding_of_its_own() -> None:
 
 def test_whole_number_is_rounded_as_the_others_of_its_row() -> None:
     """MACER prints 0 beside 0.99: not a number between -0.5 and 0.5."""
-    macer_6 = table.read(table.find("macer-6"))
+    macer_6 = tables.load("macer-6")
     row = macer_6.row("Gaussian, sigma 0.25")
     assert str(row.reported["r1.00"]) == "0"
     assert str(as_precise(row, "r1.00")) == "0.00"
@@ -258,7 +268,9 @@ def test_training_that_differs_from_the_recipes_is_told(tmp_path: Path) -> None:
     file.write_text(file.read_text().replace("weight_decay = 0.0001", "weight_decay = 0.1"))
     (header,) = (tmp_path / "run" / "certificates").glob("*.json")
     header.write_text(json.dumps({**json.loads(header.read_text()), "noise": {"name": "grid", "sigma": 0.5}}))
-    (row,) = [[cell.text for cell in row] for row in made(CATRS_3, results_of(CATRS_3, runs_in([tmp_path]))).rows]
+    (row,) = [
+        [cell.text for cell in row] for row in provenance(CATRS_3, match_runs(CATRS_3, scan_runs([tmp_path]))).rows
+    ]
     assert row[5] == "one_cycle, rate 0.05, 256 images a step, weight_decay 0.1 for 0.0001"
     assert row[7].endswith("noise grid")
 
@@ -274,7 +286,7 @@ def test_row_is_done_with_its_last_image(results: dict[str, list[Result]]) -> No
 
 
 def test_teacher_of_several_rows_is_paid_once() -> None:
-    crt_2 = table.read(table.find("crt-2"))
+    crt_2 = tables.load("crt-2")
     costs = {row.label: {"teacher": 7200.0, row.label: 60.0} for row in crt_2.rows}
     ((row,),) = (overview([(crt_2, {}, costs)]).rows,)
     assert row[7].text == "about 2 h 7 min"
@@ -286,8 +298,8 @@ def test_bound_has_no_difference() -> None:
 
 
 def test_settings_show_the_recipes_beside_the_papers() -> None:
-    found = table.read(table.find("macer-4"))
-    rows = [[cell.text for cell in row] for row in lines(found, {}).rows]
+    found = tables.load("macer-4")
+    rows = [[cell.text for cell in row] for row in comparison(found, {}).rows]
     start = next(number for number, row in enumerate(rows) if row[0] == "MACER, sigma 0.25")
     assert rows[start + 1][1] == "recipe"
     columns = found.columns()
@@ -297,10 +309,34 @@ def test_settings_show_the_recipes_beside_the_papers() -> None:
 
 
 def test_every_table_renders_in_every_format() -> None:
-    runs = runs_in([SIX])
-    for name in table.names():
-        found = table.read(table.find(name))
-        results = results_of(found, runs)
+    runs = scan_runs([SIX])
+    for name in tables.names():
+        found = tables.load(name)
+        results = match_runs(found, runs)
         assert markdown(found, results, [])
         assert latex(found, results)
         assert csv_text(found, results).count("\n") > len(found.rows) / 2
+
+
+def test_reported_trade_off_of_cat_rs_is_drawn() -> None:
+    """Figures 4 and 5: ACR and certified accuracy at 1.0 and 2.0 over the clean accuracy, a line for each method."""
+    drawn = figures(CATRS_7, {})
+    assert list(drawn) == ["trade-off-ACR", "trade-off-1.00", "trade-off-2.00"]
+    svg = curves.image(drawn["trade-off-2.00"], "svg").decode()
+    for name in ("Gaussian", "Consistency", "SmoothMix", "CAT-RS", "Clean accuracy, %"):
+        assert name in svg
+
+
+def test_points_are_the_reported_numbers() -> None:
+    points = reported_points(CATRS_7, "acr")
+    assert {name: len(some) for name, some in points.items()} == {
+        "Gaussian": 1,
+        "Consistency": 6,
+        "SmoothMix": 5,
+        "CAT-RS": 7,
+    }
+    assert points["CAT-RS"][4] == (93.2, 1.831)
+
+
+def test_table_without_a_sweep_has_no_figure() -> None:
+    assert not figures(tables.load("crt-2"), {})

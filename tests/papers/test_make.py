@@ -15,16 +15,14 @@ from PIL import Image
 
 from radii import cli, datasets, models, plugins
 from radii.certification.certify import CertificationConfig
-from radii.cli import table_making
 from radii.fields import settings_of
 from radii.objectives import Objective
-from radii.papers import budgets, table, table_run
-from radii.papers.table import System, TableError
-from radii.papers.table_cost import row_cost
-from radii.papers.table_identity import identity
-from radii.papers.table_run import Maker, name_of
-from radii.papers.table_runs import results_of, runs_in
-from radii.papers.table_timing import CACHE, Seconds, Timings
+from radii.papers import budgets, tables
+from radii.papers.budgets import identity
+from radii.papers.cost import CACHE, Seconds, Timings, row_cost
+from radii.papers.make import Maker
+from radii.papers.match import match_runs, scan_runs
+from radii.papers.tables import System, TableError
 from radii.published_datasets import corrupted_sets
 from radii.runs import recipe
 from radii.runs.run import Run
@@ -127,7 +125,7 @@ def test_what_is_about_making_rows_needs_run(words: list[str]) -> None:
 
 @pytest.mark.usefixtures("away")
 def test_rows_that_are_made_are_not_timed(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radii.cli.table.not_made", lambda *_: [])
+    monkeypatch.setattr("radii.cli.table.rows_not_made", lambda *_: [])
     radii("table", "mine.toml", "--time", "--budget", "tiny")
     assert "timed" not in capsys.readouterr().out
 
@@ -139,8 +137,8 @@ def test_rows_are_made_cheapest_first_and_not_twice(away: Path, capsys: pytest.C
     assert "Other: missing: nobody knows how" in told
     assert told.index("Gaussian, seed 0: runs") < told.index("CAT-RS, seed 0: runs")
     assert (away / "out" / "mine.html").is_file()
-    found = table.read(Path("mine.toml"))
-    results = results_of(found, runs_in([away / "runs"]))
+    found = tables.read(Path("mine.toml"))
+    results = match_runs(found, scan_runs([away / "runs"]))
     assert {label: [each.budget for each in some] for label, some in results.items()} == {
         "CRT": ["tiny"],
         "CAT-RS": ["tiny"],
@@ -180,7 +178,7 @@ def test_file_of_a_run_that_is_found_anyway_is_shown_once(away: Path, capsys: py
 def test_row_that_fails_does_not_stop_the_others(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def make(_: Maker, __: object, row: table.Row, *___: int) -> object:
+    def make(_: Maker, __: object, row: tables.Row, *___: int) -> object:
         if row.label != "Gaussian":
             raise ValueError("there is no such data")
         return type("Made", (), {"path": "runs/x"})()
@@ -221,7 +219,7 @@ def test_mistake_is_a_sentence(words: list[str], message: str) -> None:
 
 
 def test_row_without_a_system_cannot_be_made(away: Path) -> None:
-    found = table.read(away / "mine.toml")
+    found = tables.read(away / "mine.toml")
     with pytest.raises(TableError, match="cannot be made: nobody knows how"):
         Maker(away, budgets.find_budget("tiny")).make(found, found.row("Other"))
 
@@ -231,7 +229,7 @@ def test_folder_of_a_run_depends_on_what_it_learns_from() -> None:
     taught = [
         System(recipe=student, teacher=System(recipe=each)) for each in ("mnist/macer-0.50", "mnist/smoothmix-0.50")
     ]
-    names = {name_of(system, small, (), seed) for system in taught for seed in (0, 1)}
+    names = {small.run_name(system, (), seed) for system in taught for seed in (0, 1)}
     assert len(names) == 4
     assert all(name.startswith("small/mnist-transfer-0.50-lenet-seed") for name in names)
 
@@ -280,7 +278,7 @@ def test_what_was_timed_is_timed_again_when_asked(tmp_path: Path) -> None:
 def test_table_of_means_over_seeds_is_made_with_as_many(monkeypatch: pytest.MonkeyPatch) -> None:
     made: list[tuple[str, int]] = []
 
-    def make(_: Maker, __: object, row: table.Row, seed: int) -> object:
+    def make(_: Maker, __: object, row: tables.Row, seed: int) -> object:
         made.append((row.label, seed))
         return type("Made", (), {"path": "runs/x"})()
 
@@ -295,7 +293,7 @@ def test_table_of_means_over_seeds_is_made_with_as_many(monkeypatch: pytest.Monk
     assert made == [("Gaussian", 0)]
 
 
-def cost(found: table.PaperTable, label: str, budget: budgets.Budget, timings: Timings) -> float:
+def cost(found: tables.PaperTable, label: str, budget: budgets.Budget, timings: Timings) -> float:
     parts = row_cost(found, found.row(label), budget, timings)
     assert parts is not None
     return sum(parts.values())
@@ -304,20 +302,20 @@ def cost(found: table.PaperTable, label: str, budget: budgets.Budget, timings: T
 def test_cost_has_the_teacher_and_the_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
     timings, small = Timings(tmp_path, measure=False), budgets.find_budget("small")
-    found = table.read(table.find("crt-2"))
+    found = tables.load("crt-2")
     direct, taught = (cost(found, label, small, timings) for label in ("SmoothMix, DLA", "CRT, DLA"))
     assert direct == pytest.approx(1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
     assert taught == pytest.approx(2 * 1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
-    catrs = table.read(table.find("catrs-3"))
+    catrs = tables.load("catrs-3")
     voted = cost(catrs, "CAT-RS, sigma 0.50", small, timings)
     assert voted == pytest.approx(2 * 1e-3 * 60_000 * 6 + 1e-6 * 60_000 * 100 + 1e-6 * 500 * 10_000)
 
 
 def test_every_table_is_in_the_overview(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_making, "has_timings", lambda: False)
+    monkeypatch.setattr("radii.cli.table._has_timings", lambda: False)
     radii("table")
     told = capsys.readouterr().out
-    assert all(f"\n{name} " in told for name in table.names())
+    assert all(f"\n{name} " in told for name in tables.names())
     assert "radii table NAME --time" in told
 
 
@@ -327,10 +325,10 @@ def test_photographs_are_certified_as_the_papers_certify_imagenet(
 ) -> None:
     """500 of 50,000, which is what the cost is of."""
     chosen: list[CertificationConfig] = []
-    monkeypatch.setattr(table_run, "certify_run", lambda config, **_: chosen.append(config))
+    monkeypatch.setattr("radii.papers.make.certify_run", lambda config, **_: chosen.append(config))
     monkeypatch.setattr(Maker, "train", lambda *_: Run(tmp_path))
     monkeypatch.setattr(Timings, "of", lambda *_: Seconds(0.0, 1.0))
-    budget, found = budgets.find_budget(name), table.read(table.find("macer-2"))
+    budget, found = budgets.find_budget(name), tables.load("macer-2")
     row = found.rows[0]
     Maker(tmp_path, budget).make(found, row)
     assert [config.every for config in chosen] == [every]
@@ -393,15 +391,15 @@ def test_rows_of_corruptions_are_made_of_every_kind(away: Path, capsys: pytest.C
         weights.write(b"\0")
     radii(*shown)
     assert "not made yet" in capsys.readouterr().out
-    with pytest.raises(TableError, match="no certificates of the images of corruptions and of its present weights"):
+    with pytest.raises(TableError, match="no certificates for the images of corruptions and its present weights"):
         radii(*shown, "--from", str(made[0].parents[1]), "--row", "Gaussian")
-    with pytest.raises(TableError, match="is of other weights or noise than .* has now"):
+    with pytest.raises(TableError, match="was made with other weights or noise than .* has now"):
         radii(*shown, "--from", str(made[0]), "--row", "Gaussian")
 
 
 def as_a_run_states_it(system: System) -> recipe.Recipe:
     """The recipe of a system with every field of its model and objective, as its run's folder has it."""
-    wanted = system.read()
+    wanted = system.load_recipe()
     kind = plugins.find("objectives", wanted.objective["name"], Objective)
     method = {each.name: each.default for each in settings_of(kind) if each.name != "sigma"}
     model = models.resolved(wanted.model["name"], recipe.fields_of(wanted.model))
@@ -409,8 +407,8 @@ def as_a_run_states_it(system: System) -> recipe.Recipe:
 
 
 def test_every_system_is_found_again_in_its_run() -> None:
-    systems = {row.system for name in table.names() for row in table.read(table.find(name)).rows if row.system}
-    lost = [each for each in systems if identity(as_a_run_states_it(each)) != identity(each.read())]
+    systems = {row.system for name in tables.names() for row in tables.load(name).rows if row.system}
+    lost = [each for each in systems if identity(as_a_run_states_it(each)) != identity(each.load_recipe())]
     assert not lost
 
 

@@ -1,22 +1,17 @@
-"""Training and certifying a row of a table at a budget, with all that it learns from; the same call continues."""
+"""Train and certify a row of a table at a budget, with everything that it learns from; the same call continues."""
 
-import hashlib
-import json
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from radii import certifiers
 from radii.certification.certify import CertificationConfig, OnImage, certify_run
 from radii.certification.evaluated import Key, dataset_key, open_other
 from radii.papers.budgets import Budget
-from radii.papers.table import PaperTable, Row, System, TableError
-from radii.papers.table_identity import identity, schedule
+from radii.papers.tables import PaperTable, Row, System, TableError
 from radii.published_datasets import corrupted_sets
 from radii.runs import certificates
-from radii.runs.recipe import Recipe
 from radii.runs.run import Run
 from radii.training.loop import OnStep, train
 from radii.training.soft_labels import soft_labels
@@ -25,7 +20,7 @@ from radii.training.transfer import train_students
 
 @dataclass(frozen=True)
 class Listeners:
-    """Who is told of the progress."""
+    """Functions that are called with the progress."""
 
     on_step: OnStep = lambda _: None
     on_image: OnImage = lambda *_: None
@@ -34,7 +29,7 @@ class Listeners:
 
 @dataclass(frozen=True)
 class Maker:
-    """Makes rows in runs of a folder: a system that two rows share is trained once."""
+    """Make rows in runs of a folder; a system that two rows share is trained once."""
 
     folder: Path
     budget: Budget
@@ -42,42 +37,42 @@ class Maker:
     workers: int | None = None
     listeners: Listeners = Listeners()
     executor: Executor | None = None
-    """Who certifies and votes, if not `workers` processes of this machine."""
+    """Certifies and votes in place of `workers` processes on this machine."""
 
     def make(self, table: PaperTable, row: Row, seed: int = 0) -> Run:
-        """Train and certify a row: of a table of times only train it, of one of corruptions certify every kind."""
+        """Train and certify a row: for a table of times only train it, for one of corruptions certify every kind."""
         if row.trainable is None:
             raise TableError(f"the row {row.label!r} of {table.name} cannot be made: {row.why}")
         sets = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else ()
         corrupted = [dataset_key(each) for each in sets]
         for images in corrupted:
-            open_other(images, self.data).part("test")  # hours before they are needed
+            open_other(images, self.data).part("test")  # fail now, not after hours of training
         run = self.train(row.trainable, table.varies, seed)
         if table.kind != "time":
-            every = self.budget.every_of(table.dataset[0] if corrupted else row.trainable.read().dataset["name"])
-            self._certify(run, corrupted or [()], every)
+            dataset = table.dataset[0] if corrupted else row.trainable.load_recipe().dataset["name"]
+            self._certify(run, corrupted or [()], self.budget.every_of(dataset))
         return run
 
     def train(self, system: System, varies: Collection[str] = (), seed: int = 0) -> Run:
-        """Train a system, and before it what it learns from."""
+        """Train a system, after everything that it learns from."""
         recipe = self.budget.recipe(system, varies, seed)
-        path = self.folder / name_of(system, self.budget, varies, seed)
+        path = self.folder / self.budget.run_name(system, varies, seed)
         on_step = self.listeners.on_step
         if system.teacher is not None:
             teacher = self.train(system.teacher, seed=seed)
             (student,) = train_students(teacher, recipe, [recipe.model], run=path, data=self.data, on_step=on_step)
             return student
-        labels = None if system.soft_labels is None else self._votes(system.soft_labels, seed)
+        labels = None if system.soft_labels is None else self._vote(system.soft_labels, seed)
         return train(recipe, path, data=self.data, soft_labels=labels, on_step=on_step)
 
-    def _votes(self, system: System, seed: int) -> Path:
-        """The soft labels by the votes of a system."""
-        run, samples = self.train(system, seed=seed), self.budget.soft_label_samples
+    def _vote(self, system: System, seed: int) -> Path:
+        """Return the file of soft labels by the votes of a system."""
+        run = self.train(system, seed=seed)
         if run.soft_labels_file.is_file():
             return run.soft_labels_file
         return soft_labels(
             run,
-            samples=samples,
+            samples=self.budget.soft_label_samples,
             data=self.data,
             workers=self.workers,
             executor=self.executor,
@@ -85,7 +80,7 @@ class Maker:
         )
 
     def _certify(self, run: Run, sets: Sequence[Key], every: int) -> None:
-        """Certify test images of the run's own dataset, whose key is empty, or of others, which all have as many."""
+        """Certify test images of each dataset; an empty key is the run's own, and all sets have as many images."""
 
         def on_image(images: int, row: certificates.Row | None) -> None:
             self.listeners.on_image(len(sets) * images, row)
@@ -94,18 +89,3 @@ class Maker:
         for key in sets:
             config = CertificationConfig(run=run.path, certifier=certifier, every=every, data=self.data, dataset=key)
             certify_run(config, workers=self.workers, executor=self.executor, on_image=on_image)
-
-
-def name_of(system: System, budget: Budget, varies: Collection[str], seed: int) -> str:
-    """The folder of a system's run: what one can read of it, and a digest of all that decides it."""
-    recipe = budget.recipe(system, varies, seed)
-    stem = f"{recipe.dataset['name']}-{recipe.objective['name']}-{recipe.sigma:.2f}-{recipe.model['name']}"
-    digest = hashlib.sha256(json.dumps(_decides(system, recipe, budget, seed), sort_keys=True).encode()).hexdigest()
-    return f"{budget.name}/{stem}-seed{seed}-{digest[:6]}".replace(":", "-")
-
-
-def _decides(system: System, recipe: Recipe, budget: Budget, seed: int) -> list[Any]:
-    """What decides a run; fields with their defaults do not, so that a later version continues it."""
-    sources = {key: name_of(source, budget, (), seed) for key, source in system.sources().items()}
-    votes = budget.soft_label_samples if system.soft_labels else None
-    return [identity(recipe), schedule(recipe), seed, sources, votes]

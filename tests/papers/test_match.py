@@ -8,27 +8,27 @@ from pathlib import Path
 import pytest
 
 from radii.errors import RunWarning
-from radii.papers import table
-from radii.papers.table import System, TableError
-from radii.papers.table_files import results_from
-from radii.papers.table_identity import identity
-from radii.papers.table_runs import Found, matches, results_of, runs_in
+from radii.papers import tables
+from radii.papers.budgets import identity
+from radii.papers.external import results_from
+from radii.papers.match import TrainedRun, match_runs, matches, scan_runs
+from radii.papers.tables import System, TableError
 from radii.runs import recipe
 from radii.runs.certificates import CertificateFile, Row
 
 ROOT = Path(__file__).parents[2]
 RESULTS = ROOT / "results"
 SIX = RESULTS / "mnist" / "six-epochs"
-CATRS_3 = table.read(table.find("catrs-3"))
+CATRS_3 = tables.load("catrs-3")
 
 
-def found(path: Path) -> Found:
-    (run,) = runs_in([path])
+def found(path: Path) -> TrainedRun:
+    (run,) = scan_runs([path])
     return run
 
 
 def test_archived_runs_are_found_with_their_budgets() -> None:
-    results = results_of(CATRS_3, runs_in([RESULTS]))
+    results = match_runs(CATRS_3, scan_runs([RESULTS]))
     small = {each.source for some in results.values() for each in some if each.budget == "small"}
     assert {str(SIX / name) for name in ("gaussian", "stability", "smoothadv", "consistency", "smoothmix")} <= small
     assert not [each for some in results.values() for each in some if each.budget == "paper"]
@@ -36,12 +36,12 @@ def test_archived_runs_are_found_with_their_budgets() -> None:
 
 def test_budget_is_the_papers_only_if_the_certificates_are_too() -> None:
     """Ninety epochs, but every twentieth image or a thousand samples: not the paper's budget."""
-    results = results_of(CATRS_3, runs_in([RESULTS / "mnist" / "published-schedule"]))
+    results = match_runs(CATRS_3, scan_runs([RESULTS / "mnist" / "published-schedule"]))
     assert [each.budget for each in results["Gaussian, sigma 0.50"]] == ["", "", ""]
 
 
-def test_tries_that_failed_are_nobodys_result() -> None:
-    assert not [each for each in runs_in([RESULTS]) if "tried" in each.run.path.parts]
+def test_failed_runs_are_ignored() -> None:
+    assert not [each for each in scan_runs([RESULTS]) if "tried" in each.run.path.parts]
 
 
 @pytest.mark.parametrize(
@@ -84,7 +84,7 @@ def test_what_a_table_varies_decides() -> None:
 
 
 def test_soft_labels_that_are_not_there_are_told() -> None:
-    (result,) = results_of(CATRS_3, runs_in([SIX / "catrs"]))["CAT-RS, sigma 0.50"]
+    (result,) = match_runs(CATRS_3, scan_runs([SIX / "catrs"]))["CAT-RS, sigma 0.50"]
     assert "soft labels of an unrecorded number of votes" in result.remark
     assert not result.budget
 
@@ -94,7 +94,7 @@ def test_unreadable_run_is_left_out_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "bad").mkdir()
     (tmp_path / "bad" / "recipe.toml").write_text("dataset = [")
     with pytest.warns(RunWarning, match="bad is left out"):
-        runs = runs_in([tmp_path])
+        runs = scan_runs([tmp_path])
     assert [each.run.name for each in runs] == ["good"]
 
 
@@ -103,14 +103,14 @@ def test_unreadable_certificates_are_left_out_with_a_warning(tmp_path: Path) -> 
     (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
     file.write_text("nothing\n")
     with pytest.warns(RunWarning, match="is left out"):
-        assert not results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+        assert not match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
 
 
 def test_incomplete_certificates_are_of_no_budget(tmp_path: Path) -> None:
     shutil.copytree(SIX / "gaussian", tmp_path / "run")
     (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
-    (result,) = results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+    (result,) = match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
     assert not result.budget
 
 
@@ -118,7 +118,7 @@ def test_certificates_of_other_images_are_not_the_rows(tmp_path: Path) -> None:
     shutil.copytree(SIX / "gaussian", tmp_path / "run")
     (header,) = (tmp_path / "run" / "certificates").glob("*.json")
     header.write_text(json.dumps({**json.loads(header.read_text()), "split": "train"}))
-    assert not results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+    assert not match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
 
 
 @pytest.mark.parametrize(("sigma", "weights", "count"), [(0.5, b"", 1), (0.25, b"", 0), (0.5, b"trained again", 0)])
@@ -132,7 +132,7 @@ def test_certificates_of_gone_weights_or_another_sigma_are_not_the_rows(
     CertificateFile(ours.parent / "a.tsv", stated).append(Row(0, 1, 1, 0.5, 0.1, 1000, {1: 990}, "digest"))
     if weights:
         (tmp_path / "run" / "model.safetensors").write_bytes(weights)
-    assert len(results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]) == count
+    assert len(match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]) == count
 
 
 def copied(tmp_path: Path, **stated: object) -> Path:
@@ -155,14 +155,14 @@ def copied(tmp_path: Path, **stated: object) -> Path:
 )
 def test_other_certification_is_of_no_budget(other: dict[str, object], tmp_path: Path) -> None:
     """A larger failure or another bound proves larger radii from as many samples; an int8 model is another one."""
-    (result,) = results_of(CATRS_3, runs_in([copied(tmp_path, **other)]))["Gaussian, sigma 0.50"]
+    (result,) = match_runs(CATRS_3, scan_runs([copied(tmp_path, **other)]))["Gaussian, sigma 0.50"]
     assert not result.budget
 
 
 def test_radii_under_a_noise_of_ones_own_are_not_the_rows(tmp_path: Path) -> None:
     """They may be in another norm."""
-    runs = runs_in([copied(tmp_path, noise={"name": "mine:laplace", "sigma": 0.5})])
-    assert not results_of(CATRS_3, runs)["Gaussian, sigma 0.50"]
+    runs = scan_runs([copied(tmp_path, noise={"name": "mine:laplace", "sigma": 0.5})])
+    assert not match_runs(CATRS_3, runs)["Gaussian, sigma 0.50"]
     (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
     with pytest.raises(TableError, match="noise 'mine:laplace'"):
         results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), file)
@@ -170,11 +170,11 @@ def test_radii_under_a_noise_of_ones_own_are_not_the_rows(tmp_path: Path) -> Non
 
 def test_result_is_complete_with_its_last_image(tmp_path: Path) -> None:
     copied(tmp_path)
-    (result,) = results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+    (result,) = match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
     assert result.complete
     (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
-    (result,) = results_of(CATRS_3, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+    (result,) = match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
     assert not result.complete
 
 
@@ -182,12 +182,12 @@ def test_result_is_complete_with_its_last_image(tmp_path: Path) -> None:
 def test_times_of_a_training_that_did_not_end_are_no_totals(history: str, tmp_path: Path) -> None:
     timed = replace(CATRS_3, kind="time")
     copied(tmp_path)
-    assert len(results_of(timed, runs_in([tmp_path]))["Gaussian, sigma 0.50"]) == 1
+    assert len(match_runs(timed, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]) == 1
     file = tmp_path / "run" / "training.csv"
     rows = file.read_text().splitlines(keepends=True)
     file.write_text("".join(rows[:4]) if history == "half" else "epoch,seconds\n0,long\n")
     with pytest.warns(RunWarning, match=f"{tmp_path / 'run'} is left out"):
-        assert not results_of(timed, runs_in([tmp_path]))["Gaussian, sigma 0.50"]
+        assert not match_runs(timed, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
 
 
 @pytest.mark.parametrize("other", [{"split": "validation"}, {"evaluated_on": {"name": "mnist", "severity": 3}}])
@@ -196,28 +196,30 @@ def test_file_of_other_images_is_refused_as_a_row(other: dict[str, object], tmp_
     stated = {**json.loads(ours.read_text()), **other}
     file = CertificateFile(tmp_path / "a.tsv", stated)
     file.append(Row(0, 1, 1, 0.5, 0.1, 1000, {1: 990}, "digest"))
-    with pytest.raises(TableError, match="is not of the test images"):
+    with pytest.raises(TableError, match="was not made on the test images"):
         results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), file.path)
 
 
 def test_published_file_becomes_a_row(logs: Path) -> None:
-    found = table.read(table.find("consistency-7"))
+    found = tables.load("consistency-7")
     (result,) = results_from(found, found.row("Gaussian, sigma 0.50"), logs / "cifar10-sigma0.50-cohen.tsv")
     assert (result.run, result.budget, result.seed) == (None, "", None)
 
 
 def test_file_of_another_sigma_dataset_or_kind_is_refused(logs: Path) -> None:
     published = logs / "cifar10-sigma0.50-cohen.tsv"
-    crt_2, crt_4 = table.read(table.find("crt-2")), table.read(table.find("crt-4"))
-    with pytest.raises(TableError, match="is of sigma 0.5"):
+    crt_2, crt_4 = tables.load("crt-2"), tables.load("crt-4")
+    with pytest.raises(TableError, match="was made with sigma 0.5; the row"):
         results_from(crt_2, crt_2.rows[0], published)
     with pytest.raises(TableError, match="is a table of time"):
         results_from(crt_4, crt_4.rows[0], published)
     (ours,) = (SIX / "gaussian" / "certificates").glob("*.tsv")
-    other = table.read(table.find("consistency-7"))
-    with pytest.raises(TableError, match="is of mnist, the row 'Gaussian, sigma 0.50' of consistency-7 of cifar10"):
+    other = tables.load("consistency-7")
+    with pytest.raises(
+        TableError, match="made on mnist; the row 'Gaussian, sigma 0.50' of consistency-7 needs cifar10"
+    ):
         results_from(other, other.row("Gaussian, sigma 0.50"), ours)
-    with pytest.raises(TableError, match="is of cifar10, the row 'Gaussian, sigma 0.50' of catrs-3 of mnist"):
+    with pytest.raises(TableError, match="was made on cifar10; the row 'Gaussian, sigma 0.50' of catrs-3 needs mnist"):
         results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), published)
     with pytest.raises(TableError, match="holds no certificate files"):
         results_from(crt_2, crt_2.rows[0], logs.parent / "papers")

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 
 from radii import models, objectives
-from radii.papers import table
+from radii.papers import tables
 from radii.papers.budgets import budgets, find_budget
-from radii.papers.table import PaperTable, System, TableError
+from radii.papers.tables import PaperTable, System, TableError
 from radii.runs import recipe
 from radii.runs.recipe import fields_of
 
-NAMES = table.names()
-TABLES = {name: table.read(table.find(name)) for name in NAMES}
+NAMES = tables.names()
+TABLES = {name: tables.load(name) for name in NAMES}
 TEXT = """
 title = "Two methods"
 source = "Nobody, Table 1"
@@ -50,7 +50,7 @@ def test_every_table_of_the_papers_is_there() -> None:
 def test_every_row_has_a_recipe_that_can_be_made() -> None:
     """The recipe is there, its settings are fields of its objective and model, also at every budget."""
     wanted = {(system, found.varies) for found in TABLES.values() for system in systems(found)}
-    recipes = [system.read() for system, _ in wanted]
+    recipes = [system.load_recipe() for system, _ in wanted]
     recipes += [budget.recipe(*each) for each in wanted for budget in budgets().values()]
     for each in recipes:
         objective = each.objective["name"]
@@ -65,7 +65,7 @@ def test_sigma_of_a_row_is_its_recipes(name: str) -> None:
     for row in found.rows:
         assert row.sigma is None or row.sigma in found.sigma
         if row.sigma and row.system:
-            assert row.system.read().sigma == row.sigma
+            assert row.system.load_recipe().sigma == row.sigma
 
 
 @pytest.fixture(scope="session")
@@ -122,7 +122,7 @@ def test_mistake_is_an_error_that_says_what(tmp_path: Path, old: str, new: str, 
     assert old in TEXT
     file.write_text(TEXT.replace(old, new))
     with pytest.raises(TableError, match=words) as raised:
-        table.read(file)
+        tables.read(file)
     assert str(file) in str(raised.value)
 
 
@@ -130,14 +130,14 @@ def test_two_rows_of_one_label_are_refused(tmp_path: Path) -> None:
     file = tmp_path / "mine.toml"
     file.write_text(TEXT + TEXT[TEXT.index("[[rows]]") :])
     with pytest.raises(TableError, match="two rows are labelled 'Gaussian'"):
-        table.read(file)
+        tables.read(file)
 
 
 def test_unknown_table_suggests_the_nearest() -> None:
     with pytest.raises(TableError, match="did you mean 'crt-2'"):
-        table.find("crt2")
+        tables.find("crt2")
     with pytest.raises(TableError, match="cannot read the table"):
-        table.read(Path("nowhere.toml"))
+        tables.read(Path("nowhere.toml"))
 
 
 def test_row_is_found_by_a_part_of_its_label_that_no_other_has() -> None:
@@ -151,7 +151,7 @@ def test_row_is_found_by_a_part_of_its_label_that_no_other_has() -> None:
 
 def test_budget_shortens_everything_that_counts_epochs() -> None:
     system = System(recipe="mnist/macer-0.50")
-    wanted, paper = find_budget("small").recipe(system, seed=3), system.read()
+    wanted, paper = find_budget("small").recipe(system, seed=3), system.load_recipe()
     assert paper.training is not None
     assert wanted.training is not None
     assert (wanted.training.epochs, wanted.seed, wanted.training.schedule) == (6, 3, "one_cycle")
@@ -172,7 +172,7 @@ def test_budget_keeps_what_the_table_varies() -> None:
 
 def test_papers_budget_changes_nothing() -> None:
     system = System(recipe="cifar10/smoothmix-0.25")
-    assert find_budget("paper").recipe(system) == system.read()
+    assert find_budget("paper").recipe(system) == system.load_recipe()
     with pytest.raises(TableError, match="did you mean 'paper'"):
         find_budget("papers")
 
@@ -199,16 +199,16 @@ def test_whole_number_stays_one() -> None:
 )
 def test_smoothadv_of_catrs_is_as_its_appendix_says(name: str, label: str, copies: int, radius: float) -> None:
     """C.5: m = 4 at sigma 0.25, m = 8 at sigma 0.50, epsilon 1.0 in both."""
-    system = table.read(table.find(name)).row(label).system
+    system = tables.load(name).row(label).system
     assert system is not None
-    objective = system.read().objective
+    objective = system.load_recipe().objective
     assert (objective["copies"], objective["radius"]) == (copies, radius)
 
 
 def test_name_may_be_in_capitals() -> None:
-    assert table.find("CRT-2") == table.find("crt-2")
+    assert tables.find("CRT-2") == tables.find("crt-2")
 
 
 def test_labels_with_commas_are_quoted() -> None:
     with pytest.raises(TableError, match=r"has no row 'nonsense'; expected one of: '[^']+, [^']+', '"):
-        table.read(table.find("crt-8")).row("nonsense")
+        tables.load("crt-8").row("nonsense")

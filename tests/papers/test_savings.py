@@ -4,15 +4,15 @@ from pathlib import Path
 
 import pytest
 
-from radii.papers import table
-from radii.papers.table_runs import Result
-from radii.papers.table_savings import Saving, reported, saving, savings
+from radii.papers import tables
+from radii.papers.match import Result, TrainedRun
+from radii.papers.savings import Saving, reported_time, saving, savings_table
 from radii.runs.run import Run
 
 
 def test_papers_saving_is_87_84_per_cent() -> None:
     """CRT 4.3: three architectures, 10.75 times per epoch, 8.06 times in all, 87.84 % of the hours."""
-    found = saving(table.read(table.find("crt-4")), reported)
+    found = saving(tables.load("crt-4"), reported_time)
     assert found is not None
     assert f"{100 * found.share:.2f}" == "87.84"
     assert sum(found.taught) == pytest.approx(11.70)
@@ -22,7 +22,7 @@ def test_papers_saving_is_87_84_per_cent() -> None:
 
 def test_teacher_lowers_the_saving() -> None:
     """The teacher's 18.98 hours are spent either way: they count on both sides."""
-    found = saving(table.read(table.find("crt-4")), reported)
+    found = saving(tables.load("crt-4"), reported_time)
     assert found is not None
     assert found.teacher == pytest.approx(18.98)
     assert found.share_with_teacher is not None
@@ -31,31 +31,32 @@ def test_teacher_lowers_the_saving() -> None:
 
 
 def test_times_that_have_the_teacher_are_not_given_it_twice() -> None:
-    found = saving(table.read(table.find("crt-5")), reported)
+    found = saving(tables.load("crt-5"), reported_time)
     assert found == Saving([18.98], [10.07], None, [])
 
 
 def test_only_tables_with_both_kinds_of_rows_have_one() -> None:
-    without = [name for name in table.names() if savings(table.read(table.find(name)), {}) is None]
-    assert set(table.names()) - set(without) == {"crt-4", "crt-5"}
+    without = [name for name in tables.names() if savings_table(tables.load(name), {}) is None]
+    assert set(tables.names()) - set(without) == {"crt-4", "crt-5"}
 
 
 def test_times_of_two_budgets_are_not_compared(tmp_path: Path) -> None:
     """A teacher's method at six epochs and a student at three hundred would save nothing."""
-    crt_4 = table.read(table.find("crt-4"))
+    crt_4 = tables.load("crt-4")
     direct, taught = crt_4.row("SmoothMix, DLA"), crt_4.row("CRT, DLA")
 
-    def result(row: table.Row, seconds: float, budget: str) -> Result:
+    def result(row: tables.Row, seconds: float, budget: str) -> Result:
         run = Run(tmp_path / f"{row.label[:3]}{budget}{seconds}")
         run.path.mkdir()
         run.history_file.write_text(f"epoch,seconds\n0,{seconds}\n1,{seconds}\n")
-        return Result(row, str(run.path), run, row.system.read() if row.system else None, None, budget)
+        assert row.system is not None
+        return Result(row, str(run.path), TrainedRun(run, row.system.load_recipe()), budget=budget)
 
     results = {direct.label: [result(direct, 800.0, "small")], taught.label: [result(taught, 900.0, "medium")]}
-    alone = savings(crt_4, results)
+    alone = savings_table(crt_4, results)
     assert alone is not None
     assert [row[0].text for row in alone.rows] == ["reported"]
     results[taught.label].append(result(taught, 100.0, "small"))
-    both = savings(crt_4, results)
+    both = savings_table(crt_4, results)
     assert both is not None
     assert [(row[0].text, row[3].text) for row in both.rows][1:] == [("here, small", "8.00 ×")]  # noqa: RUF001

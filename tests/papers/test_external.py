@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from radii.papers import table
-from radii.papers.table import TableError
-from radii.papers.table_files import results_from
+from radii.papers import tables
+from radii.papers.external import results_from
+from radii.papers.tables import TableError
 from radii.runs.certificates import CertificateFile, Row
 
 ROOT = Path(__file__).parents[2]
 SIX = ROOT / "results" / "mnist" / "six-epochs"
 HEAD = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
-CATRS_3, CRT_2, CATRS_13 = (table.read(table.find(name)) for name in ("catrs-3", "crt-2", "catrs-13"))
+CATRS_3, CRT_2, CATRS_13 = (tables.load(name) for name in ("catrs-3", "crt-2", "catrs-13"))
 
 
 def log(path: Path, *rows: tuple[int, int, float]) -> Path:
@@ -31,7 +31,7 @@ def test_log_that_states_nothing_is_taken_with_a_remark(tmp_path: Path) -> None:
 
 
 def test_log_that_states_both_has_no_remark(logs: Path) -> None:
-    found = table.read(table.find("consistency-7"))
+    found = tables.load("consistency-7")
     (result,) = results_from(found, found.row("Gaussian, sigma 0.50"), logs / "cifar10-sigma0.50-cohen.tsv")
     assert not result.remark
 
@@ -60,22 +60,22 @@ def test_row_that_cannot_be_is_refused(row: tuple[int, int, float], reason: str,
 
 @pytest.mark.parametrize("name", ["cifar10c-sigma0.25/mine.tsv", "cifar10_c/mine.tsv", "logs/fog.tsv"])
 def test_log_of_corrupted_images_is_refused_as_a_row_of_clean_ones(name: str, tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"is of cifar10_c, the row|is not of the test images"):
+    with pytest.raises(TableError, match=r"was made on cifar10_c; the row|was not made on the test images"):
         results_from(CRT_2, CRT_2.rows[0], log(tmp_path / name, (0, 7, 0.5)))
 
 
 def test_log_of_clean_images_is_refused_as_one_of_corrupted_ones(tmp_path: Path) -> None:
-    with pytest.raises(TableError, match=r"is of mnist, the row 'CAT-RS' of catrs-13 of cifar10_c"):
+    with pytest.raises(TableError, match=r"was made on mnist; the row 'CAT-RS' of catrs-13 needs cifar10_c"):
         results_from(CATRS_13, CATRS_13.row("CAT-RS"), log(tmp_path / "mnist-sigma0.25" / "fog.tsv", (0, 7, 0.5)))
 
 
 def test_folder_of_many_logs_is_not_one_row(logs: Path) -> None:
-    with pytest.raises(TableError, match=r"holds 7 certificate files, and a row is one: name it"):
+    with pytest.raises(TableError, match=r"holds 7 certificate files, a row needs one: name it"):
         results_from(CRT_2, CRT_2.rows[0], logs)
 
 
 def test_run_of_another_method_is_refused() -> None:
-    with pytest.raises(TableError, match=r"is of a run of gaussian on lenet, the row 'SmoothMix, sigma 0.50'"):
+    with pytest.raises(TableError, match=r"belongs to a run of gaussian on lenet; the row 'SmoothMix, sigma 0.50'"):
         results_from(CATRS_3, CATRS_3.row("SmoothMix, sigma 0.50"), SIX / "gaussian")
 
 

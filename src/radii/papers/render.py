@@ -1,0 +1,236 @@
+"""Render a paper's table beside what was measured here: text, Markdown, LaTeX, CSV, figures and one HTML page."""
+
+import csv
+import io
+import re
+from collections.abc import Iterator, Sequence
+from decimal import Decimal
+from html import escape
+from pathlib import Path
+from string import Template
+from typing import TYPE_CHECKING
+
+from radii import disk
+from radii.papers.comparison import Group, budget_text, column_title, comparison, numbered_groups, provenance
+from radii.papers.match import BASELINE, Result, Results
+from radii.papers.savings import savings_table
+from radii.papers.tables import PaperTable
+from radii.papers.values import as_precise, difference, radius_of, shift_of, value
+from radii.reports import colours, curves, formats
+from radii.reports.curves import MUTED, axes_of, legend, plain_name
+from radii.reports.summary import UNKNOWN
+from radii.reports.tables import Table
+from radii.reports.text import csv_cell, markdown_text, plain
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+CAVEAT = (
+    "A number is measured here at the budget that is stated with it, on the test images that are stated with it: it is "
+    "the paper's only where the budget is. Values are rounded down. A difference is here minus reported, with a 95 % "
+    "interval over the choice of test images, and of seeds where there are several, and the rounding of the printed "
+    "number; it does not have the spread of a single training."
+)
+CSV_COLUMNS = (
+    *("table", "row", "column", "unit", "reported", "here", "deviation", "lower", "upper", "difference"),
+    *("difference_lower", "difference_upper", "budget", "seeds", "from"),
+)
+NUMBER = re.compile(r"[≥+\- ]*[\d.,]+( ± [\d.]+)?( [%×])?")  # noqa: RUF001
+Point = tuple[float, float]
+
+
+def write(table: PaperTable, results: Results, out: Path) -> Path:
+    """Write the table to a folder in every format, and return the path of the HTML page."""
+    svgs = {name: curves.image(figure, "svg") for name, figure in figures(table, results).items()}
+    contents: dict[str, str | bytes] = {
+        f"{table.name}.md": markdown(table, results, list(svgs)),
+        f"{table.name}.csv": csv_text(table, results),
+        f"{table.name}.tex": latex(table, results),
+        **{f"{table.name}-{name}.svg": svg for name, svg in svgs.items()},
+        f"{table.name}.html": html(table, results, svgs),
+    }
+    disk.make_folder(out)
+    for name, content in contents.items():
+        disk.write(out / name, content)
+    return out / f"{table.name}.html"
+
+
+def sections(table: PaperTable, results: Results) -> dict[str, Table]:
+    """Return the tables to show, by their headings."""
+    found = {"Reported and here": comparison(table, results)}
+    if saved := savings_table(table, results):
+        found["Speed-up and saving"] = saved
+    if (made := provenance(table, results)).rows:
+        found["How each was made"] = made
+    return found
+
+
+def remarks(table: PaperTable, results: Results) -> list[str]:
+    """Return sentences on the unit, the images, missing rows and what is uncertain."""
+    about = [f"Reported: {table.unit}."]
+    if table.images:
+        about.append(f"Test images of the paper: {table.images}.")
+    missing: dict[str, list[str]] = {}
+    for row in table.rows:
+        if row.why and not results.get(row.label):
+            missing.setdefault(row.why, []).append(row.label)
+    reasons = [f"Missing: {', '.join(labels)}: {why}." for why, labels in missing.items()]
+    notes = {"Uncertain": table.uncertain, "Note": table.notes, "Mended in the transcription": table.mended}
+    told = [f"{kind}: {text}." for kind, texts in notes.items() for text in texts]
+    return [*about, *reasons, *told, *(f"{row.label}: {row.note}." for row in table.rows if row.note)]
+
+
+# Formats.
+
+
+def markdown(table: PaperTable, results: Results, figure_names: Sequence[str]) -> str:
+    """Return the table as Markdown, with links to its figures."""
+    parts = [f"# {markdown_text(table.source)}: {markdown_text(table.title)}", CAVEAT]
+    for title, content in sections(table, results).items():
+        parts += [f"## {title}", formats.markdown(content).strip()]
+    parts += [f"![{name}]({table.name}-{name}.svg)" for name in figure_names]
+    parts.append("\n".join(f"- {markdown_text(text)}" for text in remarks(table, results)))
+    return "\n\n".join(parts) + "\n"
+
+
+def latex(table: PaperTable, results: Results) -> str:
+    """Return the table as LaTeX."""
+    found = sections(table, results)
+    blocks = [f"% {title}\n{formats.latex_table(content)}" for title, content in found.items()]
+    return f"% {plain(table.source)}: {plain(table.title)}\n% {CAVEAT}\n" + "\n".join(blocks)
+
+
+def csv_text(table: PaperTable, results: Results) -> str:
+    """Return one line for every number measured here, in the unit of the reported one, and for every unmeasured one."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(CSV_COLUMNS)
+    for record in _csv_records(table, results):
+        writer.writerow([csv_cell("" if cell in (UNKNOWN, "None") else cell) for cell in map(str, record)])
+    return text.getvalue()
+
+
+def _csv_records(table: PaperTable, results: Results) -> Iterator[list[object]]:
+    groups, baseline = numbered_groups(table, results), results.get(BASELINE, ())
+    for row in table.rows:
+        own = [group for group in groups if group.row is row]
+        for column in table.columns():
+            unit = "percent" if shift_of(table, column) else "fraction" if radius_of(column) is not None else ""
+            cell = [table.name, row.label, column, unit, row.reported.get(column)]
+            if not own and row.reported.get(column) is not None:
+                yield [*cell, *("" for _ in CSV_COLUMNS[len(cell) :])]
+            for group in own:
+                yield [*cell, *_csv_numbers(table, column, group, baseline), *_csv_provenance(group)]
+
+
+def _csv_numbers(table: PaperTable, column: str, group: Group, baseline: Sequence[Result]) -> list[object]:
+    """Return what is measured here, its deviation and interval, and the difference with its interval."""
+    measured, printed = value(table, column, group.results, baseline), as_precise(group.row, column)
+    shift = shift_of(table, column)
+    known = difference(measured, printed, shift) if measured and printed is not None else None
+    here = [measured.value, measured.deviation, *(measured.interval or (None, None))] if measured else [None] * 4
+    gap = [known.value, *(known.interval or (None, None))] if known else [None] * 3
+    return [None if number is None else Decimal(repr(number)).scaleb(shift) for number in [*here, *gap]]
+
+
+def _csv_provenance(group: Group) -> list[object]:
+    seeds = dict.fromkeys(str(each.seed) for each in group.results if each.seed is not None)
+    sources = dict.fromkeys(each.source for each in group.results)
+    return [budget_text(group.results[0]), " ".join(seeds), "; ".join(sources)]
+
+
+def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
+    """Return one HTML page that needs no other file."""
+    template = Template(Path(__file__).with_name("table.html").read_text(encoding="utf-8"))
+    parts = [f"<h2>{title}</h2>\n{html_table(content)}" for title, content in sections(table, results).items()]
+    drawn = [f"<figure>{svg.decode()[svg.decode().index('<svg') :]}</figure>" for svg in svgs.values()]
+    return template.substitute(
+        title=escape(plain(table.title)),
+        source=escape(plain(table.source)),
+        budget=escape(CAVEAT),
+        content="\n".join([*parts, *drawn]),
+        notes="".join(f"<li>{escape(plain(text))}</li>" for text in remarks(table, results)),
+    )
+
+
+def html_table(table: Table) -> str:
+    """Return an HTML table with numbers aligned right and words left."""
+    classes = [' class="words"' if words else "" for words in _has_words(table)]
+    titles = zip(classes, table.head, strict=True)
+    head = "".join(f'<th scope="col"{look}>{escape(plain(text))}</th>' for look, text in titles)
+    lines = [zip(classes, row, strict=True) for row in table.rows]
+    rows = ["".join(f"<td{look}>{escape(plain(cell.text))}</td>" for look, cell in line) for line in lines]
+    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
+    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+
+
+def aligned(table: Table) -> str:
+    """Return the table as text for a terminal, with numbers aligned right and words left."""
+    texts = [[*map(plain, table.head)], *([plain(cell.text) for cell in row] for row in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    align = [str.ljust if words else str.rjust for words in _has_words(table)]
+    head, *rows = [
+        "  ".join(pad(text, width) for pad, text, width in zip(align, row, widths, strict=True)).rstrip()
+        for row in texts
+    ]
+    return "\n".join([head, "  ".join("-" * width for width in widths), *rows]) + "\n"
+
+
+def _has_words(table: Table) -> list[bool]:
+    """Return for each column whether it holds words; the first one always does."""
+    columns = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
+    words = [not all(text in ("", UNKNOWN) or NUMBER.fullmatch(text) for text in texts) for texts in columns]
+    return [True, *words[1:]] if words else [True] * len(table.head)
+
+
+# Figures: the trade-off over a hyper-parameter (CAT-RS, Figures 4 and 5).
+
+
+def figures(table: PaperTable, results: Results) -> "dict[str, Figure]":
+    """Draw ACR and two certified accuracies over the clean accuracy; nothing for tables without a sweep."""
+    if not table.varies or "r0.00" not in table.columns():
+        return {}
+    radii = [column for column in table.columns() if (radius_of(column) or 0) in (1.0, 2.0)]
+    return {f"trade-off-{column_title(column)}": _trade_off(table, results, column) for column in ("acr", *radii)}
+
+
+def reported_points(table: PaperTable, column: str) -> dict[str, list[Point]]:
+    """Return the reported points of every series, in the order of the rows."""
+    points: dict[str, list[Point]] = {}
+    for row in table.rows:
+        x, y = row.reported.get("r0.00"), row.reported.get(column)
+        if row.series and x is not None and y is not None:
+            points.setdefault(row.series, []).append((float(x), float(y)))
+    return points
+
+
+def _measured_points(table: PaperTable, results: Results, column: str) -> dict[str, list[Point]]:
+    """Return the points measured here, one line for each series and budget."""
+    points: dict[str, list[Point]] = {}
+    for group in numbered_groups(table, results):
+        x, y = (value(table, each, group.results) for each in ("r0.00", column))
+        if group.row.series and x and y:
+            name = f"{group.row.series}, here ({group.results[0].budget or 'own budget'})"
+            scales = [10.0 ** shift_of(table, each) for each in ("r0.00", column)]
+            points.setdefault(name, []).append((scales[0] * x.value, scales[1] * y.value))
+    return points
+
+
+def _trade_off(table: PaperTable, results: Results, column: str) -> "Figure":
+    """Draw a column over the clean accuracy: reported lines dashed, those measured here solid."""
+    figure, axes = axes_of(7.2, 4.5)
+    reported = reported_points(table, column)
+    colour_of = {name: colours.light(number) for number, name in enumerate(reported)}
+    for name, points in reported.items():
+        look = {"markersize": 4, "linewidth": 1.2, "color": colour_of[name]}
+        axes.plot(*zip(*sorted(points), strict=True), "o--", label=plain_name(name), **look)
+    for name, points in _measured_points(table, results, column).items():
+        colour = next((colour_of[each] for each in colour_of if name.startswith(f"{each}, here")), MUTED)
+        look = {"markersize": 6, "linewidth": 1.8, "color": colour}
+        axes.plot(*zip(*sorted(points), strict=True), "s-", label=plain_name(name), **look)
+    axes.set(xlabel="Clean accuracy, %" if table.percent else "Clean accuracy")
+    title = column_title(column)
+    what = title if radius_of(column) is None else f"Certified accuracy at radius {title}"
+    axes.set_title(f"{what} over the clean accuracy", loc="left", fontsize=11, color=MUTED, pad=12)
+    legend(figure, axes)
+    return figure

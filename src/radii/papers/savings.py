@@ -1,0 +1,121 @@
+"""Speed-up and saving of transfer over training every architecture with the teacher's method (CRT, Tables 4 and 5)."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from statistics import fmean
+
+from radii.papers.match import Results, group_results
+from radii.papers.tables import PaperTable, Row
+from radii.papers.values import value
+from radii.reports.summary import UNKNOWN, down
+from radii.reports.tables import Cell, Table
+
+TOTALS = ("total_time_h", "total_hours")
+EPOCHS = ("epoch_time_s", "sec_per_epoch")
+HEAD = ("", "Generations", "Speed-up of an epoch", "Speed-up in all", "By the method, h", "By transfer, h", "Saved")
+TimeOf = Callable[[Row, str], float | None]
+"""Return the time of a row in a column; None where it is unknown."""
+
+
+@dataclass(frozen=True)
+class Saving:
+    """Hours of the architectures that were trained both directly and by transfer, in the order of the rows."""
+
+    direct: Sequence[float]
+    taught: Sequence[float]
+    teacher: float | None = None
+    """The hours of the first teacher."""
+    epoch_ratios: Sequence[float] = ()
+
+    @property
+    def speed_up(self) -> float:
+        """The mean over the architectures of direct hours divided by hours of transfer."""
+        return fmean(slow / fast for slow, fast in zip(self.direct, self.taught, strict=True))
+
+    @property
+    def share(self) -> float:
+        """The saved share of the hours, without the teacher's, which are spent either way."""
+        return 1 - sum(self.taught) / sum(self.direct)
+
+    @property
+    def share_with_teacher(self) -> float | None:
+        """The saved share with the first teacher's hours on both sides."""
+        if self.teacher is None:
+            return None
+        return 1 - (self.teacher + sum(self.taught)) / (self.teacher + sum(self.direct))
+
+
+def saving(table: PaperTable, time_of: TimeOf) -> Saving | None:
+    """Return what transfer saves; None for a table without rows of both kinds and their times."""
+    total, epoch = (next((each for each in table.columns() if each in names), None) for names in (TOTALS, EPOCHS))
+    if total is None:
+        return None
+    pairs = [(a, b) for a, b in _pairs(table) if time_of(a, total) and time_of(b, total)]
+    if not pairs:
+        return None
+    ratios = [(time_of(a, epoch), time_of(b, epoch)) for a, b in pairs] if epoch else []
+    return Saving(
+        [time_of(direct, total) or 0.0 for direct, _ in pairs],
+        [time_of(taught, total) or 0.0 for _, taught in pairs],
+        _teacher_hours(table, pairs[0][1], total, time_of),
+        [slow / fast for slow, fast in ratios if slow and fast],
+    )
+
+
+def _pairs(table: PaperTable) -> list[tuple[Row, Row]]:
+    """Return, for each architecture, its row by the method itself and its row by transfer."""
+
+    def model(row: Row) -> str:
+        return str(row.system.load_recipe().model) if row.system else ""
+
+    direct = {model(row): row for row in table.rows if row.system and row.system.teacher is None}
+    taught = [row for row in table.rows if row.system and row.system.teacher]
+    return [(direct[model(row)], row) for row in taught if model(row) in direct]
+
+
+def _teacher_hours(table: PaperTable, student: Row, total: str, time_of: TimeOf) -> float | None:
+    """Return the hours of the first student's teacher; None if the students' times already include them."""
+    if table.teacher_time:
+        return None
+    own = [row for row in table.rows if row.system and student.system and row.system == student.system.teacher]
+    return time_of(own[0], total) if own else None
+
+
+def reported_time(row: Row, column: str) -> float | None:
+    """Return the time that the paper reports."""
+    cell = row.reported.get(column)
+    return None if cell is None or isinstance(cell, str) else float(cell)
+
+
+def savings_table(table: PaperTable, results: Results) -> Table | None:
+    """Return speed-up and saving as reported and as measured here, by budget; None for tables without them."""
+    known = {"reported": saving(table, reported_time)}
+    for budget in sorted({each.budget for some in results.values() for each in some}):
+        known[f"here, {budget or 'other budgets'}"] = saving(table, _measured_time(table, results, budget))
+    rows = [_cells(name, each) for name, each in known.items() if each]
+    return Table(HEAD, [[Cell(text) for text in row] for row in rows]) if rows else None
+
+
+def _measured_time(table: PaperTable, results: Results, budget: str) -> TimeOf:
+    """Return a function that gives the times of one budget; times of two budgets are not compared."""
+
+    def time_of(row: Row, column: str) -> float | None:
+        groups = group_results(table, [each for each in results.get(row.label, ()) if each.budget == budget])
+        measured = value(table, column, groups[0]) if groups else None
+        return None if measured is None else measured.value
+
+    return time_of
+
+
+def _cells(name: str, each: Saving) -> list[str]:
+    with_teacher = each.share_with_teacher
+    saved = f"{100 * each.share:.2f} %"
+    return [
+        name,
+        str(len(each.direct)),
+        f"{down(fmean(each.epoch_ratios), 2)} ×" if each.epoch_ratios else UNKNOWN,  # noqa: RUF001
+        f"{down(each.speed_up, 2)} ×",  # noqa: RUF001
+        f"{sum(each.direct):.4g}",
+        f"{sum(each.taught):.4g}",
+        saved if with_teacher is None else f"{saved}, with the first teacher {100 * with_teacher:.2f} %",
+    ]

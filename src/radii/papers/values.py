@@ -1,0 +1,301 @@
+"""Values of a table's columns as measured here, with 95 % intervals and their difference to the reported number.
+
+A group of results differs only in the seed of training; for corruptions it has one certificate file for each kind
+(CAT-RS, Tables 13 to 25).
+"""
+
+import math
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
+from itertools import product
+from statistics import fmean, stdev
+from typing import NamedTuple
+
+from radii.papers.match import Result
+from radii.papers.tables import PaperTable, Reported, Row
+from radii.published_datasets import KINDS, SEVERITIES
+from radii.reports import protocol
+from radii.reports.corruptions import EXACT, MEASURES, PUBLISHED_BLOCK, Corrupted, block_of, groups, mean
+from radii.reports.entries import Entry
+from radii.reports.facts import epoch_time
+from radii.reports.summary import CONFIDENCE, Share, Summary, Value
+from radii.runs.certificates import Certificates
+from radii.runs.lineage import teachers
+from radii.runs.run import Run
+
+HOUR = 3600.0
+Group = Sequence[Result]
+Interval = tuple[float, float]
+KindAndSeverity = tuple[str, int | None]
+"""A kind of corruption and its severity; None where the images have no severity."""
+
+
+class Measured(NamedTuple):
+    """A value, its deviation over seeds where there are several, and its 95 % interval where it has one."""
+
+    value: float
+    deviation: float | None = None
+    interval: Interval | None = None
+    exact: bool = True
+    """False for a lower bound."""
+
+
+class Difference(NamedTuple):
+    """A value here minus the reported one, with the interval of the former and the rounding of the latter."""
+
+    value: float
+    interval: Interval | None
+
+
+def value(table: PaperTable, column: str, group: Group, baseline: Group = ()) -> Measured | None:
+    """Return the value of a column for a group of results; None where it is unknown.
+
+    A slow-down is relative to the results of the `baseline`.
+    """
+    if table.kind == "corruptions":
+        return _corruption_value(table, column, group)
+    summaries = [Summary(each.certificates) for each in group if each.certificates]
+    if column == "teacher_acr":
+        return _over_seeds([_acr(Summary(each)) if each else None for each in map(_teacher_certificates, group)])
+    if column in ("acr", "acr_mean"):
+        return _over_seeds([_acr(each) for each in summaries])
+    if column == "acr_std":
+        return Measured(stdev(each.acr for each in summaries)) if len(summaries) > 1 else None
+    if (radius := radius_of(column)) is not None:
+        return _over_seeds([_accuracy(each, radius) for each in summaries], most=1.0)
+    return _time(table, column, group, baseline)
+
+
+def radius_of(column: str) -> float | None:
+    """Return the radius of a column of certified accuracies; None for other columns."""
+    return float(column[1:]) if column[:1] == "r" and column[1:].replace(".", "", 1).isdecimal() else None
+
+
+def _acr(summary: Summary) -> Measured | None:
+    if (known := summary.known_acr) is None:
+        return None
+    margin = _margin([row.radius if row.correct else 0.0 for row in summary.certificates.rows])
+    return Measured(known.value, None, _around(known.value, margin) if known.exact else None, known.exact)
+
+
+def _accuracy(summary: Summary, radius: float) -> Measured | None:
+    if (known := summary.known(radius)) is None:
+        return None
+    return Measured(known.value, None, summary.interval(radius) if known.exact else None, known.exact)
+
+
+def _teacher_certificates(result: Result) -> Certificates | None:
+    """Return the certificates of a student's teacher that were made like the student's."""
+    teacher, own = result.trained.sources["teacher"] if result.trained else None, result.certificates
+    if teacher is None or own is None:
+        return None
+    same_sigma = [each for each in teacher.certificates if each.sigma == own.sigma]
+    return next((each for each in same_sigma if not protocol.differences([each, own])), None)
+
+
+def _over_seeds(values: Sequence[Measured | None], most: float = math.inf) -> Measured | None:
+    """Return the mean over seeds, with an interval between 0 and `most` for the choice of images and of seeds.
+
+    The share of the images is as wide as for one seed: all seeds are certified on the same images.
+    """
+    known = [each for each in values if each is not None]
+    if not known or len(known) < len(values):
+        return None
+    if len(known) == 1:
+        return known[0]
+    mean, seeds = fmean(each.value for each in known), _margin([each.value for each in known])
+    ends = [each.interval for each in known if each.interval]
+    below = mean - fmean(low for low, _ in ends) if ends else 0.0
+    above = fmean(high for _, high in ends) - mean if ends else 0.0
+    low, high = mean - math.hypot(below, seeds or 0.0), mean + math.hypot(above, seeds or 0.0)
+    exact = all(each.exact for each in known)
+    deviation = stdev(each.value for each in known)
+    return Measured(mean, deviation, (max(0.0, low), min(most, high)) if exact else None, exact)
+
+
+def _margin(values: Sequence[float]) -> float | None:
+    """Return half the 95 % interval of a mean; None for a single value, or for equal ones, which show no spread."""
+    if len(values) < 2 or not stdev(values):
+        return None
+    from scipy.special import stdtrit
+
+    count = len(values)
+    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * stdev(values) / math.sqrt(count)
+
+
+def _around(middle: float, margin: float | None) -> Interval | None:
+    return None if margin is None else (max(0.0, middle - margin), middle + margin)
+
+
+# Times.
+
+
+def _time(table: PaperTable, column: str, group: Group, baseline: Group) -> Measured | None:
+    """Return a column of training times; None for a column that this module does not know."""
+    times = [each.trained.epoch_time for each in group if each.trained and each.trained.epoch_time]
+    if not times:
+        return None
+    seconds = fmean(each.seconds for each in times)
+    margin = times[0].margin if len(times) == 1 else _margin([each.seconds for each in times])
+    match column:
+        case "epoch_time_s" | "sec_per_epoch":
+            return Measured(seconds, None, _around(seconds, margin))
+        case "epoch_time_ci95_s":
+            return None if margin is None else Measured(margin)
+        case "epochs":
+            return Measured(fmean(each.epochs for each in times))
+        case "total_time_h" | "total_hours":
+            totals = [hours(each.run, taught=table.teacher_time) for each in group if each.run]
+            known = [each for each in totals if each is not None]
+            return Measured(fmean(known)) if known and len(known) == len(totals) else None
+        case "slowdown_factor":
+            others = [each.trained.epoch_time for each in baseline if each.trained]
+            usual = [each.seconds for each in others if each]
+            return Measured(seconds / fmean(usual)) if usual else None
+    return None
+
+
+def hours(run: Run, *, taught: bool) -> float | None:
+    """Return the hours that a run trained, with those of its teachers if `taught`; None where a time is unknown."""
+    times = [epoch_time(each) for each in (run, *(teachers(run) if taught else ()))]
+    known = [each.total for each in times if each is not None]
+    return sum(known) / HOUR if len(known) == len(times) else None
+
+
+# Corruptions.
+
+
+def _corruption_value(table: PaperTable, column: str, group: Group) -> Measured | None:
+    known = corruption_mean(table, column, group)
+    if known is None or not known.exact:
+        return Measured(known.value, exact=False) if known else None
+    images = by_image(table, column, group)
+    if not is_accuracy(table, column):
+        return Measured(known.value, None, _around(known.value, _margin(images)))
+    # The widest case: an image is right, or wrong, under all of its corruptions (Clopper and Pearson over images).
+    failure = max(each.certificates.failure or 0.0 for each in group if each.certificates)
+    return Measured(known.value, None, Share(known.value * len(images), len(images)).interval(failure))
+
+
+def corruption_mean(table: PaperTable, column: str, group: Group) -> Value | None:
+    """Return the ACR or accuracy of a kind of corruption, or the mean over kinds; None if a file is not there."""
+    measure, summaries = MEASURES["accuracy" if is_accuracy(table, column) else "ACR"][0], _summaries(table, group)
+    return mean([measure(summaries[pair]) if pair in summaries else None for pair in _pairs(table, column)])
+
+
+def by_image(table: PaperTable, column: str, group: Group) -> list[float]:
+    """Return a value for each image before it was corrupted; their mean is the column's value.
+
+    Only the images were chosen independently, not their corruptions.
+    """
+    if (known := corruption_mean(table, column, group)) is None:
+        return []
+    summaries, accuracy = _summaries(table, group), is_accuracy(table, column)
+    pairs, deviations = _pairs(table, column), dict[int, float]()
+    for summary in (summaries[pair] for pair in pairs):
+        values = {row.index: row.correct * (1.0 if accuracy else row.radius) for row in summary.certificates.rows}
+        middle, block = fmean(values.values()), block_of(summary.certificates) or PUBLISHED_BLOCK
+        for index, each in values.items():
+            image = index % block
+            deviations[image] = deviations.get(image, 0.0) + (each - middle) / (len(pairs) * len(values))
+    return [known.value + len(deviations) * each for each in deviations.values()]
+
+
+def is_accuracy(table: PaperTable, column: str) -> bool:
+    """Return whether a column of corruptions holds accuracies in per cent; it holds radii otherwise."""
+    return column.casefold().startswith(("acc", "macc")) or table.unit.startswith("percent")
+
+
+def missing_corruptions(table: PaperTable, group: Group) -> list[str]:
+    """Return, in words, the kinds and severities without files or with fewer images; empty if nothing is missing."""
+    if table.kind != "corruptions":
+        return []
+    kinds, summaries = _certified_kinds(table, group), _summaries(table, group)
+    absent = [kind for kind in KINDS[table.dataset[0]].values() if kind not in kinds]
+    short = [pair for pair in _all_pairs(table) if pair[0] in kinds and pair not in summaries]
+    empty = [pair for pair in short if _part(kinds[pair[0]], pair[1]) is None]
+    missing = {
+        "no complete file of": absent,
+        "no images of": [_in_words(*pair) for pair in empty],
+        "fewer images than of the others of": [_in_words(*pair) for pair in short if pair not in empty],
+    }
+    return [f"{words} {', '.join(names)}" for words, names in missing.items() if names]
+
+
+def _in_words(kind: str, severity: int | None) -> str:
+    return kind if severity is None else f"{kind} at severity {severity}"
+
+
+def _pairs(table: PaperTable, column: str) -> list[KindAndSeverity]:
+    """Return the kinds and severities that a column is the mean of."""
+    columns = KINDS[table.dataset[0]]
+    return list(product([columns[column]] if column in columns else columns.values(), _severities(table, column)))
+
+
+def _all_pairs(table: PaperTable) -> list[KindAndSeverity]:
+    return list(dict.fromkeys(pair for column in table.columns() for pair in _pairs(table, column)))
+
+
+def _severities(table: PaperTable, column: str) -> Sequence[int | None]:
+    if column.startswith(("acr_severity", "acc_severity")):
+        return [int(column[-1])]
+    _, stated, rest = table.images.partition("severity ")
+    if stated:
+        return [int(rest[0])]
+    return SEVERITIES if table.dataset == ("cifar10_c",) else [None]
+
+
+def _summaries(table: PaperTable, group: Group) -> Mapping[KindAndSeverity, Summary]:
+    """Return the certificates of each kind and severity that has as many images as the others, or one fewer."""
+    kinds = _certified_kinds(table, group)
+    parts = {pair: _part(kinds[pair[0]], pair[1]) for pair in _all_pairs(table) if pair[0] in kinds}
+    known = {pair: part for pair, part in parts.items() if part is not None}
+    most = max((part.images for part in known.values()), default=0)
+    return {pair: part for pair, part in known.items() if part.images >= most - 1}
+
+
+def _certified_kinds(table: PaperTable, group: Group) -> Mapping[str, Corrupted]:
+    entries = [Entry(each.source, Summary(each.certificates), folder="files") for each in group if each.certificates]
+    known = [entry for entry in entries if entry.corruption in KINDS[table.dataset[0]].values()]
+    return {each.kind: each for some in groups(known).values() for each in some}
+
+
+def _part(corrupted: Corrupted, severity: int | None) -> Summary | None:
+    return corrupted.whole if severity is None else corrupted.severities.get(severity)
+
+
+# Reported numbers.
+
+
+def shift_of(table: PaperTable, column: str) -> int:
+    """Return by how many digits the table prints a column larger than it is measured: 2 for shares in per cent."""
+    if table.kind == "corruptions":
+        return 2 if is_accuracy(table, column) else 0
+    return 2 if table.percent and radius_of(column) is not None else 0
+
+
+def difference(measured: Measured, reported: Reported, shift: int = 0) -> Difference | None:
+    """Return the measured value minus the reported one; None if one is a lower bound or text."""
+    if isinstance(reported, str) or not measured.exact:
+        return None
+    printed, half = float(Decimal(reported).scaleb(-shift)), 0.5 * 10.0 ** -(digits_of(reported) + shift)
+    gap = round(measured.value - printed, EXACT)
+    if measured.interval is None:
+        return Difference(gap, None)
+    low, high = measured.interval
+    return Difference(gap, (low - printed - half, high - printed + half))
+
+
+def as_precise(row: Row, column: str) -> Reported | None:
+    """Return a reported cell; a whole accuracy gets as many digits as the others of its row: MACER's 0 is 0.00."""
+    reported = row.reported.get(column)
+    if not isinstance(reported, int) or radius_of(column) is None:
+        return reported
+    others = [value for name, value in row.reported.items() if radius_of(name) is not None]
+    return Decimal(reported).quantize(Decimal(1).scaleb(-max(map(digits_of, others))))
+
+
+def digits_of(reported: Reported) -> int:
+    """Return the number of decimals that a number is printed with."""
+    exponent = reported.as_tuple().exponent if isinstance(reported, Decimal) else 0
+    return -exponent if isinstance(exponent, int) and exponent < 0 else 0
