@@ -169,7 +169,7 @@ def _costs(
     """
     if not time and not _has_timings():
         return {shown.name: {} for shown, _ in every}
-    costs = {}
+    costs: dict[str, Costs] = {}
     for shown, results in every:
         chosen = {row.label for row in _chosen_rows(shown, only)}
         waiting = [label for label in rows_not_made(shown, results) if label in chosen]

@@ -222,12 +222,12 @@ def _trade_off(table: PaperTable, results: Results, column: str) -> "Figure":
     reported = reported_points(table, column)
     colour_of = {name: colours.light(number) for number, name in enumerate(reported)}
     for name, points in reported.items():
-        look = {"markersize": 4, "linewidth": 1.2, "color": colour_of[name]}
-        axes.plot(*zip(*sorted(points), strict=True), "o--", label=plain_name(name), **look)
+        x, y = zip(*sorted(points), strict=True)
+        axes.plot(x, y, "o--", markersize=4, linewidth=1.2, color=colour_of[name], label=plain_name(name))
     for name, points in _measured_points(table, results, column).items():
         colour = next((colour_of[each] for each in colour_of if name.startswith(f"{each}, here")), MUTED)
-        look = {"markersize": 6, "linewidth": 1.8, "color": colour}
-        axes.plot(*zip(*sorted(points), strict=True), "s-", label=plain_name(name), **look)
+        x, y = zip(*sorted(points), strict=True)
+        axes.plot(x, y, "s-", markersize=6, linewidth=1.8, color=colour, label=plain_name(name))
     axes.set(xlabel="Clean accuracy, %" if table.percent else "Clean accuracy")
     title = column_title(column)
     what = title if radius_of(column) is None else f"Certified accuracy at radius {title}"
