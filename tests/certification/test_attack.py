@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from radii import certifiers
-from radii.certification.attack import AttackConfig, AttackSession, attack_run, differentiable, distance, spread
+from radii.certification.attack import AttackConfig, AttackSession, attack_run, differentiable, distance
 from radii.certification.certify import CertificationConfig, certify_run
+from radii.datasets import spread_evenly
 from radii.errors import ParameterError
 from radii.reports.attacked import attacked_accuracy, in_words
 from radii.reports.entries import read
@@ -147,8 +148,8 @@ def test_a_model_without_gradients_is_refused() -> None:
 
 
 def test_images_are_spread() -> None:
-    assert spread(range(10), 5) == [0, 2, 4, 6, 8]
-    assert spread([3, 7], 100) == [3, 7]
+    assert spread_evenly(range(10), 5) == [0, 2, 4, 6, 8]
+    assert spread_evenly([3, 7], 100) == [3, 7]
 
 
 @pytest.mark.slow

@@ -11,7 +11,6 @@ import radii
 from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.interop import export
-from radii.interop.export import export_onnx
 from radii.interop.onnx import import_onnx
 from radii.onnx import OnnxGraph, is_installed, read
 from radii.runs import certificates
@@ -67,7 +66,7 @@ def test_exported_and_imported_model_gives_the_same_votes(tmp_path: Path) -> Non
 def test_the_normalisation_is_inside_and_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     run = make_run(tmp_path / "run", "digits_mlp")
     images = torch.rand(3, 1, 8, 8)
-    graph, model = OnnxGraph(read(export_onnx(run, tmp_path / "x.onnx"))), trained_model(run)
+    graph, model = OnnxGraph(read(radii.export(run, tmp_path / "x.onnx"))), trained_model(run)
     assert capfd.readouterr() == ("", "")
     with torch.inference_mode():
         torch.testing.assert_close(graph(images), model[1]((images - 0.4) / 0.3), rtol=1e-4, atol=1e-5)  # type: ignore[index]
@@ -76,7 +75,7 @@ def test_the_normalisation_is_inside_and_nothing_is_printed(tmp_path: Path, capf
 def test_imported_file_is_exported_unchanged(linear_onnx: Write, tmp_path: Path) -> None:
     file = linear_onnx(shape=(4, 1, 8, 8))
     run = import_onnx(file, tmp_path / "run", sigma=0.25, dataset="digits")
-    written = export_onnx(run, tmp_path / "out.onnx")
+    written = radii.export(run, tmp_path / "out.onnx")
     assert written.read_bytes() == file.read_bytes()
     assert json.loads(written.with_suffix(".json").read_text())["input"]["shape"] == [4, 1, 8, 8]
 
@@ -84,7 +83,7 @@ def test_imported_file_is_exported_unchanged(linear_onnx: Write, tmp_path: Path)
 def test_imported_file_is_exported_with_its_normalisation(linear_onnx: Write, tmp_path: Path) -> None:
     run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits", mean=(0.4,), std=(0.3,))
     images = torch.rand(5, 1, 8, 8)
-    graph = OnnxGraph(read(export_onnx(run, tmp_path / "out.onnx")))
+    graph = OnnxGraph(read(radii.export(run, tmp_path / "out.onnx")))
     torch.testing.assert_close(graph(images), trained_model(run)(images))
 
 
@@ -93,14 +92,14 @@ def test_file_that_differs_from_the_model_is_not_written(
 ) -> None:
     monkeypatch.setattr(export, "from_torch", lambda *_: read(linear_onnx()))
     with pytest.raises(ValueError, match="logits are off by up to .* from torch's: nothing was written"):
-        export_onnx(make_run(tmp_path / "run"), tmp_path / "x.onnx")
+        radii.export(make_run(tmp_path / "run"), tmp_path / "x.onnx")
     assert not (tmp_path / "x.onnx").exists()
     assert not (tmp_path / "x.json").exists()
 
 
 def test_file_name_must_end_in_onnx(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="does not end in .onnx: name the file to write, such as x.onnx"):
-        export_onnx(make_run(tmp_path / "run"), tmp_path / "x.pt")
+        radii.export(make_run(tmp_path / "run"), tmp_path / "x.pt")
 
 
 def test_certificates_of_other_weights_are_not_on_the_card(linear_onnx: Write, tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ that the attack has not seen, and an abstention is no success.
 """
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from radii import certifiers, disk
 from radii.certification.deployment import certified_prediction
 from radii.certification.load import noise_of, open_run
 from radii.certifiers import Certifier
-from radii.datasets.base import image_digest
+from radii.datasets.base import image_digest, spread_evenly
 from radii.device import default_device
 from radii.engines import AUTO
 from radii.errors import ParameterError
@@ -107,7 +107,7 @@ class AttackSession:
         self.model = differentiable(trained_model(self.run), self.images.batch(torch.tensor([0])))
         self.weights = disk.digest(self.run.weights())
         self.certified = certified_rows(self.run, self.weights, self.images.digest)
-        self.chosen = spread([row.index for row in self.certified] or range(len(self.images)), config.images)
+        self.chosen = spread_evenly([row.index for row in self.certified] or range(len(self.images)), config.images)
         name, fields = certified_prediction(self.run)
         size = {"samples" if name == "prediction" else "estimation": config.samples}
         self.judge: Certifier = certifiers.create(name, **{**fields, **size})
@@ -215,12 +215,6 @@ def certified_rows(run: Run, weights: str, data: str) -> list[Row]:
     """The rows of the largest certificate file of these weights and these images."""
     made = [each for each in resume.files_of_weights(run, weights) if each[1].get("data") == data]
     return max((certificates.read_rows(path, header) for path, header in made), key=len, default=[])
-
-
-def spread(indices: Sequence[int], count: int) -> list[int]:
-    """As many of the indices, or all, from the first to the last: a test set may be sorted by class."""
-    count = min(count, len(indices))
-    return [indices[number * len(indices) // count] for number in range(count)]
 
 
 def distance(one: Tensor, other: Tensor) -> float:

@@ -9,7 +9,7 @@ from radii.datasets._files import read_npy
 from radii.datasets._folder_layout import pictures_in
 from radii.datasets._image_files import Preparation, read_image
 from radii.datasets._samples import Samples, as_image, samples_of
-from radii.datasets.base import DataError, Dataset, Images, Shape
+from radii.datasets.base import DataError, Dataset, Images, Shape, spread_evenly
 
 __all__ = [
     "DataError",
@@ -25,6 +25,7 @@ __all__ = [
     "read_image",
     "read_npy",
     "samples_of",
+    "spread_evenly",
 ]
 
 

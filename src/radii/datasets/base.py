@@ -3,7 +3,7 @@
 import hashlib
 import os
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
@@ -183,6 +183,12 @@ def existing_folder(path: Path) -> Path:
     if not path.is_dir():
         raise DataError(f"there is no folder {path}: create it, or name another", "data")
     return path
+
+
+def spread_evenly(indices: Sequence[int], count: int) -> list[int]:
+    """Return `count` of the indices, spread evenly because a split may be sorted by class; all if there are fewer."""
+    count = min(count, len(indices))
+    return [indices[number * len(indices) // count] for number in range(count)]
 
 
 def as_floats(pixels: Tensor) -> Tensor:

@@ -1,6 +1,6 @@
 """Export the base classifier of a run as an ONNX file, with a JSON file beside it that says how to use it."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ from torch import nn
 
 from radii import disk
 from radii.onnx import OnnxError, OnnxGraph, from_torch, with_normalisation
+from radii.reports.card import certified
 from radii.runs.run import Run
 from radii.smoothing.normalisation import Normalise
 from radii.training.weights import ModelSpec, model_spec, trained_model
@@ -28,9 +29,10 @@ USE = (
 
 
 def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ()) -> Path:
-    """Write a run's base classifier as one ONNX file, checked against torch, with its certificates in a JSON file.
+    """Write a run's base classifier as one ONNX file, and a description with its certificates beside it, as .json.
 
-    `trust` names the modules of others whose code the run may use.
+    The file is compared with torch on noisy images first. `trust` names the modules of others whose code the run may
+    use.
 
     >>> import radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -38,24 +40,13 @@ def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ())
     >>> radii.export(run, f"{folder}/g.onnx").name
     'g.onnx'
     """
-    from radii.reports.card import certified
-
-    run = run if isinstance(run, Run) else Run(run, trust)
-    return export_onnx(run, path, certified=certified(run))
-
-
-def export_onnx(run: Run | Path | str, path: Path | str, *, certified: Sequence[Mapping[str, Any]] = ()) -> Path:
-    """Write the base classifier of a run as one ONNX file, and a description beside it: the same name, ending in .json.
-
-    The file is compared with torch on noisy images first. `certified` goes into the description.
-    """
-    run, file = run if isinstance(run, Run) else Run(run), Path(path)
+    run, file = run if isinstance(run, Run) else Run(run, trust), Path(path)
     if file.suffix != ".onnx":
         raise OnnxError(f"{file} does not end in .onnx: name the file to write, such as {file.stem}.onnx", "path")
     spec, model = model_spec(run), trained_model(run).cpu()
     graph = OnnxGraph(_onnx_content(model, spec))
     difference = _compare(model, graph, spec, run.recipe.sigma)
-    description = {**_describe(run, spec, graph), "largest_logit_difference": difference, "certified": list(certified)}
+    description = {**_describe(run, spec, graph), "largest_logit_difference": difference, "certified": certified(run)}
     disk.make_folder(file.parent)
     disk.write(file, graph.content)
     disk.write_json(file.with_suffix(".json"), {**description, "sha256": disk.digest(file)})

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from radii import disk
-from radii.datasets import DataError, Dataset
+from radii.datasets import DataError, Dataset, spread_evenly
 from radii.errors import ParameterError
 from radii.provenance import environment
 from radii.runs.recipe import Recipe, Spec, named_table
@@ -130,8 +130,7 @@ def _check_accuracy(model: nn.Module, dataset: Dataset) -> dict[str, int] | None
         if error.parameter == "enlarge":  # the size, which the user can correct now
             raise
         return None
-    count = min(MOST_CHECKED, len(images))
-    chosen = torch.arange(count) * len(images) // count
+    chosen = torch.tensor(spread_evenly(range(len(images)), MOST_CHECKED))
     with torch.inference_mode():
         hits = [model(images.batch(part)).argmax(1) == images.labels[part] for part in chosen.split(BATCH)]
-    return {"right": int(torch.cat(hits).sum()), "images": count}
+    return {"right": int(torch.cat(hits).sum()), "images": len(chosen)}

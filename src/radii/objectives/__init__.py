@@ -14,11 +14,11 @@ def names() -> list[str]:
 
 def create(name: str, **fields: Any) -> Objective:
     """Make an objective by name; `fields` are its hyper-parameters and resources."""
-    given = {key: fields.pop(key) for key in resources_of(name) if key in fields}
-    return plugins.create("objectives", Objective, name, fields, **given)
+    resources = {key: fields.pop(key) for key in resources_of(name) if key in fields}
+    return plugins.create("objectives", Objective, name, fields, **resources)
 
 
 def resources_of(name: str) -> list[str]:
-    """The fields of an objective that are passed as objects."""
+    """Return the fields of an objective that are passed as objects, such as a teacher."""
     kind = plugins.find("objectives", name, Objective)
     return kind.resources() if isinstance(kind, type) and issubclass(kind, Objective) else []

@@ -54,44 +54,44 @@ class Objective(Component, ABC):
 
     @abstractmethod
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
-        """The weighted summands of every image's loss."""
+        """Return the weighted summands of every image's loss, by name."""
 
     def check_model(self, model: nn.Module) -> None:
-        """Raise a ParameterError, before any work is done, for a model that the method cannot train."""
+        """Raise a ParameterError for a model that the method cannot train; called before any work is done."""
 
     def needs(self, key: str) -> bool:
-        """Whether these hyper-parameters use a resource."""
+        """Return whether these hyper-parameters use a resource."""
         return True
 
     @classmethod
     def resources(cls) -> list[str]:
-        """The fields that the caller passes as objects."""
+        """Return the fields that the caller passes as objects."""
         return [f.name for f in fields(cls) if f.metadata.get("resource")]
 
     @classmethod
     def resource_help(cls, key: str) -> str:
-        """Where a missing resource comes from."""
+        """Return what an error says about a missing resource: what it is, or how to pass it."""
         return f"pass it as `{key}`"
 
 
 def ramp(epoch: int, warmup_epochs: int) -> float:
-    """The share of the full strength in this epoch: rises linearly over the warm-up, then stays at one."""
+    """Return the share of the full strength in this epoch: it rises linearly over the warm-up, then stays at one."""
     return min(1.0, (epoch + 1) / warmup_epochs) if warmup_epochs else 1.0
 
 
 def cross_entropy(logits: Tensor, labels: Tensor) -> Tensor:
-    """Cross-entropy of every copy against its image's label: [copy, batch]."""
+    """Return the cross-entropy of every copy against its image's label: [copy, batch]."""
     flat = torch.nn.functional.cross_entropy(logits.flatten(0, 1), labels.repeat(len(logits)), reduction="none")
     return flat.view(logits.shape[:2])
 
 
 def smoothed_loss(logits: Tensor, labels: Tensor) -> Tensor:
-    """Minus the log of the label's mean probability over the copies, which attacks maximise: [batch]."""
+    """Return minus the log of the label's mean probability over the copies, which attacks maximise: [batch]."""
     likelihood = logits.softmax(-1).mean(0).gather(1, labels[:, None]).squeeze(1)
     return -likelihood.clamp(min=1e-20).log()
 
 
 def divergence(targets: Tensor, log_probabilities: Tensor) -> Tensor:
-    """KL(targets || probabilities) over the last axis; gradients also reach the targets, zeros included."""
+    """Return KL(targets || probabilities) over the last axis; gradients also reach the targets, zeros included."""
     log_targets = targets.clamp(min=torch.finfo(targets.dtype).tiny).log()
     return (targets * (log_targets - log_probabilities)).sum(-1)

@@ -23,9 +23,9 @@ class CatRs(Objective):
     attacked noise to its initial mean and root mean square at every step, as for the published models, or to its
     initial mean and standard deviation once at the end, as in the paper.
 
-    The ablations of the paper's Tables 8 and 9: `label_term` is the copies' lowest cross-entropies, the mean over "all"
-    copies, or left out; without `mask` the worst case counts for every image; `over_copies` takes the worst or the
-    mean of the attacked copies; `target` is what they should answer, where the mean prediction is a constant.
+    For the ablations of the paper's Tables 8 and 9: `label_term` is the copies' lowest cross-entropies, the mean over
+    "all" copies, or left out; without `mask` the worst case counts for every image; `over_copies` takes the worst or
+    the mean of the attacked copies; `target` is the prediction that they should give. The mean prediction is detached.
     """
 
     copies: int = option(4, ge=1)
@@ -61,28 +61,29 @@ class CatRs(Objective):
         images = batch.images
         noise = noise_like(images, self.copies, self.sigma, step.rng)
         logits = logits_of(model, images + noise)
-        counted = self._counted(logits, batch, step.rng)
-        sure = (counted == self.copies) | (not self.mask)
+        accepted = self._accepted(logits, batch, step.rng)
+        confident = (accepted == self.copies) | (not self.mask)
         # The other images are attacked only where they could affect batch statistics.
-        seen = sure if is_batch_independent(model) else torch.ones_like(sure)
+        attacked = confident if is_batch_independent(model) else torch.ones_like(confident)
         worst = images.new_zeros(len(images))
-        if seen.any():
+        if attacked.any():
             targets = self._targets(logits, batch)
-            found = self._worst(model, images[seen], noise[:, seen], targets[seen], step.epoch)
-            worst = worst.masked_scatter(seen, found)
-        return {**self._label_term(logits, batch.labels, counted), "worst_case": self.weight * worst.where(sure, 0)}
+            divergences = self._worst(model, images[attacked], noise[:, attacked], targets[attacked], step.epoch)
+            worst = worst.masked_scatter(attacked, divergences)
+        label_term = self._label_term(logits, batch.labels, accepted)
+        return {**label_term, "worst_case": self.weight * worst.where(confident, 0)}
 
-    def _label_term(self, logits: Tensor, labels: Tensor, counted: Tensor) -> Terms:
+    def _label_term(self, logits: Tensor, labels: Tensor, accepted: Tensor) -> Terms:
         if self.label_term == "none":
             return {}
         losses = cross_entropy(logits, labels)
         if self.label_term == "all":
             return {"cross_entropy": losses.mean(0)}
         ranks = torch.arange(self.copies, device=losses.device)[:, None]
-        return {"lowest_cross_entropy": losses.sort(0).values.where(ranks < counted, 0).sum(0) / self.copies}
+        return {"lowest_cross_entropy": losses.sort(0).values.where(ranks < accepted, 0).sum(0) / self.copies}
 
     def _targets(self, logits: Tensor, batch: Batch) -> Tensor:
-        """What the attacked copies should answer: [batch, class]."""
+        """Return the predictions that the attacked copies should give: [batch, class]."""
         if self.target == "mean_prediction":
             return logits.detach().softmax(-1).mean(0)
         if self.target == "hard_label":
@@ -92,8 +93,8 @@ class CatRs(Objective):
     def _soft_labels(self, batch: Batch) -> Tensor:
         return self.soft_labels[batch.indices.to(self.soft_labels.device)].to(batch.images)
 
-    def _counted(self, logits: Tensor, batch: Batch, rng: torch.Generator) -> Tensor:
-        """How many copies of each image count, at least one: [batch]."""
+    def _accepted(self, logits: Tensor, batch: Batch, rng: torch.Generator) -> Tensor:
+        """Draw how many copies of each image count, at least one: [batch]."""
         if self.accept_by == "model":
             confidence = (logits.argmax(-1) == batch.labels).to(batch.images.dtype).mean(0)
         else:
@@ -102,7 +103,7 @@ class CatRs(Objective):
         return torch.binomial(trials, confidence, generator=rng).clamp(min=1)
 
     def _worst(self, model: nn.Module, images: Tensor, noise: Tensor, targets: Tensor, epoch: int) -> Tensor:
-        """The largest divergence, or their mean, among the attacked copies of each image: [batch]."""
+        """Return the largest divergence, or the mean, of the attacked copies of each image: [batch]."""
 
         def divergences(flat: Tensor) -> Tensor:
             logits = logits_of(model, images + flat.view_as(noise))
@@ -119,5 +120,5 @@ class CatRs(Objective):
                 step_size=2 * radius / self.steps,
                 project=(lambda flat: standardised(ball(flat))) if each_step else ball,
             )
-        found = divergences(attacked if each_step else standardised(attacked))
-        return found.max(0).values if self.over_copies == "max" else found.mean(0)
+        by_copy = divergences(attacked if each_step else standardised(attacked))
+        return by_copy.max(0).values if self.over_copies == "max" else by_copy.mean(0)

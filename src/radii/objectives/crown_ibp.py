@@ -1,4 +1,4 @@
-"""CROWN-IBP: training that is robust at every point of a ball, by bounds of the network (Zhang et al. 2020).
+"""CROWN-IBP: train on bounds of the network over a ball around each image (Zhang et al. 2020).
 
 Interval bounds go forward through the layers; a linear bound of each margin goes back through them and uses the
 intervals where a ReLU or a maximum may go either way. Both hold for every change of the image within the ball.
@@ -23,7 +23,7 @@ OTHER = (Normalise, nn.Identity, nn.ReLU, nn.MaxPool2d, nn.AvgPool2d, nn.Flatten
 
 
 class Box(NamedTuple):
-    """What a layer's input may be: between centre - radius and centre + radius, element by element."""
+    """Bounds of a layer's input: from centre - radius to centre + radius, element by element."""
 
     centre: Tensor
     radius: Tensor
@@ -59,30 +59,30 @@ class CrownIbp(Objective):
         }
 
     def lowest_margins(self, model: nn.Module, images: Tensor, labels: Tensor, radius: float, linear: float) -> Tensor:
-        """Lower bounds of the label's logit minus every class's over the ball, 0 for the label: [batch, class].
+        """Return lower bounds of the label's logit minus each class's over the ball, 0 for the label: [batch, class].
 
         `linear` is the share of the linear bounds; the rest are interval bounds.
         """
         layers = list(layers_of(model))
         inputs = forward_boxes(layers, images, radius, self.norm)
         classes = _outputs(layers[-1])
-        wanted = torch.eye(classes, dtype=images.dtype, device=images.device)
-        margins = wanted[labels][:, None] - wanted
-        found = images.new_zeros(len(images), classes)
+        one_hot = torch.eye(classes, dtype=images.dtype, device=images.device)
+        margins = one_hot[labels][:, None] - one_hot
+        bounds = images.new_zeros(len(images), classes)
         if linear < 1:
-            found = found + (1 - linear) * _from_boxes(layers[-1:], inputs[-1:], margins)
+            bounds = bounds + (1 - linear) * _from_boxes(layers[-1:], inputs[-1:], margins)
         if linear > 0:
-            found = found + linear * _from_ball(layers, inputs, margins, images, radius, self.norm)
-        return found
+            bounds = bounds + linear * _from_ball(layers, inputs, margins, images, radius, self.norm)
+        return bounds
 
 
 def layers_of(model: nn.Module) -> Iterator[nn.Module]:
-    """The layers of a feed-forward model in their order; another kind of layer is a ParameterError."""
+    """Yield the layers of a feed-forward model in order; raise a ParameterError for a layer that cannot be bounded."""
     inner = list(model.children()) if isinstance(model, nn.Sequential) else [model]
     for layer in inner:
         if isinstance(layer, nn.Sequential):
             yield from layers_of(layer)
-        elif isinstance(layer, nn.MaxPool2d) and not _takes_windows_apart(layer):
+        elif isinstance(layer, nn.MaxPool2d) and not _has_separate_windows(layer):
             raise ParameterError("objective 'crown_ibp' takes maxima over windows that neither overlap nor are padded")
         elif isinstance(layer, (*AFFINE, *OTHER)):
             yield layer
@@ -91,12 +91,12 @@ def layers_of(model: nn.Module) -> Iterator[nn.Module]:
             raise ParameterError(f"objective 'crown_ibp' cannot bound a {type(layer).__name__}, expected {known}")
 
 
-def _takes_windows_apart(layer: nn.MaxPool2d) -> bool:
+def _has_separate_windows(layer: nn.MaxPool2d) -> bool:
     return layer.kernel_size == layer.stride and not layer.padding and layer.dilation in (1, (1, 1))
 
 
 def forward_boxes(layers: list[nn.Module], images: Tensor, radius: float, norm: str) -> list[Box]:
-    """The box of every layer's input, while the image changes by at most `radius`."""
+    """Return the box of every layer's input while the image changes by at most `radius`."""
     box, boxes = Box(images, torch.full_like(images, radius)), []
     round_ball = norm == "l2"
     for layer in layers:
@@ -111,12 +111,12 @@ def forward_boxes(layers: list[nn.Module], images: Tensor, radius: float, norm: 
 
 
 def _repeats_pixels(layer: nn.Module) -> bool:
-    """Whether padding shows a neuron a pixel twice, so that it moves by more than the norm of its weights."""
+    """Return whether padding repeats pixels: a neuron may then move by more than the norm of its weights."""
     return isinstance(layer, nn.Conv2d) and layer.padding_mode != "zeros"
 
 
 def _through(layer: nn.Module, box: Box) -> Box:
-    """The box of a layer's output."""
+    """Return the box of a layer's output."""
     if isinstance(layer, nn.ReLU | nn.MaxPool2d):
         low, high = (_run(layer, box.centre + sign * box.radius) for sign in (-1, 1))
         return Box((low + high) / 2, (high - low) / 2)
@@ -124,7 +124,7 @@ def _through(layer: nn.Module, box: Box) -> Box:
 
 
 def _run(layer: nn.Module, inputs: Tensor, of_weights: Callable[[Tensor], Tensor] | None = None) -> Tensor:
-    """A layer's output; with `of_weights` that of changed weights and no offset."""
+    """Run a layer; with `of_weights`, run it with changed weights and without a bias."""
     if isinstance(layer, AFFINE):
         weight = layer.weight if of_weights is None else of_weights(layer.weight)
         bias = layer.bias if of_weights is None else None
@@ -136,12 +136,12 @@ def _run(layer: nn.Module, inputs: Tensor, of_weights: Callable[[Tensor], Tensor
         return inputs * of_weights(1 / layer.std)
     if isinstance(layer, nn.ReLU):
         return inputs.relu()
-    found: Tensor = layer(inputs)
-    return found
+    outputs: Tensor = layer(inputs)
+    return outputs
 
 
 def _from_boxes(layers: list[nn.Module], inputs: list[Box], margins: Tensor) -> Tensor:
-    """The lowest margins by the box of the first of these layers."""
+    """Bound the margins from below over the box of the first of these layers."""
     slopes, offset = _back(layers, inputs, margins)
     box, pixels = inputs[0], tuple(range(2, slopes.dim()))
     return offset + (slopes * box.centre[:, None] - slopes.abs() * box.radius[:, None]).sum(pixels)
@@ -150,7 +150,7 @@ def _from_boxes(layers: list[nn.Module], inputs: list[Box], margins: Tensor) -> 
 def _from_ball(
     layers: list[nn.Module], inputs: list[Box], margins: Tensor, images: Tensor, radius: float, norm: str
 ) -> Tensor:
-    """The lowest margins by linear bounds in the image itself."""
+    """Bound the margins from below over the ball around the image."""
     slopes, offset = _back(layers, inputs, margins)
     flat = slopes.flatten(2)
     steepest = flat.abs().sum(2) if norm == "linf" else _root(flat.square().sum(2))
@@ -158,12 +158,12 @@ def _from_ball(
 
 
 def _root(squares: Tensor) -> Tensor:
-    """The square root, a little above it at zero, where its gradient would not be finite."""
+    """Return the square root, kept a little above zero, where its gradient would not be finite."""
     return squares.clamp(min=1e-30).sqrt()
 
 
 def _back(layers: list[nn.Module], inputs: list[Box], slopes: Tensor) -> tuple[Tensor, Tensor]:
-    """A linear lower bound of slopes times the output, by the input: its slopes [batch, row, ...] and its offset."""
+    """Bound slopes times the output from below, linearly in the input; return slopes [batch, row, ...] and offset."""
     offset = slopes.new_zeros(slopes.shape[:2])
     for layer, box in zip(reversed(layers), reversed(inputs), strict=True):
         if isinstance(layer, nn.ReLU):
@@ -177,7 +177,7 @@ def _back(layers: list[nn.Module], inputs: list[Box], slopes: Tensor) -> tuple[T
 
 
 def _back_affine(layer: nn.Module, slopes: Tensor, box: Box) -> tuple[Tensor, Tensor]:
-    """Exact: the slopes by the transposed layer, as the gradient of its output, and its value at zero."""
+    """Exact: the slopes are the gradient of the layer's output, the offset is its value at zero."""
     rows = slopes.flatten(0, 1)
     with torch.enable_grad():
         zero = torch.zeros((len(rows), *box.centre.shape[1:]), dtype=rows.dtype, device=rows.device).requires_grad_()
@@ -188,7 +188,7 @@ def _back_affine(layer: nn.Module, slopes: Tensor, box: Box) -> tuple[Tensor, Te
 
 
 def _back_relu(slopes: Tensor, box: Box) -> tuple[Tensor, Tensor]:
-    """Above the chord where a slope is negative; else 0 or the input itself, whichever leaves less between."""
+    """Use the chord where a slope is negative, else 0 or the input itself, whichever bound is tighter."""
     low, high = box.centre - box.radius, box.centre + box.radius
     either = (low < 0) & (high > 0)
     on = (low >= 0).to(slopes)
@@ -200,7 +200,7 @@ def _back_relu(slopes: Tensor, box: Box) -> tuple[Tensor, Tensor]:
 
 
 def _back_maximum(layer: nn.MaxPool2d, slopes: Tensor, box: Box) -> tuple[Tensor, Tensor]:
-    """At least the input of the highest lower bound, and at most the highest upper bound."""
+    """A maximum is at least the input with the highest lower bound, and at most the highest upper bound."""
     low, high = box.centre - box.radius, box.centre + box.radius
     _, places = F.max_pool2d(low, layer.kernel_size, layer.stride, return_indices=True)
     most = _run(layer, high)[:, None]

@@ -17,17 +17,17 @@ from radii.smoothing.noise import noisy_copies
 class Denoising(Objective):
     """Mean squared error of the denoised noisy image, plus `stability` times a cross-entropy.
 
-    The cross-entropy is that of the classifier's answer to the denoised image against its class of the clean one; no
-    label is shown. Without stability the classifier is never asked, so it may be one that gives no gradients.
+    The cross-entropy compares the classifier's prediction for the denoised image with its class for the clean image;
+    labels are not used. With stability 0 the classifier is not used either, so it may be one without gradients.
     """
 
     stability: float = option(0.1, ge=0)
 
     def check_model(self, model: nn.Module) -> None:
-        _parts(model)
+        _denoiser_and_classifier(model)
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
-        denoiser, classifier = _parts(model)
+        denoiser, classifier = _denoiser_and_classifier(model)
         noisy = noisy_copies(batch.images, 1, self.sigma, step.rng).squeeze(0)
         clean = denoiser(noisy)
         terms = {"squared_error": (clean - batch.images).square().flatten(1).mean(1)}
@@ -36,8 +36,8 @@ class Denoising(Objective):
         return terms
 
 
-def _parts(model: nn.Module) -> tuple[nn.Module, nn.Module]:
-    """The denoiser and the classifier of a model."""
+def _denoiser_and_classifier(model: nn.Module) -> tuple[nn.Module, nn.Module]:
+    """Return the denoiser and the classifier of a model."""
     for module in model.modules():
         denoiser, classifier = (getattr(module, part, None) for part in ("denoiser", "classifier"))
         if isinstance(denoiser, nn.Module) and isinstance(classifier, nn.Module):
@@ -46,7 +46,7 @@ def _parts(model: nn.Module) -> tuple[nn.Module, nn.Module]:
 
 
 def _disagreement(classifier: nn.Module, denoised: Tensor, images: Tensor) -> Tensor:
-    """Cross-entropy of the denoised images against the classes that the classifier gives to the clean ones: [batch]."""
+    """Return the cross-entropy of the denoised images against the classes of the clean images: [batch]."""
     with frozen(classifier):
         with torch.no_grad():
             classes = classifier(images).argmax(1)

@@ -52,6 +52,6 @@ class Macer(Objective):
 
 
 def _gap(probabilities: Tensor) -> Tensor:
-    """The soft certified radius in units of sigma / 2."""
+    """Return the soft certified radius in units of sigma / 2."""
     first, second = (math.sqrt(2) * torch.erfinv(2 * probabilities.topk(2).values - 1)).unbind(1)
     return first - second

@@ -56,7 +56,7 @@ class SmoothMix(Objective):
         }
 
     def _ends(self, model: nn.Module, batch: Batch, noise: Tensor, strength: float) -> tuple[Tensor, Tensor]:
-        """The two images that are mixed: the given one, or its one-step adversarial example, and the last one."""
+        """Return the two images to mix: the image, or its one-step adversarial example, and the last one."""
         with frozen(model):
             points = ascent(
                 batch.images,

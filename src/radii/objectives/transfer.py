@@ -38,17 +38,17 @@ class Transfer(Objective):
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         noisy = noisy_copies(batch.images, 1, self.sigma, step.rng)
         with evaluating(self.teacher), torch.no_grad():
-            wanted = logits_of(self.teacher, noisy)
+            teacher_logits = logits_of(self.teacher, noisy)
         logits = logits_of(model, noisy)
         return {
-            "distance": (1 - self.label_weight) * self._distance(logits, wanted).mean(0),
+            "distance": (1 - self.label_weight) * self._distance(logits, teacher_logits).mean(0),
             "cross_entropy": self.label_weight * cross_entropy(logits, batch.labels).mean(0),
         }
 
-    def _distance(self, logits: Tensor, wanted: Tensor) -> Tensor:
+    def _distance(self, logits: Tensor, teacher_logits: Tensor) -> Tensor:
         if self.distance == "kl":
-            return divergence(wanted.softmax(-1), logits.log_softmax(-1))
-        gap = self._matched(logits) - self._matched(wanted)
+            return divergence(teacher_logits.softmax(-1), logits.log_softmax(-1))
+        gap = self._matched(logits) - self._matched(teacher_logits)
         if self.distance == "l2_squared":
             return gap.square().sum(-1)
         return gap.norm(dim=-1) if self.distance == "l2" else gap.abs().sum(-1)

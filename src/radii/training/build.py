@@ -135,8 +135,7 @@ def dataset_fields(dataset: Dataset) -> dict[str, Any]:
 
 def spread_images(images: Images, count: int) -> Tensor:
     """Return `count` images spread evenly over a split, which may be sorted by class; all if it has fewer."""
-    count = min(count, len(images))
-    return images.batch(torch.arange(count) * len(images) // count)
+    return images.batch(torch.tensor(datasets.spread_evenly(range(len(images)), count)))
 
 
 def stored(recipe: Recipe, run: Run) -> Recipe:
