@@ -29,6 +29,7 @@ def test_interrupted_training_is_saved_reported_and_continued(
     run = Run(tmp_path / "run")
     with start("train", "small.toml", "--run", "run", cwd=tmp_path) as process:
         wait_for(run.history_file.is_file)
+        time.sleep(0.2)  # let the next epoch begin: right after an epoch there is nothing new to save
         before = run.checkpoint_file.stat().st_mtime_ns
         os.killpg(process.pid, number)
         _, error = process.communicate(timeout=60)

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import time
 from pathlib import Path
 
 import pytest
@@ -20,6 +21,7 @@ def test_stopped_training_is_saved_and_continued_by_another_number_of_processes(
     run = Run(tmp_path / "run")
     with start_ranks("train", "small.toml", "--run", "run", cwd=tmp_path) as launcher:
         wait_for(run.history_file.is_file)
+        time.sleep(0.2)  # let the next epoch begin: right after an epoch there is nothing new to save
         pair, before = workers(launcher.pid), run.checkpoint_file.stat().st_mtime_ns
         os.kill(launcher.pid, number)
         _, error = launcher.communicate(timeout=60)

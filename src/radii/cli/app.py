@@ -53,9 +53,9 @@ def say(text: str) -> None:
     answers.print(plain(text), soft_wrap=True, markup=False, emoji=False)
 
 
-def say_json(facts: Any) -> None:
+def say_json(answer: Any) -> None:
     """Print an answer as one line of JSON."""
-    answers.print(json.dumps(facts), soft_wrap=True, markup=False, emoji=False)
+    answers.print(json.dumps(answer), soft_wrap=True, markup=False, emoji=False)
 
 
 def hint(text: str) -> None:

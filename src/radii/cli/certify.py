@@ -156,10 +156,10 @@ class Advisor:
                 hint(f"about {duration(left)} left; far fewer samples, for given radii: {faster}")
 
 
-def _check_merge(given: Mapping[str, object]) -> None:
+def _check_merge(values: Mapping[str, object]) -> None:
     """Refuse options that --merge would ignore."""
     for name, parameter in inspect.signature(certify).parameters.items():
-        if name not in WITH_MERGE and given[name] != parameter.default:
+        if name not in WITH_MERGE and values[name] != parameter.default:
             raise ValueError(f"{flag_of(name)} cannot be combined with --merge. Leave it out.")
 
 

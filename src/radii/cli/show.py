@@ -69,8 +69,8 @@ def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str,
     if code := [name for name in recipe.names() if _is_unknown_code(name)]:
         yield "code", f"{', '.join(code)}: not run by this user before; commands that use it ask for --trust"
     weights = disk.digest(run.weights_file) if run.finished and certified_files else None
-    for made in certified_files:
-        yield "certified", _certified(made, recipe.sigma, weights)
+    for file in certified_files:
+        yield "certified", _certified(file, recipe.sigma, weights)
 
 
 def _component(table: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
@@ -97,8 +97,8 @@ def _made(run: Run, recipe: Recipe) -> str:
 
 def _environment(environment: Mapping[str, Any]) -> str:
     versions = environment.get("versions", {})
-    known = [f"{name} {versions[name]}" for name in ("radii", "torch") if name in versions]
-    return ", ".join([*known, f"device {environment.get('device', '?')}", str(environment.get("system", "?"))])
+    packages = [f"{name} {versions[name]}" for name in ("radii", "torch") if name in versions]
+    return ", ".join([*packages, f"device {environment.get('device', '?')}", str(environment.get("system", "?"))])
 
 
 def _is_unknown_code(name: str) -> bool:
@@ -107,13 +107,13 @@ def _is_unknown_code(name: str) -> bool:
     return bool(module) and not trust.is_known(module)
 
 
-def _certified(made: Certificates, sigma: float, weights: str | None) -> str:
+def _certified(file: Certificates, sigma: float, weights: str | None) -> str:
     """Return a certificate file as one line; `weights` is the digest of the run's present weights."""
-    is_old = weights is not None and made.header.get("weights") not in (None, weights)
+    is_old = weights is not None and file.header.get("weights") not in (None, weights)
     other = " (of other weights than the present ones)" if is_old else ""
-    engine = made.header.get("engine", "?")
-    noise = "" if made.sigma in (None, sigma) else f"; sigma {made.sigma:g}"
-    return f"{in_words(Summary(made))}; {facts.choice(made)}; {facts.certifier(made)}{noise}; engine {engine}{other}"
+    engine = file.header.get("engine", "?")
+    noise = "" if file.sigma in (None, sigma) else f"; sigma {file.sigma:g}"
+    return f"{in_words(Summary(file))}; {facts.choice(file)}; {facts.certifier(file)}{noise}; engine {engine}{other}"
 
 
 def _as_data(run: Run) -> dict[str, Any]:
