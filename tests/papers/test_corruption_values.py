@@ -132,7 +132,7 @@ def grouped(name: str, folder: Path, label: str = "CAT-RS") -> tuple[tables.Pape
     ],
     ids=["weights", "seeds", "int8", "samples"],
 )
-def test_kinds_that_were_certified_differently_have_no_mean(headers: list[dict[str, object]], tmp_path: Path) -> None:
+def test_kinds_certified_differently_have_no_mean(headers: list[dict[str, object]], tmp_path: Path) -> None:
     whole, (only,) = grouped("catrs-13", all_files(tmp_path / "one"))
     assert shown(whole, "macr", only) == pytest.approx(0.4)
     assert not missing_corruptions(whole, only)
@@ -142,7 +142,7 @@ def test_kinds_that_were_certified_differently_have_no_mean(headers: list[dict[s
     assert all(missing_corruptions(whole, each) for each in parts)
 
 
-def test_kind_that_two_engines_certified_is_one(tmp_path: Path) -> None:
+def test_kind_certified_by_two_engines_counts_once(tmp_path: Path) -> None:
     folder = all_files(tmp_path, turns=[{"engine": "torch"}])
     stated = {"every": 5, "engine": "compile", "images": 500}
     other = {"name": "cifar10_c", "kind": "fog", "severity": 0}
@@ -162,7 +162,7 @@ def test_kind_or_severity_of_few_images_is_unknown(tmp_path: Path) -> None:
     assert words.startswith("fewer images than of the others of gaussian_noise at severity 5, shot_noise at severity 5")
 
 
-def test_log_that_was_cut_off_is_no_kind_at_its_last_severity(logs: Path, tmp_path: Path) -> None:
+def test_truncated_log_lacks_its_last_severity(logs: Path, tmp_path: Path) -> None:
     folder = tmp_path / "cifar10c-sigma0.25-cut"
     shutil.copytree(logs / "cifar10c-sigma0.25-cat-rs", folder)
     lines = (folder / "fog.tsv").read_text().splitlines(keepends=True)
@@ -187,7 +187,7 @@ def test_interval_of_an_accuracy_is_that_of_other_tables(tmp_path: Path) -> None
     assert equal.interval is None, "equal radii do not show how they vary"
 
 
-def test_kinds_that_the_papers_leave_out_change_nothing(logs: Path, tmp_path: Path) -> None:
+def test_kinds_that_the_papers_leave_out_are_ignored(logs: Path, tmp_path: Path) -> None:
     published = tmp_path / "cifar10c-sigma0.25-cat-rs"
     shutil.copytree(logs / published.name, published)
     shutil.copy(published / "fog.tsv", published / "speckle_noise.tsv")
@@ -213,7 +213,7 @@ def test_decisions_are_lower_bounds(tmp_path: Path) -> None:
     assert measured.interval is None
 
 
-def test_dataset_without_kinds_is_a_sentence(tmp_path: Path) -> None:
+def test_dataset_without_kinds_is_refused(tmp_path: Path) -> None:
     text = tables.find("catrs-13").read_text().replace('dataset = "cifar10_c"', 'dataset = "cifar100_c"')
     (tmp_path / "mine.toml").write_text(text)
     with pytest.raises(TableError, match="dataset = 'cifar100_c', expected one of cifar10_c, mnist_c for corruptions"):
@@ -227,7 +227,9 @@ def test_dataset_without_kinds_is_a_sentence(tmp_path: Path) -> None:
         ({"evaluated_on": {"name": "corrupted", "kind": "fog", "severity": 1}}, "was made on corrupted; "),
     ],
 )
-def test_other_images_are_no_row_of_corruptions(stated: dict[str, object], words: str, tmp_path: Path) -> None:
+def test_files_of_other_images_are_refused_for_corruptions(
+    stated: dict[str, object], words: str, tmp_path: Path
+) -> None:
     """Neither the clean test images nor those that `radii corrupt` made."""
     file = CertificateFile(tmp_path / "fog.tsv", {**HEADER, **stated})
     file.append(Row(0, 1, 1, 0.4, 0.1, 1000, {1: 990}, "digest"))
@@ -236,7 +238,7 @@ def test_other_images_are_no_row_of_corruptions(stated: dict[str, object], words
         results_from(every, every.row("CAT-RS"), tmp_path)
 
 
-def test_log_of_no_kind_is_refused(logs: Path, tmp_path: Path) -> None:
+def test_log_without_a_kind_in_its_name_is_refused(logs: Path, tmp_path: Path) -> None:
     shutil.copy(logs / "cifar10c-sigma0.25-cat-rs" / "fog.tsv", tmp_path / "cat-rs.tsv")
     every = tables.load("catrs-13")
     with pytest.raises(TableError, match="is not named after a kind of corruption of cifar10_c"):

@@ -25,18 +25,18 @@ def log(path: Path, *rows: tuple[int, int, float]) -> Path:
     return path
 
 
-def test_log_that_states_nothing_is_taken_with_a_remark(tmp_path: Path) -> None:
+def test_log_without_sigma_and_dataset_is_used_with_a_remark(tmp_path: Path) -> None:
     (result,) = results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.25"), log(tmp_path / "plain.tsv", (0, 7, 0.9)))
     assert result.remark == "the file does not state its sigma and dataset: taken for the row's, unchecked"
 
 
-def test_log_that_states_both_has_no_remark(logs: Path) -> None:
+def test_log_with_sigma_and_dataset_has_no_remark(logs: Path) -> None:
     found = tables.load("consistency-7")
     (result,) = results_from(found, found.row("Gaussian, sigma 0.50"), logs / "cifar10-sigma0.50-cohen.tsv")
     assert not result.remark
 
 
-def test_published_log_of_another_sigma_is_known_by_its_radii(logs: Path, tmp_path: Path) -> None:
+def test_log_with_radii_too_large_for_the_sigma_is_refused(logs: Path, tmp_path: Path) -> None:
     """Under a name that does not say so."""
     file = tmp_path / "plain.tsv"
     shutil.copy(logs / "cifar10-sigma0.50-cohen.tsv", file)
@@ -52,24 +52,24 @@ def test_published_log_of_another_sigma_is_known_by_its_radii(logs: Path, tmp_pa
         ((0, 7, 3.5), "has the radius 3.5"),
     ],
 )
-def test_row_that_cannot_be_is_refused(row: tuple[int, int, float], reason: str, tmp_path: Path) -> None:
+def test_impossible_image_label_or_radius_is_refused(row: tuple[int, int, float], reason: str, tmp_path: Path) -> None:
     file = log(tmp_path / "mnist-sigma0.25.tsv", row)
     with pytest.raises(TableError, match=reason):
         results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.25"), file)
 
 
 @pytest.mark.parametrize("name", ["cifar10c-sigma0.25/mine.tsv", "cifar10_c/mine.tsv", "logs/fog.tsv"])
-def test_log_of_corrupted_images_is_refused_as_a_row_of_clean_ones(name: str, tmp_path: Path) -> None:
+def test_log_of_corrupted_images_is_refused_for_clean_ones(name: str, tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"was made on cifar10_c; the row|was not made on the test images"):
         results_from(CRT_2, CRT_2.rows[0], log(tmp_path / name, (0, 7, 0.5)))
 
 
-def test_log_of_clean_images_is_refused_as_one_of_corrupted_ones(tmp_path: Path) -> None:
+def test_log_of_clean_images_is_refused_for_corrupted_ones(tmp_path: Path) -> None:
     with pytest.raises(TableError, match=r"was made on mnist; the row 'CAT-RS' of catrs-13 needs cifar10_c"):
         results_from(CATRS_13, CATRS_13.row("CAT-RS"), log(tmp_path / "mnist-sigma0.25" / "fog.tsv", (0, 7, 0.5)))
 
 
-def test_folder_of_many_logs_is_not_one_row(logs: Path) -> None:
+def test_folder_of_many_logs_is_refused(logs: Path) -> None:
     with pytest.raises(TableError, match=r"holds 7 certificate files, a row needs one: name it"):
         results_from(CRT_2, CRT_2.rows[0], logs)
 
@@ -79,7 +79,7 @@ def test_run_of_another_method_is_refused() -> None:
         results_from(CATRS_3, CATRS_3.row("SmoothMix, sigma 0.50"), SIX / "gaussian")
 
 
-def test_run_of_the_same_method_with_other_settings_is_told(tmp_path: Path) -> None:
+def test_run_with_other_settings_is_remarked(tmp_path: Path) -> None:
     run = tmp_path / "run"
     shutil.copytree(SIX / "smoothmix", run)
     assert not results_from(CATRS_3, CATRS_3.row("SmoothMix, sigma 0.50"), run)[0].remark
@@ -89,7 +89,7 @@ def test_run_of_the_same_method_with_other_settings_is_told(tmp_path: Path) -> N
     assert result.remark == "its run has other settings, or another teacher, than the row"
 
 
-def test_own_radii_of_many_samples_are_not_refused(tmp_path: Path) -> None:
+def test_large_radii_of_many_samples_are_accepted(tmp_path: Path) -> None:
     """A header states its samples, which its radii were checked against."""
     (ours,) = (SIX / "gaussian" / "certificates").glob("*.json")
     stated = json.loads(ours.read_text())

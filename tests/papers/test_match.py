@@ -1,4 +1,4 @@
-"""Which runs belong to which row: what was trained decides, and the budget is told, never taken for the paper's."""
+"""Runs are matched to rows by what they train; the budget is stated, and never taken for the paper's."""
 
 import json
 import shutil
@@ -9,16 +9,20 @@ import pytest
 
 from radii.errors import RunWarning
 from radii.papers import tables
-from radii.papers.budgets import identity
 from radii.papers.external import results_from
-from radii.papers.match import TrainedRun, match_runs, matches, scan_runs
+from radii.papers.match import TrainedRun, group_results, match_runs, matches, scan_runs
 from radii.papers.tables import System, TableError
-from radii.runs import recipe
 from radii.runs.certificates import CertificateFile, Row
 
 ROOT = Path(__file__).parents[2]
+
+
 RESULTS = ROOT / "results"
+
+
 SIX = RESULTS / "mnist" / "six-epochs"
+
+
 CATRS_3 = tables.load("catrs-3")
 
 
@@ -60,7 +64,7 @@ def test_failed_runs_are_ignored() -> None:
         ),
     ],
 )
-def test_other_system_is_not_the_rows(name: str, system: System) -> None:
+def test_other_system_does_not_match(name: str, system: System) -> None:
     assert not matches(found(SIX / name), system)
 
 
@@ -69,21 +73,7 @@ def test_student_matches_by_its_teacher() -> None:
     assert matches(found(SIX / "smoothmix-to-lenet"), taught)
 
 
-def test_field_that_has_its_default_may_be_stated_or_not() -> None:
-    plain = recipe.read(recipe.find("mnist/catrs-0.50"))
-    stated = recipe.read(recipe.find("mnist/catrs-0.50"), ["objective.accept_by=model", "objective.mask=true"])
-    other = recipe.read(recipe.find("mnist/catrs-0.50"), ["objective.mask=false"])
-    assert identity(plain) == identity(stated) != identity(other)
-
-
-def test_what_a_table_varies_decides() -> None:
-    epochs = recipe.read(recipe.find("cifar10/macer-0.25"), ["training.epochs=150"])
-    whole = recipe.read(recipe.find("cifar10/macer-0.25"))
-    assert identity(epochs) == identity(whole)
-    assert identity(epochs, ["training.epochs"]) != identity(whole, ["training.epochs"])
-
-
-def test_soft_labels_that_are_not_there_are_told() -> None:
+def test_missing_soft_labels_are_remarked() -> None:
     (result,) = match_runs(CATRS_3, scan_runs([SIX / "catrs"]))["CAT-RS, sigma 0.50"]
     assert "soft labels of an unrecorded number of votes" in result.remark
     assert not result.budget
@@ -106,7 +96,7 @@ def test_unreadable_certificates_are_left_out_with_a_warning(tmp_path: Path) -> 
         assert not match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
 
 
-def test_incomplete_certificates_are_of_no_budget(tmp_path: Path) -> None:
+def test_incomplete_certificates_have_no_budget(tmp_path: Path) -> None:
     shutil.copytree(SIX / "gaussian", tmp_path / "run")
     (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
@@ -114,7 +104,7 @@ def test_incomplete_certificates_are_of_no_budget(tmp_path: Path) -> None:
     assert not result.budget
 
 
-def test_certificates_of_other_images_are_not_the_rows(tmp_path: Path) -> None:
+def test_certificates_of_other_images_do_not_match(tmp_path: Path) -> None:
     shutil.copytree(SIX / "gaussian", tmp_path / "run")
     (header,) = (tmp_path / "run" / "certificates").glob("*.json")
     header.write_text(json.dumps({**json.loads(header.read_text()), "split": "train"}))
@@ -122,7 +112,7 @@ def test_certificates_of_other_images_are_not_the_rows(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("sigma", "weights", "count"), [(0.5, b"", 1), (0.25, b"", 0), (0.5, b"trained again", 0)])
-def test_certificates_of_gone_weights_or_another_sigma_are_not_the_rows(
+def test_certificates_of_other_weights_or_sigma_do_not_match(
     sigma: float, weights: bytes, count: int, tmp_path: Path
 ) -> None:
     shutil.copytree(SIX / "gaussian", tmp_path / "run")
@@ -153,13 +143,13 @@ def copied(tmp_path: Path, **stated: object) -> Path:
         {"engine": "openvino_int8"},
     ],
 )
-def test_other_certification_is_of_no_budget(other: dict[str, object], tmp_path: Path) -> None:
+def test_other_certification_has_no_budget(other: dict[str, object], tmp_path: Path) -> None:
     """A larger failure or another bound proves larger radii from as many samples; an int8 model is another one."""
     (result,) = match_runs(CATRS_3, scan_runs([copied(tmp_path, **other)]))["Gaussian, sigma 0.50"]
     assert not result.budget
 
 
-def test_radii_under_a_noise_of_ones_own_are_not_the_rows(tmp_path: Path) -> None:
+def test_certificates_of_a_user_defined_noise_do_not_match(tmp_path: Path) -> None:
     """They may be in another norm."""
     runs = scan_runs([copied(tmp_path, noise={"name": "mine:laplace", "sigma": 0.5})])
     assert not match_runs(CATRS_3, runs)["Gaussian, sigma 0.50"]
@@ -179,7 +169,7 @@ def test_result_is_complete_with_its_last_image(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("history", ["half", "broken"])
-def test_times_of_a_training_that_did_not_end_are_no_totals(history: str, tmp_path: Path) -> None:
+def test_unfinished_training_has_no_time(history: str, tmp_path: Path) -> None:
     timed = replace(CATRS_3, kind="time")
     copied(tmp_path)
     assert len(match_runs(timed, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]) == 1
@@ -191,7 +181,7 @@ def test_times_of_a_training_that_did_not_end_are_no_totals(history: str, tmp_pa
 
 
 @pytest.mark.parametrize("other", [{"split": "validation"}, {"evaluated_on": {"name": "mnist", "severity": 3}}])
-def test_file_of_other_images_is_refused_as_a_row(other: dict[str, object], tmp_path: Path) -> None:
+def test_file_of_other_images_is_refused(other: dict[str, object], tmp_path: Path) -> None:
     (ours,) = (SIX / "gaussian" / "certificates").glob("*.json")
     stated = {**json.loads(ours.read_text()), **other}
     file = CertificateFile(tmp_path / "a.tsv", stated)
@@ -223,3 +213,24 @@ def test_file_of_another_sigma_dataset_or_kind_is_refused(logs: Path) -> None:
         results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), published)
     with pytest.raises(TableError, match="holds no certificate files"):
         results_from(crt_2, crt_2.rows[0], logs.parent / "papers")
+
+
+LABEL = "Gaussian, sigma 0.50"
+
+
+def test_unfinished_certificates_are_not_averaged_with_finished_ones(tmp_path: Path) -> None:
+    for seed in range(2):
+        run = tmp_path / f"seed{seed}"
+        shutil.copytree(SIX / "gaussian", run)
+        text = (run / "recipe.toml").read_text()
+        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
+    (file,) = (tmp_path / "seed1" / "certificates").glob("*.tsv")
+    file.write_text("".join(file.read_text().splitlines(keepends=True)[:100]))
+    assert len(group_results(CATRS_3, match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL])) == 2
+
+
+def test_same_training_in_two_folders_counts_once(tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        shutil.copytree(SIX / "gaussian", tmp_path / name)
+    (group,) = group_results(CATRS_3, match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL])
+    assert len(group) == 1

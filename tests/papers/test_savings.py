@@ -30,12 +30,12 @@ def test_teacher_lowers_the_saving() -> None:
     assert found.share_with_teacher < found.share
 
 
-def test_times_that_have_the_teacher_are_not_given_it_twice() -> None:
+def test_teacher_is_not_added_to_times_that_include_it() -> None:
     found = saving(tables.load("crt-5"), reported_time)
     assert found == Saving([18.98], [10.07], None, [])
 
 
-def test_only_tables_with_both_kinds_of_rows_have_one() -> None:
+def test_only_tables_of_direct_and_taught_rows_have_savings() -> None:
     without = [name for name in tables.names() if savings_table(tables.load(name), {}) is None]
     assert set(tables.names()) - set(without) == {"crt-4", "crt-5"}
 

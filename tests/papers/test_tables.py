@@ -1,4 +1,4 @@
-"""The tables of the papers: every file is strict, its rows can be made or say why not, its numbers are the papers'."""
+"""Every table file is strict, its rows can be made or say why not, and its numbers are the papers'."""
 
 import csv
 import os
@@ -11,13 +11,17 @@ import pytest
 
 from radii import models, objectives
 from radii.papers import tables
-from radii.papers.budgets import budgets, find_budget
+from radii.papers.budgets import budgets
 from radii.papers.tables import PaperTable, System, TableError
 from radii.runs import recipe
 from radii.runs.recipe import fields_of
 
 NAMES = tables.names()
+
+
 TABLES = {name: tables.load(name) for name in NAMES}
+
+
 TEXT = """
 title = "Two methods"
 source = "Nobody, Table 1"
@@ -96,11 +100,11 @@ def test_reported_numbers_are_the_papers(name: str, printed: Path) -> None:
     assert found.columns(), "a table reports something"
 
 
-def test_uncertain_numbers_are_said_to_be() -> None:
+def test_uncertain_numbers_are_marked() -> None:
     assert any("21.1" in text for text in TABLES["consistency-7"].uncertain)
 
 
-def test_number_keeps_the_digits_that_are_printed() -> None:
+def test_numbers_keep_their_printed_digits() -> None:
     assert str(TABLES["crt-2"].rows[0].reported["acr"]) == "0.550"
 
 
@@ -117,7 +121,7 @@ def test_number_keeps_the_digits_that_are_printed() -> None:
         ('title = "Two methods"', 'title = "Two', "Illegal character"),
     ],
 )
-def test_mistake_is_an_error_that_says_what(tmp_path: Path, old: str, new: str, words: str) -> None:
+def test_mistake_in_a_file_is_explained(tmp_path: Path, old: str, new: str, words: str) -> None:
     file = tmp_path / "mine.toml"
     assert old in TEXT
     file.write_text(TEXT.replace(old, new))
@@ -149,40 +153,12 @@ def test_row_is_found_by_a_part_of_its_label_that_no_other_has() -> None:
         found.row("SmoothMx, DLA")
 
 
-def test_budget_shortens_everything_that_counts_epochs() -> None:
-    system = System(recipe="mnist/macer-0.50")
-    wanted, paper = find_budget("small").recipe(system, seed=3), system.load_recipe()
-    assert paper.training is not None
-    assert wanted.training is not None
-    assert (wanted.training.epochs, wanted.seed, wanted.training.schedule) == (6, 3, "one_cycle")
-    assert wanted.objective["start_epoch"] == paper.objective["start_epoch"] * 6 // paper.training.epochs
-    assert wanted.objective["weight"] == paper.objective["weight"]
-
-
-def test_budget_keeps_what_the_table_varies() -> None:
-    found = TABLES["macer-8"]
-    epochs = []
-    for row in found.rows[1:3]:
-        assert row.system is not None
-        training = find_budget("small").recipe(row.system, found.varies).training
-        assert training is not None
-        epochs.append(training.epochs)
-    assert epochs == [150, 440]
-
-
-def test_papers_budget_changes_nothing() -> None:
-    system = System(recipe="cifar10/smoothmix-0.25")
-    assert find_budget("paper").recipe(system) == system.load_recipe()
-    with pytest.raises(TableError, match="did you mean 'paper'"):
-        find_budget("papers")
-
-
 def test_recipes_of_the_rows_are_shipped() -> None:
     """A row never names a recipe that only this checkout has."""
     assert {system.recipe for found in TABLES.values() for system in systems(found)} <= set(recipe.shipped())
 
 
-def test_whole_number_stays_one() -> None:
+def test_whole_numbers_stay_whole() -> None:
     assert TABLES["catrs-6"].rows[0].reported["r0.00"] == 44
     assert isinstance(TABLES["macer-6"].rows[0].reported["acr"], Decimal)
 
@@ -197,7 +173,7 @@ def test_whole_number_stays_one() -> None:
         ("catrs-13", "SmoothAdv", 4, 255 / 256),
     ],
 )
-def test_smoothadv_of_catrs_is_as_its_appendix_says(name: str, label: str, copies: int, radius: float) -> None:
+def test_smoothadv_of_catrs_follows_its_appendix(name: str, label: str, copies: int, radius: float) -> None:
     """C.5: m = 4 at sigma 0.25, m = 8 at sigma 0.50, epsilon 1.0 in both."""
     system = tables.load(name).row(label).system
     assert system is not None

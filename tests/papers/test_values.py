@@ -1,0 +1,118 @@
+"""Values measured here, over seeds, with their intervals and differences to the reported numbers."""
+
+import shutil
+from dataclasses import replace
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+
+from radii.papers import tables
+from radii.papers.external import results_from
+from radii.papers.match import group_results, match_runs, scan_runs
+from radii.papers.values import Measured, as_precise, difference, value
+
+SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
+
+
+CATRS_3, CATRS_7 = tables.load("catrs-3"), tables.load("catrs-7")
+
+
+LABEL = "Gaussian, sigma 0.50"
+
+
+def test_published_log_equals_the_reported_row(logs: Path) -> None:
+    """The log of the reported model: every accuracy within the rounding of the print."""
+    found = tables.load("consistency-7")
+    row = found.row("Gaussian + Consistency, lambda=10, sigma 0.50")
+    results = results_from(found, row, logs / "cifar10-sigma0.50-consistency.tsv")
+    for column, printed in row.reported.items():
+        measured = value(found, column, results)
+        assert measured is not None
+        gap = difference(measured, printed, 2 if column.startswith("r") else 0)
+        assert gap is not None
+        assert abs(gap.value) <= 0.00051
+        assert gap.interval is not None
+        assert gap.interval[0] < 0 < gap.interval[1]
+
+
+def wrong(line: str) -> str:
+    """A line of a certificate file, with a wrong prediction."""
+    index, label, _, radius, _, *rest = line.split("\t")
+    return "\t".join([index, label, str((int(label) + 1) % 10), radius, "0", *rest])
+
+
+def test_value_over_seeds_has_a_deviation(tmp_path: Path) -> None:
+    for seed in range(3):
+        run = tmp_path / f"seed{seed}"
+        shutil.copytree(SIX / "gaussian", run)
+        text = (run / "recipe.toml").read_text()
+        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
+        (file,) = (run / "certificates").glob("*.tsv")
+        head, *rows = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([head, *map(wrong, rows[: 7 * seed]), *rows[7 * seed :]]))
+    results = match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]
+    (group,) = group_results(CATRS_3, results)
+    found = value(CATRS_3, "acr", group)
+    singles = [value(CATRS_3, "acr", [each]) for each in group]
+    assert found is not None
+    assert found.deviation is not None
+    assert found.interval is not None
+    assert found.value == pytest.approx(sum(each.value for each in singles if each) / 3)
+    assert found.deviation > 0
+    wide = [each.interval for each in singles if each and each.interval]
+    assert found.interval[1] - found.interval[0] > min(high - low for low, high in wide)
+    spread = value(tables.load("catrs-12"), "acr_std", group)
+    assert spread is not None
+    assert spread.value == pytest.approx(found.deviation)
+
+
+def test_interval_over_seeds_has_only_possible_values(tmp_path: Path) -> None:
+    """Student's t of two seeds reaches far below 0 and above 1."""
+    for seed in range(2):
+        run = tmp_path / f"seed{seed}"
+        shutil.copytree(SIX / "gaussian", run)
+        text = (run / "recipe.toml").read_text()
+        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
+        (file,) = (run / "certificates").glob("*.tsv")
+        head, *rows = file.read_text().splitlines(keepends=True)
+        file.write_text("".join([head, *map(wrong, rows[: 250 * seed]), *rows[250 * seed :]]))
+    (group,) = group_results(CATRS_3, match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL])
+    accuracy, acr = (value(CATRS_3, column, group) for column in ("r0.00", "acr"))
+    assert accuracy is not None
+    assert accuracy.interval == (0.0, 1.0)
+    assert acr is not None
+    assert acr.interval is not None
+    assert acr.interval[0] == 0
+
+
+def test_difference_includes_the_rounding_of_the_printed_number() -> None:
+    gap = difference(Measured(0.5, interval=(0.4, 0.6)), Decimal("0.50"))
+    assert gap is not None
+    assert gap.interval == pytest.approx((-0.105, 0.105))
+    percent = difference(Measured(0.5, interval=(0.4, 0.6)), Decimal("50.0"), 2)
+    assert percent is not None
+    assert percent.interval == pytest.approx((-0.1005, 0.1005))
+
+
+def test_difference_adds_no_rounding() -> None:
+    """0.986 - 0.992 is -0.006, of which a double is a little less."""
+    gap = difference(Measured(0.986), Decimal("99.2"), 2)
+    assert gap is not None
+    assert gap.value == -0.006
+
+
+def test_whole_number_gets_the_digits_of_its_row() -> None:
+    """MACER prints 0 beside 0.99: not a number between -0.5 and 0.5."""
+    macer_6 = tables.load("macer-6")
+    row = macer_6.row("Gaussian, sigma 0.25")
+    assert str(row.reported["r1.00"]) == "0"
+    assert str(as_precise(row, "r1.00")) == "0.00"
+    assert as_precise(row, "acr") == row.reported["acr"]
+    whole = replace(row, reported={"r0.00": 67, "r0.25": 0})
+    assert as_precise(whole, "r0.25") == 0
+
+
+def test_bound_has_no_difference() -> None:
+    assert difference(Measured(0.5, exact=False), Decimal("0.50")) is None
+    assert difference(Measured(0.5), "PGD") is None
