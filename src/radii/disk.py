@@ -7,14 +7,18 @@ import json
 import os
 import socket
 import threading
+import time
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 from radii.errors import ParameterError
 
+Value = TypeVar("Value")
+CLOCK_TICK = 20_000_000
+"""Nanoseconds between two time stamps of a file system, at most."""
 NO_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS)
 """The errors of a file system without locks."""
 
@@ -117,12 +121,37 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# Digests
+# Digests and other values that are computed from a file
 
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
     return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+class FileCache:
+    """Values computed from files, such as digests; a value is computed again when its file has changed."""
+
+    def __init__(self) -> None:
+        self._values: dict[tuple[Path, Callable[[Path], Any]], tuple[tuple[int, ...], Any]] = {}
+
+    def get(self, path: Path, compute: Callable[[Path], Value]) -> Value:
+        """Return `compute(path)`, from the cache if the file is as it was."""
+        now, state = time.time_ns(), _state(path)
+        known, value = self._values.get((path, compute), (None, None))
+        if state == known:
+            return cast("Value", value)
+        value = compute(path)
+        # A file that changed just now may change again without another time stamp.
+        *_, modified, changed = state
+        if now - max(modified, changed) > CLOCK_TICK and _state(path) == state:
+            self._values[path, compute] = state, value
+        return value
+
+
+def _state(path: Path) -> tuple[int, ...]:
+    status = path.stat()
+    return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
 
 # Locks

@@ -121,7 +121,7 @@ def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[
 
 def first_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any], table: str = "") -> str:
     """Describe the first field in which two tables differ as "name = theirs, not ours"; empty if there is none."""
-    for key in sorted(theirs.keys() | ours.keys()):
+    for key in dict.fromkeys((*theirs, *ours)):
         a, b = theirs.get(key), ours.get(key)
         if a != b and isinstance(a, Mapping) and isinstance(b, Mapping):
             return first_difference(a, b, f"{table}{key}.")

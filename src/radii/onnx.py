@@ -197,8 +197,9 @@ class OnnxGraph(nn.Module):
 def _open_session(content: bytes) -> Any:
     """Open an ONNX Runtime session on the CPU; several threads may call its `run` at once."""
     require("this model")
-    import onnx
     import onnxruntime
+
+    import onnx
 
     try:
         # An untrusted graph may name any file of this machine as its weights.

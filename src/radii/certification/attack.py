@@ -14,7 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from radii import certifiers, disk
+from radii import certifiers
 from radii.certification.deployment import certified_prediction
 from radii.certification.load import noise_of, open_run
 from radii.certifiers import Certifier
@@ -105,7 +105,7 @@ class AttackSession:
         self.images = dataset_of(self.run, config.data).part("test")
         self.engine, self.classifier = open_run(self.run, config.engine, noise_of(self.run.recipe), config.data, 128)
         self.model = differentiable(trained_model(self.run), self.images.batch(torch.tensor([0])))
-        self.weights = disk.digest(self.run.weights())
+        self.weights = self.run.weights_digest()
         self.certified = certified_rows(self.run, self.weights, self.images.digest)
         self.chosen = spread_evenly([row.index for row in self.certified] or range(len(self.images)), config.images)
         name, fields = certified_prediction(self.run)

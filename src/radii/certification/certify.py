@@ -9,7 +9,6 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any, get_args
 
-from radii import disk
 from radii.certification.evaluated import Evaluated, Key, dataset_key, evaluated
 from radii.certification.load import noise_of, open_run
 from radii.certification.pictures import keep_pictures
@@ -159,7 +158,7 @@ class CertificationSession(ByIndex):
 
     def __init__(self, config: CertificationConfig, about: Evaluated | None = None) -> None:
         self.run = Run(config.run, config.trust)
-        weights = disk.digest(self.run.weights())
+        weights = self.run.weights_digest()
         _expect_same(self.run, config.identity, _pinned({"weights": weights}))
         about = about or evaluated(self.run, config.split, config.dataset, config.data)
         self.images: Images = about.images
@@ -230,7 +229,7 @@ def _expect_same(run: Run, meant: Identity, found: Identity) -> None:
 
 
 def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluated) -> dict[str, Any]:
-    recipe, certifier, weights = run.recipe, config.certifier, disk.digest(run.weights())
+    recipe, certifier, weights = run.recipe, config.certifier, run.weights_digest()
     names = (recipe.model["name"], about.dataset, certifier.name, noise.name, config.engine)
     facts: dict[str, Any] = {"dataset": recipe.dataset["name"], "split": "test", **about.facts}
     if not config.label_known:

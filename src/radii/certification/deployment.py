@@ -68,7 +68,7 @@ def certified_prediction(run: Run, procedure: str | None = None) -> tuple[str, d
 
 def _certified(run: Run) -> list[tuple[Path, dict[str, Any]]]:
     """The certificate files of the present weights that have rows."""
-    found = resume.files_of_weights(run, disk.digest(run.weights()))
+    found = resume.files_of_weights(run, run.weights_digest())
     return [(path, header) for path, header in found if _rows(path) > 0]
 
 
@@ -81,7 +81,7 @@ def record_engine(run: Run, engine: str) -> None:
     if _recorded(run) == [engine]:
         return
     try:
-        disk.write_json(run.path / ENGINE_FILE, {"engine": engine, "weights": disk.digest(run.weights())})
+        disk.write_json(run.path / ENGINE_FILE, {"engine": engine, "weights": run.weights_digest()})
     except OSError as error:
         warnings.warn(
             f"the choice of the engine {engine!r} cannot be recorded in {run.path}: {error.strerror}",
@@ -92,7 +92,7 @@ def record_engine(run: Run, engine: str) -> None:
 
 def warn_of_another(run: Run, engine: str) -> None:
     """Warn if the certificates of the present weights are of another engine, or of another artefact of it."""
-    weights = disk.digest(run.weights())
+    weights = run.weights_digest()
     certified = certified_engines(run)
     if certified and engine not in certified:
         warnings.warn(
@@ -118,6 +118,6 @@ def _recorded(run: Run) -> list[str]:
         return []
     try:
         found = readers.json_object(file)
-        return [str(found["engine"])] if found["weights"] == disk.digest(run.weights()) else []
+        return [str(found["engine"])] if found["weights"] == run.weights_digest() else []
     except (ValueError, LookupError, TypeError):
         return []  # an invalid record names no engine: one is chosen again

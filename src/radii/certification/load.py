@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from radii import disk, engines
+from radii import engines
 from radii.certification.deployment import chosen_engine, record_engine, warn_of_another
 from radii.datasets.base import DataError
 from radii.engines import AUTO, EngineSpec, SmoothedClassifier
@@ -84,7 +84,7 @@ def open_run(
         shape=spec.shape,
         noise=noise,
         batch_size=batch_size,
-        artefact=artefact_path(run, wanted, disk.digest(run.weights())),
+        artefact=artefact_path(run, wanted, run.weights_digest()),
         calibration_images=partial(_calibration_images, run, data, batch_size),
         examples=partial(_examples, run, data, spec.shape, batch_size) if data_at_hand else None,
     )

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from radii import disk
 from radii.certification.replay import replay
 from radii.certification.verify_rows import Checked, check_digests, check_header, check_images, check_radii
 from radii.errors import ParameterError
@@ -142,7 +141,7 @@ def _check_seeds(known: Mapping[Path, Certificates], checked: Checked) -> None:
 def _with_others(run: Run, known: Mapping[Path, Certificates], checked: Checked) -> dict[Path, Certificates]:
     """The checked files and the others of the run with the same weights, to compare their seeds."""
     found = dict(known)
-    for path, header in resume.files_of_weights(run, disk.digest(run.weights())):
+    for path, header in resume.files_of_weights(run, run.weights_digest()):
         try:
             rows = certificates.read_rows(path, header)
         except ValueError as error:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from radii import certifiers, disk
+from radii import certifiers
 from radii.certification.evaluated import evaluated, named_in
 from radii.certifiers import Certifier
 from radii.datasets import DataError, Images
@@ -96,7 +96,7 @@ def check_header(checked: Checked) -> None:
 def check_digests(checked: Checked) -> bool:
     """Compare weights, code and the engine's artefact; returns whether rows can be replayed."""
     header, run = checked.header, checked.run
-    weights = disk.digest(run.weights())
+    weights = run.weights_digest()
     if header.get("weights") != weights:
         checked.differs(f"it is of the weights {str(header.get('weights'))[:8]}, the run has {weights[:8]}")
         return False

@@ -5,7 +5,6 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from radii import disk
 from radii.cli.app import app, hint, say, say_json
 from radii.cli.arguments import Json, command
 from radii.cli.import_ import check_text
@@ -68,7 +67,7 @@ def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str,
         yield "with", _environment(run.environment())
     if code := [name for name in recipe.names() if _is_unknown_code(name)]:
         yield "code", f"{', '.join(code)}: not run by this user before; commands that use it ask for --trust"
-    weights = disk.digest(run.weights_file) if run.finished and certified_files else None
+    weights = run.weights_digest() if run.finished and certified_files else None
     for file in certified_files:
         yield "certified", _certified(file, recipe.sigma, weights)
 

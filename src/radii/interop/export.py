@@ -83,7 +83,7 @@ def _describe(run: Run, spec: ModelSpec, graph: OnnxGraph) -> dict[str, Any]:
         "classes": list(spec.class_names),
         "input": {"name": graph.input_name, "type": "float32", "shape": [batch, *spec.shape], "range": [0, 1]},
         "output": {"name": graph.output_name, "type": "float32", "shape": [batch, spec.classes]},
-        "weights": disk.digest(run.weights()),
+        "weights": run.weights_digest(),
         "radii_version": metadata.version("radii"),
         "use": list(USE),
     }

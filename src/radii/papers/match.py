@@ -7,7 +7,6 @@ from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 
-from radii import disk
 from radii.errors import RunWarning
 from radii.papers.budgets import Budget, budgets, identity, schedule
 from radii.papers.tables import PaperTable, Row, System
@@ -53,7 +52,7 @@ class TrainedRun:
 
     @cached_property
     def weights_digest(self) -> str | None:
-        return disk.digest(self.run.weights_file) if self.run.finished else None
+        return self.run.weights_digest() if self.run.finished else None
 
     @cached_property
     def epoch_time(self) -> EpochTime | None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from radii import disk
 from radii.reports.summary import Summary, down, radii_of
 from radii.runs import certificates
 from radii.runs.certificates import Certificates
@@ -13,7 +12,7 @@ DIGITS = 4
 
 def certified(run: Run) -> list[dict[str, Any]]:
     """Every certificate file of the run's present weights: how it was made, and the certified accuracy at radii."""
-    weights = disk.digest(run.weights())
+    weights = run.weights_digest()
     begun = [file for file in sorted(run.certificates.glob("*.tsv")) if certificates.has_rows(file)]
     found = [certificates.read(file) for file in begun]
     return [facts(each) for each in found if each.header.get("weights") == weights]

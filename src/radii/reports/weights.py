@@ -1,6 +1,5 @@
 """Whether certificates are of the present weights of a run."""
 
-from radii import disk
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run
 
@@ -12,7 +11,7 @@ UNRECORDED = "of unrecorded weights"
 
 def digest_of(run: Run) -> str | None:
     """The digest of the present weights of a run."""
-    return disk.digest(run.weights_file) if run.finished else None
+    return run.weights_digest() if run.finished else None
 
 
 def weights_of(made: Certificates, run: Run, present: str | None) -> str:

@@ -13,13 +13,12 @@ from typing import Any
 from radii import disk
 from radii.disk import lock_file, locked
 from radii.errors import ParameterError
+from radii.fields import first_difference
 from radii.runs import readers, recipe, trust
 from radii.runs.recipe import Recipe
 
 LOCATIONS = ("dataset.path", "training.initial")
-"""Fields that are locations, which are not part of a recipe's identity."""
-
-
+"""Fields that are locations. They may change: they are not part of a recipe's identity."""
 WRITTEN = (
     "recipe.toml",
     "origin.json",
@@ -42,8 +41,8 @@ class RunError(ParameterError):
 class Run:
     """The directory of one trained model and its files.
 
-    A run may come from another user: code that its recipe names is used only if its module is among `trusted`, or if
-    this user has run the same source before.
+    What is read stays in memory, and is read again only if its file has changed. A run may come from another user: code
+    that its recipe names is used only if its module is in `trusted`, or if this user has run the same source before.
     """
 
     def __init__(self, path: Path | str, trusted: Collection[str] = ()) -> None:
@@ -60,105 +59,113 @@ class Run:
         self.soft_labels_times = self.path / "soft-labels.seconds"
         self.check_file = self.path / "check.json"
         self.certificates = self.path / "certificates"
+        self._cache = disk.FileCache()
+        self._trusted_recipe: Recipe | None = None
 
     @property
     def name(self) -> str:
         return self.path.resolve().name
 
+    # Reading
+
     @property
     def recipe(self) -> Recipe:
-        found = self.stated_recipe()
-        trust.require(found.names(), self.trusted, self.path)
-        return found
+        """The recipe; code that it names must be trusted."""
+        stated = self.stated_recipe()
+        if stated is not self._trusted_recipe:
+            trust.require(stated.names(), self.trusted, self.path)
+            self._trusted_recipe = stated
+        return stated
 
     def stated_recipe(self) -> Recipe:
-        """The recipe as data: the code that it names may not be used."""
+        """Return the recipe as data: the code that it names must not be used."""
         if not self.recipe_file.is_file():
             near = _nearest(self.path)
             advice = f"did you mean {str(near)!r}?" if near else "`radii train` makes one"
             raise RunError(f"{self.path} is not a run: it has no recipe.toml; {advice}")
-        return recipe.read(self.recipe_file)
+        return self._cache.get(self.recipe_file, recipe.read)
 
     @property
     def finished(self) -> bool:
         return self.weights_file.is_file()
 
     def weights(self) -> Path:
-        """The file of the trained weights."""
+        """Return the file of the trained weights."""
         if not self.finished:
             self.recipe  # noqa: B018  raises first if the directory is not a run
             raise RunError(f"{self.path} is not trained to the end: continue it with `radii train`")
         return self.weights_file
 
+    def weights_digest(self) -> str:
+        """Return the SHA-256 of the trained weights."""
+        return self._cache.get(self.weights(), disk.digest)
+
+    def class_names(self) -> tuple[str, ...]:
+        """Return the names of the classes that are stored with the weights; none without weights or names."""
+        return self._cache.get(self.weights_file, readers.class_names) if self.finished else ()
+
+    def history(self) -> list[dict[str, str]]:
+        """Return the rows of training.csv; none before the first epoch ended."""
+        return list(self._cache.get(self.history_file, readers.history)) if self.history_file.is_file() else []
+
+    def check(self) -> dict[str, int]:
+        """Return how many of how many test images an imported model got right without noise; empty if unknown."""
+        return readers.check(self.check_file) if self.check_file.is_file() else {}
+
+    def environment(self) -> dict[str, Any]:
+        """Return the versions and the kind of machine that the run was trained with."""
+        return dict(self._cache.get(self.environment_file, readers.json_object))
+
     def origin(self) -> dict[str, Any]:
-        """What the run was trained from beside its recipe: the teacher or the soft labels, with their hashes."""
-        return dict(readers.origin(self.origin_file)) if self.origin_file.is_file() else {}
+        """Return what the run was trained from besides its recipe: the teacher or the soft labels, with hashes."""
+        return dict(self._cache.get(self.origin_file, readers.origin)) if self.origin_file.is_file() else {}
 
     def source(self, key: str) -> Path | None:
-        """The path of the teacher or the soft labels that the run was trained from, if any."""
-        facts = self.origin().get(key)
-        return Path(os.path.normpath(self.path / facts["path"])) if facts else None
+        """Return the path of the teacher or the soft labels that the run was trained from, if any."""
+        source = self.origin().get(key)
+        return Path(os.path.normpath(self.path / source["path"])) if source else None
 
-    def _beside(self, facts: Mapping[str, str]) -> dict[str, str]:
-        """A source with its path relative to the run, so that runs can be moved together."""
-        return {**facts, "path": os.path.relpath(facts["path"], self.path.resolve())}
+    # Writing
 
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the lock to train here, and remove the temporary files of a killed process."""
-        self._refuse_other_things()
+        self._check_is_run()
         disk.make_folder(self.path)
-        with nullcontext() if self._is_archived() else locked(self.path):
-            if not self._is_archived():
+        # A finished run in a folder without write permission is an archive: it is read without a lock.
+        archived = self.finished and not os.access(self.path, os.W_OK)
+        with nullcontext() if archived else locked(self.path):
+            if not archived:
                 disk.sweep(self.path, WRITTEN)
             yield
-
-    def _is_archived(self) -> bool:
-        """Whether it is finished and in a folder without write permission: it is read without a lock."""
-        return self.finished and not os.access(self.path, os.W_OK)
 
     def claim(
         self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]], defaults: Mapping[str, Any] | None = None
     ) -> None:
-        """Create the directory for this recipe, or refuse one of another recipe.
+        """Create the directory for this recipe, or raise a RunError if it belongs to another recipe.
 
         `defaults` are those of the objective's fields: a run that was begun before a field existed had its default.
         """
         trust.record(wanted.names())
         if self.recipe_file.is_file():
-            if difference := _difference(self.stated_recipe(), wanted, defaults or {}):
-                raise RunError(f"{self.path} belongs to another recipe ({difference})", "run")
+            if difference := _recipe_difference(self.stated_recipe(), wanted, defaults or {}):
+                raise RunError(f"{self.path} belongs to another recipe (it has {difference})", "run")
             if _hashes(self.origin()) != _hashes(origin):
                 raise RunError(f"{self.path} was started from another {' or '.join(origin)}", "run")
             return
-        self._refuse_other_things()
+        self._check_is_run()
         disk.make_folder(self.path)
-        self._begin(wanted, origin)
-
-    def _begin(self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]]) -> None:
-        """Write the first files of a run, the recipe last: without it, the others were left by a kill."""
+        # The recipe is written last: without it, the other files were left by a kill.
         disk.remove(self.origin_file)
         if origin:
-            disk.write_json(self.origin_file, {key: self._beside(facts) for key, facts in origin.items()})
+            # Paths are relative to the run, so that runs can be moved together.
+            here = self.path.resolve()
+            sources = {key: {**source, "path": os.path.relpath(source["path"], here)} for key, source in origin.items()}
+            disk.write_json(self.origin_file, sources)
         disk.write(self.recipe_file, wanted.to_toml())
 
-    def _refuse_other_things(self) -> None:
-        """Refuse a folder that is neither a run nor one that a kill interrupted at its first files."""
-        if not self.path.exists():
-            return
-        other = not self.path.is_dir() or not all(self._is_beginning(path) for path in self.path.iterdir())
-        if other and not self.recipe_file.is_file():
-            raise RunError(f"{self.path} already exists and is not a run", "run")
-
-    def _is_beginning(self, path: Path) -> bool:
-        """Whether a file is one of the first files of a run."""
-        if path == self.origin_file:
-            return _is_origin(path)
-        temporary = tuple(f".{file.name}." for file in (self.origin_file, self.recipe_file))
-        return path == lock_file(self.path) or (path.name.startswith(temporary) and path.suffix[1:].isdecimal())
-
     def write_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        """Write training.csv, one row for each epoch; without epochs there is none."""
+        """Write training.csv, one row for each epoch; without rows there is no file."""
         if not rows:
             return disk.remove(self.history_file)
         text = io.StringIO()
@@ -167,56 +174,51 @@ class Run:
         writer.writerows(rows)
         return disk.write(self.history_file, text.getvalue())
 
-    def history(self) -> list[dict[str, str]]:
-        """The rows of training.csv; none before the first epoch ended."""
-        return readers.history(self.history_file) if self.history_file.is_file() else []
+    def _check_is_run(self) -> None:
+        """Refuse a folder that is neither a run nor the beginning of one that a kill interrupted."""
+        if not self.path.exists() or self.recipe_file.is_file():
+            return
+        if not self.path.is_dir() or not all(self._is_first_file(path) for path in self.path.iterdir()):
+            raise RunError(f"{self.path} already exists and is not a run", "run")
 
-    def class_names(self) -> tuple[str, ...]:
-        """The names of the classes stored with the weights; empty without weights or names."""
-        return readers.class_names(self.weights_file) if self.finished else ()
-
-    def check(self) -> dict[str, int]:
-        """How many of how many test images an imported model got right without noise; empty where it is unknown."""
-        return readers.check(self.check_file) if self.check_file.is_file() else {}
-
-    def environment(self) -> dict[str, Any]:
-        return readers.json_object(self.environment_file)
+    def _is_first_file(self, path: Path) -> bool:
+        """Return whether a file is one of those that `claim` writes before the recipe."""
+        if path == self.origin_file:
+            try:
+                return bool(readers.origin(path))
+            except (ValueError, OSError):
+                return False
+        temporary = tuple(f".{file.name}." for file in (self.origin_file, self.recipe_file))
+        return path == lock_file(self.path) or (path.name.startswith(temporary) and path.suffix[1:].isdecimal())
 
 
 def _nearest(path: Path) -> Path | None:
-    """The run beside `path`, or in runs/, whose name is nearest."""
-    places = (path.parent, Path("runs"))
-    names = {file.parent.name: file.parent for place in places for file in place.glob("*/recipe.toml")}
+    """Return the run beside `path`, or in runs/, whose name is nearest."""
+    folders = (path.parent, Path("runs"))
+    names = {file.parent.name: file.parent for folder in folders for file in folder.glob("*/recipe.toml")}
     near = difflib.get_close_matches(path.name, names, n=1)
     return names[near[0]] if near else None
 
 
-def _is_origin(path: Path) -> bool:
-    try:
-        return bool(_hashes(readers.origin(path)))
-    except (ValueError, TypeError, KeyError, AttributeError, OSError):
-        return False
-
-
 def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
-    return {key: facts["hash"] for key, facts in origin.items()}
+    return {key: source["hash"] for key, source in origin.items()}
 
 
-def _difference(theirs: Recipe, wanted: Recipe, defaults: Mapping[str, Any]) -> str:
-    """The first field in which two recipes differ, as text; locations are not compared."""
-    b = _flat(wanted)
-    a = {key: defaults[key] for key in b if key in defaults} | _flat(theirs)
-    for name in (*a, *b):
-        # Version 0.1 stated no fields of datasets and models: they had their defaults.
-        unstated = name not in a and name.startswith(("dataset.", "model."))
-        if name not in LOCATIONS and not unstated and a.get(name) != b.get(name):
-            return f"it has {name} = {a.get(name)!r}, not {b.get(name)!r}"
-    return ""
+def _recipe_difference(theirs: Recipe, wanted: Recipe, defaults: Mapping[str, Any]) -> str:
+    """Describe the first field in which two recipes differ; locations are not compared."""
+    a, b = _flat(theirs), _flat(wanted)
+    a = {key: defaults[key] for key in b if key in defaults} | a
+    # Version 0.1 stated no fields of datasets and models: they had their defaults.
+    unstated = {key for key in b if key not in a and key.startswith(("dataset.", "model."))}
+    for key in (*LOCATIONS, *unstated):
+        a.pop(key, None)
+        b.pop(key, None)
+    return first_difference(a, b)
 
 
-def _flat(wanted: Recipe) -> dict[str, Any]:
+def _flat(recipe: Recipe) -> dict[str, Any]:
     flat: dict[str, Any] = {}
-    for key, value in asdict(wanted).items():
-        table = {f"{key}.{name}": each for name, each in value.items()} if isinstance(value, Mapping) else {key: value}
-        flat |= table
+    for key, value in asdict(recipe).items():
+        table = value if isinstance(value, Mapping) else None
+        flat |= {key: value} if table is None else {f"{key}.{name}": inner for name, inner in table.items()}
     return flat

@@ -117,7 +117,7 @@ class VotingSession(ByIndex):
         with one_thread():
             first, block = config.identity is None, min(config.samples, BLOCK)
             engine, self.classifier = open_run(run, config.engine, noise_of(run.recipe), config.data, block, first)
-        identity = disk.digest(run.weights()), self.images.digest
+        identity = run.weights_digest(), self.images.digest
         if config.identity not in (None, identity):
             raise RunError(f"the weights or images of {run.path} changed since the votes began: start them again")
         # Absolute: a worker may have another working directory.

@@ -1,0 +1,97 @@
+"""A run reads its files once, and again when they change."""
+
+import os
+import time
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radii import disk
+from radii.datasets.digits import Digits
+from radii.runs import recipe
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
+from radii.training.loop import train
+from tests.cli.running import radii
+
+RECIPE = Recipe(
+    dataset="digits",
+    model="digits_cnn",
+    sigma=0.25,
+    training=Training(epochs=1, images_per_step=256, learning_rate=0.05),
+)
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
+    return train(RECIPE, tmp_path_factory.mktemp("runs") / "digits")
+
+
+def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> Counter[object]:
+    """Count the calls of a function by its last argument: a path or the name of a split."""
+    calls: Counter[object] = Counter()
+    original: Callable[..., Any] = getattr(owner, name)
+
+    def call(*arguments: Any) -> Any:
+        calls[arguments[-1]] += 1
+        return original(*arguments)
+
+    monkeypatch.setattr(owner, name, call)
+    return calls
+
+
+def settle() -> None:
+    """Wait until a change of a file would have another time stamp."""
+    time.sleep(2 * disk.CLOCK_TICK / 1e9)
+
+
+def test_recipe_and_weights_are_read_once(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle()
+    recipes, digests = counted(monkeypatch, recipe, "read"), counted(monkeypatch, disk, "digest")
+    run = Run(trained.path)
+    for _ in range(3):
+        assert (run.recipe.sigma, run.weights_digest()) == (0.25, trained.weights_digest())
+    assert recipes == {run.recipe_file: 1}
+    assert digests == {run.weights_file: 2}, "one for each of the two runs"
+
+
+@pytest.mark.parametrize("wait", [True, False])
+def test_changed_file_is_read_again(tmp_path: Path, wait: bool) -> None:
+    cache, path = disk.FileCache(), tmp_path / "weights"
+    for content in ("one", "two", "six"):
+        path.write_text(content)
+        if wait:
+            settle()
+        assert cache.get(path, Path.read_text) == content
+        assert cache.get(path, Path.read_text) == content
+
+
+def test_changed_file_is_noticed_when_its_time_and_size_are_kept(tmp_path: Path) -> None:
+    cache, path = disk.FileCache(), tmp_path / "weights"
+    path.write_text("one")
+    settle()
+    assert cache.get(path, Path.read_text) == "one"
+    times = path.stat().st_atime_ns, path.stat().st_mtime_ns
+    path.write_text("two")
+    os.utime(path, ns=times)
+    assert cache.get(path, Path.read_text) == "two"
+
+
+def test_certify_reads_recipe_and_weights_once(trained: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    settle()
+    recipes, digests = counted(monkeypatch, recipe, "read"), counted(monkeypatch, disk, "digest")
+    options = ["--max", "3", "--workers", "1", "--engine", "torch", "--set", "estimation=100"]
+    outcome = radii("certify", str(trained.path), *options, cwd=trained.path)
+    assert outcome.code == 0, outcome.error
+    assert digests == {trained.weights_file: 1}
+    assert recipes[trained.recipe_file] <= 2, "the command, and the certification"
+
+
+def test_train_reads_each_split_once(trained: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    splits = counted(monkeypatch, Digits, "split")
+    student = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, objective="transfer", training=RECIPE.training)
+    train(student, tmp_path / "student", teacher=trained)
+    assert splits == {"train": 1, "test": 1}
