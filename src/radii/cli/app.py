@@ -91,7 +91,7 @@ def in_words(error: Exception) -> str:
     # A name in a file may contain control characters, which a terminal would obey.
     message = "".join(letter if letter.isprintable() else "?" for letter in " ".join(message.split()))
     if isinstance(error, UntrustedError):
-        return f"{message} with --trust {error.module}"
+        return f"{message} with --trust {error.module}"  # the message ends with "trust it"
     advice = FLAGS.get(error.parameter) if isinstance(error, ParameterError) else None
     if advice is None:
         return message

@@ -75,7 +75,7 @@ def executor_at(cluster: str | None, workers: int | None) -> Iterator[Executor |
         yield None
         return
     if workers is not None:
-        raise ValueError(f"--workers {workers} and --cluster {cluster} are mutually exclusive: leave out one of them")
+        raise ValueError(f"--workers {workers} and --cluster {cluster} are mutually exclusive. Leave out one.")
     from radii.workers.cluster import cluster_executor
 
     with cluster_executor(cluster) as executor:
