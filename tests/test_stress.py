@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tools.stress import page
-from tools.stress.items import ITEMS
+from tools.stress.__main__ import ITEMS
 from tools.stress.outcome import Effort, Outcome, refused
 
 IN_TESTS_OF_THEIR_OWN = {

@@ -9,7 +9,7 @@ from radii.certifiers.base import Certifier, Voter
 from radii.errors import ParameterError
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import Certificate
-from tools.stress.bases import Miscounter
+from tools.stress.classifiers import Miscounter
 
 
 @pytest.mark.parametrize("factor", [2.0, 1.01, 0.99, 0.5])

@@ -12,7 +12,7 @@ from radii import models
 from radii.engines import EngineSpec, _folding, _prepare, drawn, folded, prepare
 from radii.models.base import Shape
 from radii.smoothing.noise import Gaussian
-from tools.stress.nets import NETS, SHAPE, Net
+from tools.stress.classifiers import NETS, SHAPE, Net
 
 
 @pytest.mark.parametrize("make", NETS.values(), ids=NETS)

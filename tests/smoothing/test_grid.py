@@ -19,7 +19,7 @@ from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian, Grid, Noise
 from radii.smoothing.noise.grid import BITS, table
 from radii.training.loop import train
-from tools.stress.bases import LastBits
+from tools.stress.classifiers import LastBits
 
 SIGMA = 0.25
 SHAPE = (3, 32, 32)

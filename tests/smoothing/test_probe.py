@@ -11,7 +11,7 @@ from radii.engines import folded
 from radii.models.base import Shape
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.classifier import SmoothedClassifier
-from tools.stress.bases import BY_COMPANY, BY_LENGTH, BY_PLACE, HONEST, Base, Fault
+from tools.stress.classifiers import BY_COMPANY, BY_LENGTH, BY_PLACE, HONEST, Base, Fault
 
 IMAGE = torch.rand((1, 8, 8), generator=torch.Generator().manual_seed(0))
 NOISE = NoiseAddress(0)

@@ -1,1 +1,1 @@
-"""The long run: every fault, fuzz and race that the package must survive, with counts."""
+"""Stress tests: faults, fuzz and races, in numbered items; see docs/reliability.md."""

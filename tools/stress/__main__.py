@@ -1,4 +1,4 @@
-"""Try every fault, fuzz and race, print what came out and write it to docs/reliability.md."""
+"""Run the stress tests (faults, fuzz, races), print their results and write them to docs/reliability.md."""
 
 import argparse
 import sys
@@ -11,28 +11,53 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from tools.stress import page
-from tools.stress.items import ITEMS
+from tools.stress import certificates, kills, page, races, reports, untrusted, votes
 from tools.stress.outcome import Effort, Item, Outcome
 
 MEMORY = Path("/dev/shm")
-"""Files here cost no disk."""
+"""A folder in memory, if there is one."""
+ITEMS: dict[int, Item] = {
+    1: votes.miscounts,
+    2: votes.dependent,
+    3: votes.folding,
+    4: votes.threads,
+    5: certificates.other_data,
+    6: certificates.identities,
+    7: certificates.engine_choice,
+    8: certificates.mutations,
+    9: certificates.seeds,
+    10: certificates.verification,
+    11: reports.dashes,
+    12: reports.unlike,
+    13: reports.rounding,
+    14: votes.last_bits,
+    15: races.writers,
+    16: kills.stops,
+    17: kills.crashes,
+    18: untrusted.readers,
+    19: untrusted.bars,
+    20: untrusted.strangers,
+    21: untrusted.security,
+    22: kills.killed_workers,
+    23: kills.ranks,
+}
+"""The items, by their numbers in docs/reliability.md."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(prog="scripts/stress", description=__doc__)
-    parser.add_argument("--short", action="store_true", help="a minute, for CI; writes no page")
+    parser.add_argument("--short", action="store_true", help="take a minute, and write no page")
     parser.add_argument("--only", type=int, nargs="+", choices=list(ITEMS), help="numbers of items", metavar="ITEM")
     parser.add_argument("--seed", type=int, default=0)
-    given = parser.parse_args()
+    arguments = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
-    outcomes = run(given.only or ITEMS, given.short, given.seed)
-    sys.exit(any(each.cases for each in outcomes.values()))
+    outcomes = run(arguments.only or ITEMS, arguments.short, arguments.seed)
+    sys.exit(any(outcome.cases for outcome in outcomes.values()))
 
 
 def run(numbers: Collection[int], short: bool, seed: int) -> dict[int, Outcome]:
-    """The outcomes of these items, one after the other, told as they come."""
+    """Run these items one after the other, and print each result."""
     outcomes = {}
     for number in numbers:
         outcomes[number] = attempt(ITEMS[number], short, seed)
@@ -43,7 +68,7 @@ def run(numbers: Collection[int], short: bool, seed: int) -> dict[int, Outcome]:
 
 
 def attempt(item: Item, short: bool, seed: int) -> Outcome:
-    """One item in an empty folder, timed."""
+    """Run one item in an empty folder, and time it."""
     began = time.perf_counter()
     with TemporaryDirectory(prefix="radii-stress-", dir=MEMORY if MEMORY.is_dir() else None) as folder:
         outcome = item(Effort(Path(folder), short, seed))

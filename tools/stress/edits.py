@@ -1,4 +1,4 @@
-"""Certificate files as somebody edits them who would like other numbers in them."""
+"""Edits of certificate files that `radii verify` must notice."""
 
 import json
 from collections.abc import Callable
@@ -30,7 +30,7 @@ FIELDS: dict[str, dict[str, Any]] = {
 
 
 def certified_run(folder: Path) -> Path:
-    """A run on images of the user's own, certified, beside its data; returns the folder."""
+    """Train and certify a run on an .npz file in a folder, and return the folder."""
     folder.mkdir(exist_ok=True)
     digits = datasets.create("digits")
     content: dict[str, Any] = {}
@@ -53,7 +53,7 @@ def certify(run: Run, procedure: str, **fields: Any) -> Path:
 
 
 def reseal(path: Path, edit: Edit, line: int = 1, header: dict[str, Any] | None = None) -> None:
-    """Edit a line or the header as somebody would who knows how checksums are made."""
+    """Edit a line or the header, and compute all checksums again."""
     beside = certificates.header_file(path)
     known = {**json.loads(beside.read_text()), **(header or {})}
     beside.write_text(json.dumps(known))
@@ -127,7 +127,7 @@ def both(*edits: Edit) -> Edit:
 
 
 def recompute(cells: list[str]) -> None:
-    """The radius that edited counts give."""
+    """Set the radius to that of the edited counts."""
     certifier: Certifier = certifiers.create("fixed", **FIELDS["fixed"])
     counts = np.zeros(10, dtype=np.int64)
     for label, count in (pair.split(":") for pair in cells[7].split()):

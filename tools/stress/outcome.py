@@ -1,4 +1,4 @@
-"""What an item of the long run is given, and what it tells."""
+"""The input and the result of an item of the stress tests."""
 
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -8,42 +8,42 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Effort:
-    """How much is to be tried, and where."""
+    """How much an item tries, and where."""
 
     folder: Path
-    """Empty, for this item alone."""
+    """An empty folder for this item."""
     short: bool = False
     seed: int = 0
 
     def times(self, full: int, short: int) -> int:
-        """How often, in the full form and in the short one."""
+        """Return the number of tries, `full` or `short`."""
         return short if self.short else full
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What was tried, how often, and what came out."""
+    """How often an item tried, and what failed."""
 
     tried: Mapping[str, int]
-    """Numbers of tries, by a word for each."""
+    """Numbers of tries, by what was tried."""
     bad: Mapping[str, Sequence[str]]
-    """What must not happen, by a word for each kind, and every case of it in words."""
+    """Failures, by their kind; each is described by a text."""
     remark: str = ""
-    """What else came out."""
+    """Other results, in words."""
     seconds: float = field(default=0.0, compare=False)
 
     @property
     def cases(self) -> list[str]:
-        """Everything that must not have happened."""
+        """Return all failures as texts."""
         return [f"{kind}: {case}" for kind, cases in self.bad.items() for case in cases]
 
 
 Item = Callable[[Effort], Outcome]
-"""Its docstring says what is tried."""
+"""A function whose docstring says what is tried; docs/reliability.md shows it."""
 
 
 def refused(act: Callable[[], object], words: str) -> bool:
-    """Whether it ends in an error of these words, a pattern; any other error is no refusal."""
+    """Return whether an action raises a ValueError that matches `words`; other errors are not a refusal."""
     try:
         act()
     except ValueError as error:

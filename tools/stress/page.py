@@ -1,4 +1,4 @@
-"""docs/reliability.md, written from what came out; each item has a row."""
+"""Write docs/reliability.md: a row for each item."""
 
 import re
 from collections.abc import Mapping
@@ -10,40 +10,40 @@ from tools.stress.outcome import Item, Outcome
 PAGE = Path(__file__).parents[2] / "docs" / "reliability.md"
 HEAD = """# Reliability
 
-What was tried to get a false certificate, a lost or doubled row, a traceback, an orphan or a connection, how often, and
-what came out. Written by `scripts/stress`; `scripts/stress --only NUMBER` renews one row, `--short` takes a minute,
-writes nothing and is part of the tests.
+The stress tests look for false certificates, lost or doubled rows, tracebacks, orphaned processes and network
+connections. `scripts/stress` writes this page; `scripts/stress --only NUMBER` renews one row. `scripts/stress --short`
+takes a minute, writes nothing and is part of the test suite.
 
-{machine}, seed {seed}; the items took {minutes} minutes in all. Rows may be of separate runs, beside other work, and of
-earlier versions of the code: one run of `scripts/stress` renews them all.
+{machine}, seed {seed}; the items took {minutes} minutes in all. Rows can come from separate runs, beside other work,
+and from earlier versions of the code; one run of `scripts/stress` renews them all.
 """
 FOOT = """
 ## What is not covered
 
-- The statistics: that no certifier fails more often than it says is shown by enumeration and simulation in
-  `tests/certifiers` and `tests/smoothing`.
-- Machines other than this one: GPUs, file systems without locks, power that fails. A kill is a process that ends at
-  once; what the system has taken it keeps.
-- Base classifiers that are built to pass the probe: one that notices a probe can answer it honestly. Random damage is
-  no opponent either: who writes a file on purpose is met by the limits of the readers, not by luck.
-- Holes in torch, OpenVINO, ONNX Runtime, Pillow and scipy themselves.
-- An editor of certificates who recomputes everything by certifying other weights under the same name: `radii verify`
-  compares with the weights and the data that it is given.
+- Statistics: `tests/certifiers` and `tests/smoothing` show by enumeration and simulation that no certifier fails more
+  often than it states.
+- Other machines: GPUs, file systems without locks, power failures. A kill ends a process at once, but the system keeps
+  what was already written.
+- Classifiers that are built to pass the probe: one that recognises a probe can answer it correctly. Likewise, random
+  damage is not an opponent; the limits of the readers protect against files that are made on purpose.
+- Vulnerabilities of torch, OpenVINO, ONNX Runtime, Pillow and scipy.
+- Somebody who certifies other weights and replaces the whole run: `radii verify` compares with the weights and the data
+  that it gets.
 """
-TABLE = ("item", "what was tried", "how often", "what came out", "seconds")
+TABLE = ("item", "what is tried", "how often", "result", "seconds")
 
 
 def row(number: int, item: Item, outcome: Outcome) -> str:
-    """The row of an item: its docstring, its counts, what came out."""
+    """Return the row of an item: its docstring, its counts and its result."""
     what = " ".join((item.__doc__ or "").split()).replace("|", r"\|")
     often = ", ".join(f"{count:,} {word}" for word, count in outcome.tried.items())
     return "| " + " | ".join([str(number), what, often, result(outcome), f"{outcome.seconds:.0f}"]) + " |"
 
 
 def result(outcome: Outcome) -> str:
-    """What came out, in words: what must not happen first, with its first case."""
-    found = [f"**{len(cases)} {kind}**: {cases[0]}" if cases else f"0 {kind}" for kind, cases in outcome.bad.items()]
-    return "; ".join([", ".join(found), *filter(None, [outcome.remark])]).replace("|", r"\|").replace("\n", " ")
+    """Return the result in words: failures first, with the first case of each kind."""
+    failures = [f"**{len(cases)} {kind}**: {cases[0]}" if cases else f"0 {kind}" for kind, cases in outcome.bad.items()]
+    return "; ".join([", ".join(failures), *filter(None, [outcome.remark])]).replace("|", r"\|").replace("\n", " ")
 
 
 def write(rows: Mapping[int, str], seed: int) -> None:

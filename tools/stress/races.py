@@ -1,4 +1,4 @@
-"""Item 15: several writers of one file."""
+"""Item 15: several processes write one file."""
 
 import os
 import shutil
@@ -17,12 +17,12 @@ from radii.training.soft_labels import soft_labels
 from tools import crash_points
 from tools.stress.outcome import Effort, Outcome
 
-DONE, TOLD, FAILED = 0, 2, 1
+DONE, LOCKED, FAILED = 0, 2, 1
 
 
 def writers(effort: Effort) -> Outcome:
-    """Three processes at once that certify one run, make its soft labels or train in one directory: every image once,
-    the same table and the same weights as of one process alone, and whoever does not write is told who does."""
+    """Three processes certify one run, make its soft labels or train in one directory at once: the rows, labels and
+    weights must be those of one process, and the processes that do not write must say which one does."""
     template = effort.folder / "template"
     template.mkdir()
     crash_points.prepare(template)
@@ -31,7 +31,7 @@ def writers(effort: Effort) -> Outcome:
     for _ in range(races := effort.times(10, 1)):
         for name, (act, content) in ACTS.items():
             cases += _race(name, act, content, effort, bad)
-    remark = f"{cases[str(DONE)]} processes wrote or found it done, {cases[str(TOLD)]} were told who writes"
+    remark = f"{cases[str(DONE)]} processes wrote or had nothing left to do, {cases[str(LOCKED)]} named the writer"
     return Outcome({"races each": races, "kinds": len(ACTS), "writers": 3}, bad, remark)
 
 
@@ -48,7 +48,7 @@ def _race(
         _together(act, alone, 1)
     crash_points.fresh(effort.folder / "template", place)
     codes = _together(act, place, 3)
-    bad["failures"] += [f"{name}: exit {code}" for code in codes if code not in (DONE, TOLD)]
+    bad["failures"] += [f"{name}: exit {code}" for code in codes if code not in (DONE, LOCKED)]
     bad["failures"] += [f"{name}: nobody wrote"] if DONE not in codes else []
     try:
         bad["lost or changed"] += [] if content(place) == content(alone) else [name]
@@ -58,7 +58,7 @@ def _race(
 
 
 def _together(act: Callable[[Path], object], folder: Path, count: int) -> list[int]:
-    """The exit codes of as many processes that begin at the same moment."""
+    """Start processes at the same moment, and return their exit codes."""
     reading, writing = os.pipe()
     children = [_child(act, folder, reading, writing) for _ in range(count)]
     os.close(reading)
@@ -76,7 +76,7 @@ def _child(act: Callable[[Path], object], folder: Path, reading: int, writing: i
         act(folder)
         code = DONE
     except LockedError:
-        code = TOLD
+        code = LOCKED
     except BaseException:
         traceback.print_exc()
     os._exit(code)
@@ -100,4 +100,4 @@ ACTS: dict[str, tuple[Callable[[Path], object], Callable[[Path], object]]] = {
     "soft labels": (lambda folder: soft_labels(Run(folder / "trained"), samples=8, engine="torch"), _table),
     "train": (lambda folder: train(crash_points.recipe(folder), folder / "new"), _weights),
 }
-"""What is done at once, and what must have come of it."""
+"""What the processes do, and how to read the result."""

@@ -1,4 +1,4 @@
-"""Items 19 to 21: progress bars, the network, files of strangers, and what is said about them."""
+"""Items 18 to 21: damaged files, runs from strangers, the network and progress bars."""
 
 import csv
 import io
@@ -8,9 +8,15 @@ import re
 import shutil
 import sys
 import time
+import warnings
+from collections import Counter
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import chdir
+from functools import partial
+from multiprocessing import get_context
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
 from rich.console import Console
@@ -28,9 +34,51 @@ from radii.runs.trust import UntrustedError
 from radii.training.loop import train
 from radii.training.transfer import train_students
 from tools import network
+from tools.fuzz import complaints, fuzz
+from tools.readers import READERS
 from tools.stress.outcome import Effort, Outcome
 
-ROWS, SECONDS = 20_000, 2.0
+DAMAGES, READER_SECONDS = 10_000, 1800.0
+"""Files and seconds for one reader, whichever comes first."""
+FEW = 20
+"""Files for one reader in the short form."""
+
+
+def readers(effort: Effort) -> Outcome:
+    """Every reader gets files with one to three random damages (flipped bits, cuts, insertions, extreme numbers, deep
+    nesting), ten seconds and 512 MB: it must read them, or refuse them in one sentence that names the file. A .mat file
+    is read in a separate process, a fork of one that has scipy loaded."""
+    damage = partial(damage_files, effort.folder, effort.times(DAMAGES, FEW), effort.seed)
+    if effort.short:
+        return _summarise({name: damage(name) for name in READERS})
+    with ProcessPoolExecutor(2, mp_context=get_context("spawn")) as pool:
+        return _summarise(dict(zip(READERS, pool.map(damage, READERS), strict=True)))
+
+
+def damage_files(folder: Path, count: int, seed: int, name: str) -> Counter[str]:
+    """Return how often one reader read, refused or failed on damaged files."""
+    warnings.simplefilter("ignore")
+    with TemporaryDirectory(dir=folder) as place:
+        return fuzz(READERS[name], Path(place), count, seed, READER_SECONDS)
+
+
+def _summarise(found: dict[str, Counter[str]]) -> Outcome:
+    total = sum(found.values(), Counter[str]())
+    wrong = [f"{name}: {case}" for name, each in found.items() for case in complaints(each)]
+    hangs = [case for case in wrong if "took more than" in case]
+    memory = [case for case in wrong if "of memory" in case]
+    rest = [case for case in wrong if case not in hangs and case not in memory]
+    counts = {name: sum(each.values()) for name, each in found.items()}
+    fewer = ", ".join(f"{name} {count:,}" for name, count in counts.items() if count < max(counts.values()))
+    remark = f"{total['refused']:,} refused with an error, {total['read']:,} read"
+    return Outcome(
+        {"readers": len(found), "damaged files": sum(counts.values()), "at most for one reader": max(counts.values())},
+        {"tracebacks or unclear messages": rest, "hangs": hangs, "readers beyond their memory": memory},
+        f"{remark}; fewer files: {fewer}" if fewer else remark,
+    )
+
+
+ROWS, BAR_SECONDS = 20_000, 2.0
 RECIPE = Recipe(
     dataset="digits",
     model="digits_mlp",
@@ -52,21 +100,21 @@ ALPHABET = "=+-@\t\r\n |*_`<>[]()\\'\",;:!ax19.eé\x1b\u202e"
 
 
 def bars(_: Effort) -> Outcome:
-    """The progress bar of a certification given 20,000 rows on a terminal; more than two seconds of the processor is
-    too slow."""
+    """The progress bar of a certification gets 20,000 rows on a terminal: it may take at most two seconds of CPU
+    time."""
     began = time.process_time()
     with CertificationBar(Console(file=io.StringIO(), force_terminal=True, width=100)) as bar:
         for number in range(ROWS):
             bar(ROWS, Row(number, 1, number % 2, 0.5, 0.1))
     seconds = time.process_time() - began
-    slow = [] if seconds < SECONDS else [f"{seconds:.1f} s"]
+    slow = [] if seconds < BAR_SECONDS else [f"{seconds:.1f} s"]
     return Outcome({"rows": ROWS}, {"bars that are too slow": slow}, f"{seconds:.2f} s")
 
 
 def strangers(effort: Effort) -> Outcome:
-    """OpenVINO and NNCF in processes that record every call to the network, with an empty home directory; runs whose
-    recipes name code in place of a model, dataset or objective, opened in every way; random text in cells of CSV and
-    Markdown."""
+    """OpenVINO and NNCF run in processes that record every network call, with an empty home directory. Runs whose
+    recipes name code as model, dataset or objective are opened in every way: the code must not be imported. Random text
+    is written to CSV and Markdown cells: none may become a formula or markup."""
     calls, left = ([], []) if effort.short else _connections(effort.folder / "network")
     imported = _canaries(effort.folder / "trust")
     texts = effort.times(100_000, 2_000)
@@ -77,7 +125,8 @@ def strangers(effort: Effort) -> Outcome:
 
 
 def security(_: Effort) -> Outcome:
-    """SECURITY.md: that it says what a certificate promises and what not, how to deploy and how to report a hole."""
+    """SECURITY.md must say what a certificate promises and what not, how to deploy and how to report a
+    vulnerability."""
     file = Path(__file__).parents[2] / "SECURITY.md"
     heads = re.findall(r"^## (.*)$", file.read_text(), re.MULTILINE) if file.is_file() else []
     wanted = ["What a certificate promises", "What it does not promise", "Deployment", "Reporting a vulnerability"]
@@ -85,7 +134,7 @@ def security(_: Effort) -> Outcome:
 
 
 def _connections(folder: Path) -> tuple[list[str], list[str]]:
-    """Calls to the network, and files left, by engines alone and after the user's own import of OpenVINO."""
+    """Return the network calls and files of engines, started alone and after the user's own import of OpenVINO."""
     (folder / "own").mkdir(parents=True)
     (folder / "engines").mkdir()
     calls, left = network.run(folder / "engines", network.PREPARE + network.WAIT)
@@ -94,7 +143,7 @@ def _connections(folder: Path) -> tuple[list[str], list[str]]:
 
 
 def _canaries(folder: Path) -> list[str]:
-    """Code that was imported because a run names it, or a use that did not refuse it."""
+    """Return the uses of a run that imported the code it names, or did not refuse it."""
     folder.mkdir()
     trained, wrong = train(RECIPE, folder / "trained"), []
     (folder / "nets.py").write_text(CANARY)
@@ -124,7 +173,7 @@ def _refuses(use: str, trained: Run, copy: Path, old: str, new: str) -> bool:
 
 
 def _texts(count: int, seed: int) -> tuple[list[str], list[str]]:
-    """Texts that a spreadsheet would compute, and those that Markdown would not show as they are."""
+    """Return texts that a spreadsheet would compute, and those that Markdown would not show as they are."""
     rng, formulas, markup = random.Random(seed), [], []
     for _ in range(count):
         text = "".join(rng.choices(ALPHABET, k=rng.randint(0, 8)))

@@ -1,4 +1,4 @@
-"""Items 11 to 13: what the report says."""
+"""Items 11 to 13: a report prints only what was measured."""
 
 import csv
 import io
@@ -19,9 +19,9 @@ DASHES = {"", "–", "--"}  # noqa: RUF001
 
 
 def dashes(effort: Effort) -> Outcome:
-    """Random certificate files of all certifiers as report.csv, Markdown and LaTeX: a number stands only where its
-    radius was asked, what a larger radius proves is marked as a bound, the rest is a dash; so for ACR, clean accuracy
-    and abstentions."""
+    """Random certificate files of all certifiers as report.csv, Markdown and LaTeX: only radii that were tested may
+    have a number, what follows from a larger radius must be marked as a bound, and the rest must be a dash; likewise
+    ACR, clean accuracy and abstentions."""
     rng, wrong, cells = random.Random(effort.seed), [], 0
     for _ in range(files := effort.times(2_000, 100)):
         entry = _entry(rng)
@@ -35,13 +35,13 @@ def dashes(effort: Effort) -> Outcome:
             exact = known is None or float(radius) in known
             wrong += [] if bool(line[f"r{radius}"]) == exact else [f"report.csv, r{radius}"]
         wrong += _unknown(entry, line)
-        wrong += ["a dash of the table that is none in LaTeX"] * (_dashes(table.rows[0]) != _latex_dashes(text))
-    return Outcome({"files": files, "cells of radii": cells}, {"numbers that nobody measured": wrong})
+        wrong += ["a dash of the table that is missing in LaTeX"] * (_dashes(table.rows[0]) != _latex_dashes(text))
+    return Outcome({"files": files, "cells of radii": cells}, {"numbers that were not measured": wrong})
 
 
 def unlike(effort: Effort) -> Outcome:
-    """Random pairs of certificate files that differ in certifier, budget, failure, images or seed, or hold few images:
-    whether the report says so in words, and marks no best across them."""
+    """Random pairs of certificate files that differ in certifier, budget, failure, images or seed, or have few images:
+    the report must say so, and mark none of them as best."""
     rng, silent, bold = random.Random(effort.seed), [], []
     for _ in range(pairs := effort.times(2_000, 100)):
         change = rng.choice(list(CHANGES))
@@ -51,12 +51,12 @@ def unlike(effort: Effort) -> Outcome:
         marked = "**" in markdown(accuracies(entries)) or "textbf" in latex(entries)
         bold += [change] if marked and change != "seed" else []
     counts = {"pairs": pairs, "kinds of difference": len(CHANGES)}
-    return Outcome(counts, {"differences that are not told": silent, "bests across them": bold})
+    return Outcome(counts, {"differences that are not mentioned": silent, "bests across them": bold})
 
 
 def rounding(effort: Effort) -> Outcome:
-    """Shares and radii as they are printed, against exact fractions: no share or radius is printed above itself, no
-    abstention below; and the line that the command line prints of a random file."""
+    """Printed shares and radii against exact fractions, in tables and in the summary line of a command: shares and
+    radii are never rounded up, abstentions never down."""
     rng, wrong = random.Random(effort.seed), []
     for _ in range(numbers := effort.times(100_000, 2_000)):
         value, digits, shift = _number(rng), rng.randrange(7), rng.choice((0, 2))
@@ -101,7 +101,7 @@ def _entry(rng: random.Random) -> Entry:
     asked = entry.summary.asked
     if asked is None:
         return entry
-    # A certifier that was asked some radii gives no others.
+    # A certifier of some radii returns only those.
     rows = [_moved(row, max([r for r in asked if r <= row.radius], default=None)) for row in entry.certificates.rows]
     return _named("a", Certificates("random", rows, header))
 
@@ -117,7 +117,7 @@ def _named(name: str, made: Certificates) -> Entry:
 
 
 def _claims(entry: Entry, asked: tuple[float, ...] | None, radius: float, text: str) -> list[str]:
-    """What a cell claims that the rows do not tell."""
+    """Return what a cell states that does not follow from the rows."""
     hits = sum(row.correct and row.radius >= radius for row in entry.certificates.rows)
     value = text.removeprefix("≥ ")
     if asked is None or radius in asked:
@@ -130,7 +130,7 @@ def _claims(entry: Entry, asked: tuple[float, ...] | None, radius: float, text: 
 
 
 def _unknown(entry: Entry, line: dict[str, str]) -> list[str]:
-    """Cells of report.csv that a certifier of some radii cannot fill."""
+    """Return cells of report.csv with a number that a certifier of some radii cannot know."""
     asked, known = entry.summary.asked, entry.certificates.certifier == "sequential"
     wrong = [] if asked is None or not line["acr"] else ["acr"]
     wrong += ["clean"] if asked is not None and 0.0 not in asked and line["clean"] else []

@@ -1,10 +1,11 @@
-"""Items 5 to 9: what a certificate is about."""
+"""Items 5 to 10: a certificate is about one model, one dataset and one seed, and edits of its file are noticed."""
 
 import random
 from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from shutil import copytree
 from typing import Any, get_args
 from unittest.mock import patch
 
@@ -17,6 +18,7 @@ from radii import certifiers, engines
 from radii.certification import certify
 from radii.certification.certify import CertificationConfig, CertificationSession, certify_image, certify_run
 from radii.certification.load import open_run
+from radii.certification.verify import verify_run
 from radii.engines import EngineSpec
 from radii.runs import certificates
 from radii.runs.certificates import identity
@@ -26,23 +28,23 @@ from radii.smoothing.addresses import Purpose, entropy
 from radii.smoothing.noise import Gaussian
 from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
-from tools.stress.edits import certified_run
+from tools.stress import edits
 from tools.stress.outcome import Effort, Outcome, refused
 
 FIXED = certifiers.create("fixed", selection=20, estimation=200)
 
 
 def other_data(effort: Effort) -> Outcome:
-    """Certification, training and soft labels continued after a pixel was changed by one level, a label by one, or two
-    images were exchanged, anywhere in the split."""
+    """Certification, training and soft labels are continued after a pixel changed by one level, a label changed or two
+    images were exchanged anywhere in the split: all must be refused."""
     run, data = _own(effort)
     soft_labels(run, samples=4, engine="torch")
     acts: dict[str, tuple[str, Callable[[], object]]] = {
-        "certify": ("test", lambda: _certify(run, max_images=3)),
+        "certify": ("test", lambda: _certify_own(run, max_images=3)),
         "train": ("train", lambda: train(run.recipe, run.path, data=data)),
         "soft labels": ("train", lambda: soft_labels(run, samples=4, engine="torch")),
     }
-    _certify(run, max_images=3)
+    _certify_own(run, max_images=3)
     run.weights_file.rename(run.weights_file.with_suffix(".kept"))
     accepted, whole, rng = [], data.read_bytes(), random.Random(effort.seed)
     for number in range(tries := effort.times(60, 6)):
@@ -58,8 +60,8 @@ def other_data(effort: Effort) -> Outcome:
 
 
 def identities(effort: Effort) -> Outcome:
-    """Workers that find other weights, data, code or artefacts than their parent, and weights that are replaced while a
-    process reads them."""
+    """Workers that find other weights, data, code or engine files than their parent, and weights that are replaced
+    while a process reads them: all must be refused."""
     run, _ = _own(effort)
     config = CertificationSession(_config(run)).config
     accepted = []
@@ -80,8 +82,8 @@ def identities(effort: Effort) -> Outcome:
 
 
 def engine_choice(effort: Effort) -> Outcome:
-    """Runs opened again and again with the engine `auto`: by the real race of engines, and by one whose winner changes
-    every time."""
+    """A run is opened again and again with the engine `auto`, with the real timing of engines and with one whose
+    fastest engine changes every time: the engine must stay the same."""
     run, _ = _own(effort)
     opens = effort.times(8, 2)
     real = [] if effort.short else [_opened(run) for _ in range(opens)]
@@ -97,9 +99,9 @@ def engine_choice(effort: Effort) -> Outcome:
 
 
 def mutations(effort: Effort) -> Outcome:
-    """Certificate files with one byte changed, headers with one byte changed in what decides a row, and lines removed,
-    exchanged or doubled: read, and compared with what was written."""
-    path = next((certified_run(effort.folder) / "run" / "certificates").glob("*.tsv"))
+    """Certificate files and headers with one byte changed, and with lines removed, exchanged or doubled: each must be
+    refused or read as it was written."""
+    path = next((edits.certified_run(effort.folder) / "run" / "certificates").glob("*.tsv"))
     known, rng = certificates.read(path), random.Random(effort.seed)
     tries = {"bytes of rows": effort.times(5_000, 200), "bytes of headers": effort.times(2_000, 100)}
     passed = []
@@ -119,25 +121,25 @@ def mutations(effort: Effort) -> Outcome:
 
 
 def seeds(effort: Effort) -> Outcome:
-    """A second seed for images that have a certificate, with other numbers of images, samples, blocks, sigmas and other
-    certifiers; and streams of random numbers of all purposes at equal addresses."""
+    """A second seed for images that have certificates, with other images, samples, block sizes, sigmas and certifiers,
+    must be refused; streams of random numbers for different purposes must differ at equal addresses."""
     run, _ = _own(effort)
-    _certify(run, max_images=10)
+    _certify_own(run, max_images=10)
     rng, accepted = random.Random(effort.seed), []
     for number in range(tries := effort.times(60, 6)):
         fields = _another_way(rng)
-        if not refused(partial(_certify, run, seed=number + 1, **fields), "with seed 0"):
+        if not refused(partial(_certify_own, run, seed=number + 1, **fields), "with seed 0"):
             accepted.append(str(fields))
     addresses = effort.times(10_000, 500)
     numbers = [tuple(rng.randrange(1 << rng.choice((2, 8, 32, 40))) for _ in range(4)) for _ in range(addresses)]
     streams = [entropy(purpose, *address) for address in set(numbers) for purpose in get_args(Purpose)]
     doubled = ["an address of two purposes"] * (len(streams) - len(set(streams)))
-    counts = {"ways round": tries, "addresses of streams": len(streams)}
+    counts = {"other settings": tries, "addresses of streams": len(streams)}
     return Outcome(counts, {"accepted": accepted, "streams of two purposes": doubled})
 
 
 def retrain(run: Run) -> None:
-    """Other weights in the same run, as if it had been trained again."""
+    """Change the weights of a run, as if it had been trained again."""
     state = {name: tensor + 0.01 for name, tensor in load_file(run.weights_file).items()}
     with safe_open(run.weights_file, "pt") as file:
         metadata = file.metadata()
@@ -145,7 +147,7 @@ def retrain(run: Run) -> None:
 
 
 def _own(effort: Effort) -> tuple[Run, Path]:
-    """A run without certificates, and its data."""
+    """Train a run on random images; return it and its data file."""
     rng, folder = np.random.default_rng(0), effort.folder
     content: dict[str, Any] = {}
     for split, count in (("train", 48), ("test", 24)):
@@ -161,12 +163,12 @@ def _config(run: Run, **fields: Any) -> CertificationConfig:
     return CertificationConfig(**{"run": run.path, "certifier": FIXED, "engine": "torch", **fields})
 
 
-def _certify(run: Run, **fields: Any) -> Path:
+def _certify_own(run: Run, **fields: Any) -> Path:
     return certify_run(_config(run, **fields), workers=1)
 
 
 def _change(data: Path, split: str, rng: random.Random) -> str:
-    """Change one thing of a split."""
+    """Change one pixel, label or pair of images of a split, and describe the change."""
     content = dict(np.load(data))
     images, labels = content[f"{split}_images"], content[f"{split}_labels"]
     one, other = rng.sample(range(len(images)), 2)
@@ -182,7 +184,7 @@ def _change(data: Path, split: str, rng: random.Random) -> str:
 
 
 def _race(winners: list[str], first: int) -> Callable[[EngineSpec, str], tuple[str, nn.Module]]:
-    """A race of engines that has another winner every time."""
+    """Return a choice of engines whose result changes every time."""
     order = iter(winners[first % 2 :])
     return lambda spec, engine: ((next(order) if engine == "auto" else engine), spec.model)
 
@@ -192,16 +194,17 @@ def _opened(run: Run) -> str:
 
 
 def _untouched(path: Path, known: certificates.Certificates) -> bool:
-    """Whether a file is refused, or read as it was written."""
+    """Return whether a file is refused, or read as it was written."""
     try:
-        found = certificates.read(path)
+        read = certificates.read(path)
     except ValueError:
         return True
-    return list(found.rows) == list(known.rows) and identity(found.header) == identity(known.header)
+    return list(read.rows) == list(known.rows) and identity(read.header) == identity(known.header)
 
 
 def _orders(rows: int) -> list[list[int]]:
-    """One line removed but for the last, whose loss is a stop; two neighbours exchanged; a line doubled."""
+    """Return orders with a line removed, two neighbours exchanged or a line doubled; without its last line a file is
+    unfinished, not wrong."""
     whole = list(range(rows))
     removed = [whole[:at] + whole[at + 1 :] for at in range(rows - 1)]
     exchanged = [[*whole[:at], at + 1, at, *whole[at + 2 :]] for at in range(rows - 1)]
@@ -209,7 +212,7 @@ def _orders(rows: int) -> list[list[int]]:
 
 
 def _another_way(rng: random.Random) -> dict[str, Any]:
-    """Other settings of a certification that has image 0 in it."""
+    """Return other settings of a certification that includes image 0."""
     ways: dict[str, list[Any]] = {
         "max_images": [1, 2, 5, 9, 24, None],
         "every": [1, 2, 3, 5, 23],
@@ -221,3 +224,66 @@ def _another_way(rng: random.Random) -> dict[str, Any]:
         ],
     }
     return {name: rng.choice(values) for name, values in ways.items()}
+
+
+EDITS = (
+    *(edits.radius_up, edits.a_vote_moved, edits.a_vote_more, edits.another_label, edits.another_class),
+    *(edits.no_class, edits.an_abstention, edits.another_digest, edits.another_image, edits.samples_fewer),
+)
+
+
+OF_NO_COUNTS = tuple(edit for edit in EDITS if edit not in (edits.a_vote_moved, edits.a_vote_more))
+"""Edits of a file without votes, such as that of `soft`."""
+
+
+def verification(effort: Effort) -> Outcome:
+    """`radii verify` on files of every certifier, computing every row again: it must accept an untouched file, and
+    notice an edited cell with the old checksums, an edited cell with new checksums, and other weights under the old
+    name."""
+    made, rng = edits.certified_run(effort.folder / "made"), random.Random(effort.seed)
+    missed, alarms, tries = [], [], 0
+    for procedure in ["fixed"] if effort.short else edits.FIELDS:
+        path = _only(made, effort.folder / procedure, procedure)
+        alarms += [procedure] if verify_run(_run_of(path), rows=None).exit_code else []
+        for number in range(1):
+            for edit in EDITS if certificates.read(path).rows[0].counts else OF_NO_COUNTS:
+                tries += 2
+                missed += [f"{told}, {procedure} {number}" for told in _missed(path, edit, rng)]
+        retrain(_run_of(path))
+        tries += 1
+        missed += [] if verify_run(_run_of(path), rows=1).exit_code == 1 else [f"other weights, {procedure}"]
+    return Outcome({"edits": tries}, {"missed": missed, "false alarms": alarms})
+
+
+def _run_of(path: Path) -> Run:
+    return Run(path.parents[1])
+
+
+def _only(made: Path, folder: Path, procedure: str) -> Path:
+    """Copy the run with certificates of one procedure only, and return their file."""
+    copytree(made, folder)
+    run = Run(folder / "run")
+    for path in run.certificates.iterdir():
+        path.unlink()
+    return edits.certify(run, procedure)
+
+
+def _missed(path: Path, edit: edits.Edit, rng: random.Random) -> list[str]:
+    """Edit a row with new checksums and with the old ones, and return the edits that `radii verify` misses."""
+    header = certificates.header_file(path)
+    before = path.read_text(), header.read_text()
+    rows = certificates.read(path).rows
+    line = 1 + rng.choice([number for number, row in enumerate(rows) if row.correct])
+    edits.reseal(path, edit, line)
+    knowing = verify_run(_run_of(path), rows=None).exit_code == 1
+    old, new = before[0].splitlines(), path.read_text().splitlines()
+    kept = ["\t".join([*there.split("\t")[:-1], here.split("\t")[-1]]) for there, here in zip(new, old, strict=True)]
+    path.write_text("\n".join(kept) + "\n")
+    naive = verify_run(_run_of(path), rows=0).exit_code == 1
+    path.write_text(before[0])
+    header.write_text(before[1])
+    return [
+        f"{edit.__name__} with {who}"
+        for who, found in (("new checksums", knowing), ("old checksums", naive))
+        if not found
+    ]
