@@ -96,17 +96,17 @@ def radii(*words: str) -> None:
 def test_every_table_is_in_the_overview(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radii.cli.table._has_timings", lambda: False)
     radii("table")
-    told = capsys.readouterr().out
-    assert all(f"\n{name} " in told for name in tables.names())
-    assert "radii table NAME --time" in told
+    printed = capsys.readouterr().out
+    assert all(f"\n{name} " in printed for name in tables.names())
+    assert "radii table NAME --time" in printed
 
 
 @pytest.mark.usefixtures("away")
 def test_rows_of_one_table_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
     radii("table", "mine.toml", "--time", "--only", "gauss", "--budget", "tiny")
-    told = capsys.readouterr().out
-    _, _, costs = told.partition("Rows not made yet")
-    assert "timed: gaussian on digits_cnn" in told
+    printed = capsys.readouterr().out
+    _, _, costs = printed.partition("Rows not made yet")
+    assert "timed: gaussian on digits_cnn" in printed
     assert "Gaussian  about" in costs
     assert "CRT" not in costs
     radii("table", "mine.toml", "--budget", "tiny")  # what was timed is known from then on
@@ -139,12 +139,12 @@ def test_rows_that_are_made_are_not_timed(capsys: pytest.CaptureFixture[str], mo
 @pytest.mark.slow
 def test_rows_are_made_cheapest_first_and_not_twice(away: Path, capsys: pytest.CaptureFixture[str]) -> None:
     radii("table", "mine.toml", "--run", "--budget", "tiny", "--workers", "1", "--out", "out")
-    told = capsys.readouterr().out
-    assert "Other: missing: nobody knows how" in told
-    assert told.index("Gaussian, seed 0: runs") < told.index("CAT-RS, seed 0: runs")
+    printed = capsys.readouterr().out
+    assert "Other: missing: nobody knows how" in printed
+    assert printed.index("Gaussian, seed 0: runs") < printed.index("CAT-RS, seed 0: runs")
     assert (away / "out" / "mine.html").is_file()
-    found = tables.read(Path("mine.toml"))
-    results = match_runs(found, scan_runs([away / "runs"]))
+    table = tables.read(Path("mine.toml"))
+    results = match_runs(table, scan_runs([away / "runs"]))
     assert {label: [each.budget for each in some] for label, some in results.items()} == {
         "CRT": ["tiny"],
         "CAT-RS": ["tiny"],
@@ -193,9 +193,9 @@ def test_row_that_fails_does_not_stop_the_others(
     monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
     with pytest.raises(ValueError, match="2 of 3 trainings of mine could not be made"):
         radii("table", "mine.toml", "--run", "--budget", "tiny")
-    told = capsys.readouterr().out
-    assert told.count("not made: there is no such data") == 2
-    assert "Gaussian, seed 0: runs/x" in told
+    printed = capsys.readouterr().out
+    assert printed.count("not made: there is no such data") == 2
+    assert "Gaussian, seed 0: runs/x" in printed
 
 
 @pytest.mark.usefixtures("away")
@@ -274,10 +274,10 @@ def test_rows_of_corruptions_are_made_of_every_kind(away: Path, capsys: pytest.C
     assert not list((away / "runs").rglob("recipe.toml")), "nothing is trained for images that are not there"
     (away / "elsewhere").rename(last)
     radii(*words)
-    told = capsys.readouterr().out
-    assert "every 120th of 250 test images of mnist_c (3)" in told
-    assert "no complete file of" not in told
-    assert {"95 % from", "95 % to"} <= {line.strip().split("  ")[0] for line in told.splitlines()}
+    printed = capsys.readouterr().out
+    assert "every 120th of 250 test images of mnist_c (3)" in printed
+    assert "no complete file of" not in printed
+    assert {"95 % from", "95 % to"} <= {line.strip().split("  ")[0] for line in printed.splitlines()}
     made = sorted((away / "runs").rglob("*.tsv"))
     assert len(made) == 15
     radii(*words)

@@ -27,11 +27,11 @@ def test_budget_scales_everything_that_counts_epochs() -> None:
 
 
 def test_budget_keeps_what_the_table_varies() -> None:
-    found = tables.load("macer-8")
+    table = tables.load("macer-8")
     epochs = []
-    for row in found.rows[1:3]:
+    for row in table.rows[1:3]:
         assert row.system is not None
-        training = find_budget("small").recipe(row.system, found.varies).training
+        training = find_budget("small").recipe(row.system, table.varies).training
         assert training is not None
         epochs.append(training.epochs)
     assert epochs == [150, 440]

@@ -30,8 +30,8 @@ def results() -> dict[str, list[Result]]:
     return match_runs(CATRS_3, scan_runs([SIX / "gaussian"]))
 
 
-def texts(found: dict[str, list[Result]]) -> list[list[str]]:
-    return [[cell.text for cell in row] for row in comparison(CATRS_3, found).rows]
+def texts(results: dict[str, list[Result]]) -> list[list[str]]:
+    return [[cell.text for cell in row] for row in comparison(CATRS_3, results).rows]
 
 
 def test_reported_here_and_difference_are_lines_of_a_row(results: dict[str, list[Result]]) -> None:
@@ -61,9 +61,9 @@ def test_row_without_results_is_not_made_yet() -> None:
 
 @pytest.mark.parametrize("label", [row.label for row in tables.load("crt-16").rows])
 def test_recipes_decay_where_the_paper_does(label: str) -> None:
-    found = tables.load("crt-16")
-    column = 2 + found.columns().index("lr_decay_epochs")
-    rows = [[cell.text for cell in row] for row in comparison(found, {}).rows]
+    table = tables.load("crt-16")
+    column = 2 + table.columns().index("lr_decay_epochs")
+    rows = [[cell.text for cell in row] for row in comparison(table, {}).rows]
     start = next(number for number, row in enumerate(rows) if row[0] == label)
     assert rows[start][column] == rows[start + 1][column]
 
@@ -77,8 +77,8 @@ def test_row_of_means_is_done_with_all_seeds(tmp_path: Path) -> None:
     )
 
     def done() -> str:
-        found = overview([(spread, match_runs(spread, scan_runs([tmp_path])), {})])
-        return found.rows[0][4].text
+        lines = overview([(spread, match_runs(spread, scan_runs([tmp_path])), {})])
+        return lines.rows[0][4].text
 
     for seed in range(5):
         assert done() == "0", label
@@ -89,7 +89,7 @@ def test_row_of_means_is_done_with_all_seeds(tmp_path: Path) -> None:
 
 
 def test_provenance_names_missing_corruptions(logs: Path, tmp_path: Path) -> None:
-    found = tables.load("catrs-13")
+    table = tables.load("catrs-13")
     files = tmp_path / "cifar10c-sigma0.25"
     shutil.copytree(logs / "cifar10c-sigma0.25-cat-rs", files)
     (files / "snow.tsv").unlink()
@@ -97,13 +97,13 @@ def test_provenance_names_missing_corruptions(logs: Path, tmp_path: Path) -> Non
     fog.chmod(0o644)
     lines = fog.read_text().splitlines(keepends=True)
     fog.write_text("".join([*lines[:101], *lines[201:]]))
-    row = found.row("CAT-RS")
-    results = {row.label: results_from(found, row, files)}
-    (how,) = [[cell.text for cell in row] for row in provenance(found, results).rows]
+    row = table.row("CAT-RS")
+    results = {row.label: results_from(table, row, files)}
+    (how,) = [[cell.text for cell in row] for row in provenance(table, results).rows]
     assert "no complete file of snow; no images of fog at severity 2; " in how[-1]
     assert how[6] == "every 100th image, 0 to 49,900 (500); 400 images"
-    assert "95 % from" not in markdown(found, results, [])
-    assert "CAT-RS: " not in "".join(text for text in remarks(found, results) if text.startswith("Missing"))
+    assert "95 % from" not in markdown(table, results, [])
+    assert "CAT-RS: " not in "".join(text for text in remarks(table, results) if text.startswith("Missing"))
 
 
 def test_provenance_states_other_training_fields(tmp_path: Path) -> None:
@@ -137,11 +137,11 @@ def test_shared_teacher_is_counted_once() -> None:
 
 
 def test_settings_show_the_recipes_beside_the_papers() -> None:
-    found = tables.load("macer-4")
-    rows = [[cell.text for cell in row] for row in comparison(found, {}).rows]
+    table = tables.load("macer-4")
+    rows = [[cell.text for cell in row] for row in comparison(table, {}).rows]
     start = next(number for number, row in enumerate(rows) if row[0] == "MACER, sigma 0.25")
     assert rows[start + 1][1] == "recipe"
-    columns = found.columns()
+    columns = table.columns()
     pairs = {column: (rows[start][2 + n], rows[start + 1][2 + n]) for n, column in enumerate(columns)}
     assert pairs["k"] == ("16", "16")
     assert pairs["lambda"] == ("12.0", "12")

@@ -28,15 +28,15 @@ HEADER = {
 @pytest.mark.parametrize("name", [f"catrs-{number}" for number in range(13, 24)])
 def test_published_logs_give_the_papers_row(name: str, logs: Path) -> None:
     """Every cell of CAT-RS's row: mACR 0.475 over all, and each kind at each severity."""
-    found = tables.load(name)
-    row = found.row("CAT-RS")
-    results = results_from(found, row, logs / "cifar10c-sigma0.25-cat-rs")
+    table = tables.load(name)
+    row = table.row("CAT-RS")
+    results = results_from(table, row, logs / "cifar10c-sigma0.25-cat-rs")
     assert len(results) == 15
     for column, printed in row.reported.items():
         assert isinstance(printed, Decimal)
-        measured = value(found, column, results)
+        measured = value(table, column, results)
         assert measured is not None, column
-        gap = difference(measured, printed, shift_of(found, column))
+        gap = difference(measured, printed, shift_of(table, column))
         assert gap is not None
         # 100 images a kind, radii of three digits: the mean of fifteen kinds was rounded once more.
         assert abs(gap.value) <= 0.00051, column
@@ -44,28 +44,28 @@ def test_published_logs_give_the_papers_row(name: str, logs: Path) -> None:
 
 def test_interval_is_of_the_images_before_they_are_corruption_mean(logs: Path) -> None:
     """The 7,500 files' rows are of one hundred images: their corruptions are no independent choice."""
-    found = tables.load("catrs-13")
-    results = results_from(found, found.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
-    values = by_image(found, "macr", results)
+    table = tables.load("catrs-13")
+    results = results_from(table, table.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
+    values = by_image(table, "macr", results)
     assert len(values) == 100
-    assert fmean(values) == pytest.approx(shown(found, "macr", results))
+    assert fmean(values) == pytest.approx(shown(table, "macr", results))
     rows = [row for each in results if each.certificates for row in each.certificates.rows]
     of_first = [row.radius * row.correct for row in rows if row.index % 10_000 == 0]
     assert values[0] == pytest.approx(fmean(of_first))
-    measured = value(found, "macr", results)
+    measured = value(table, "macr", results)
     assert measured is not None
     assert measured.interval is not None
     assert measured.interval[1] - measured.value == pytest.approx(stdtrit(99, 0.975) * stdev(values) / 10)
 
 
 def test_kind_without_a_file_is_unknown(logs: Path) -> None:
-    found = tables.load("catrs-14")
-    results = results_from(found, found.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
-    assert corruption_mean(found, "Fog", [each for each in results if "fog" not in each.source]) is None
+    table = tables.load("catrs-14")
+    results = results_from(table, table.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
+    assert corruption_mean(table, "Fog", [each for each in results if "fog" not in each.source]) is None
 
 
-def shown(found: tables.PaperTable, column: str, results: Sequence[Result]) -> float | None:
-    known = corruption_mean(found, column, results)
+def shown(table: tables.PaperTable, column: str, results: Sequence[Result]) -> float | None:
+    known = corruption_mean(table, column, results)
     return known.value if known else None
 
 
@@ -118,8 +118,8 @@ def all_files(folder: Path, name: str = "cifar10_c", turns: Sequence[Mapping[str
 
 
 def grouped(name: str, folder: Path, label: str = "CAT-RS") -> tuple[tables.PaperTable, list[list[Result]]]:
-    found = tables.load(name)
-    return found, group_results(found, results_from(found, found.row(label), folder))
+    table = tables.load(name)
+    return table, group_results(table, results_from(table, table.row(label), folder))
 
 
 @pytest.mark.parametrize(

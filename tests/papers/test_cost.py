@@ -50,8 +50,8 @@ def test_timings_are_measured_again_on_request(tmp_path: Path) -> None:
     assert len(timed) == 2
 
 
-def cost(found: tables.PaperTable, label: str, budget: budgets.Budget, timings: Timings) -> float:
-    parts = row_cost(found, found.row(label), budget, timings)
+def cost(table: tables.PaperTable, label: str, budget: budgets.Budget, timings: Timings) -> float:
+    parts = row_cost(table, table.row(label), budget, timings)
     assert parts is not None
     return sum(parts.values())
 
@@ -59,8 +59,8 @@ def cost(found: tables.PaperTable, label: str, budget: budgets.Budget, timings: 
 def test_cost_includes_the_teacher_and_the_votes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Timings, "of", lambda *_: Seconds(1e-3, 1e-6))
     timings, small = Timings(tmp_path, measure=False), budgets.find_budget("small")
-    found = tables.load("crt-2")
-    direct, taught = (cost(found, label, small, timings) for label in ("SmoothMix, DLA", "CRT, DLA"))
+    table = tables.load("crt-2")
+    direct, taught = (cost(table, label, small, timings) for label in ("SmoothMix, DLA", "CRT, DLA"))
     assert direct == pytest.approx(1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
     assert taught == pytest.approx(2 * 1e-3 * 50_000 * 6 + 1e-6 * 500 * 10_000)
     catrs = tables.load("catrs-3")

@@ -31,8 +31,8 @@ def test_log_without_sigma_and_dataset_is_used_with_a_remark(tmp_path: Path) -> 
 
 
 def test_log_with_sigma_and_dataset_has_no_remark(logs: Path) -> None:
-    found = tables.load("consistency-7")
-    (result,) = results_from(found, found.row("Gaussian, sigma 0.50"), logs / "cifar10-sigma0.50-cohen.tsv")
+    table = tables.load("consistency-7")
+    (result,) = results_from(table, table.row("Gaussian, sigma 0.50"), logs / "cifar10-sigma0.50-cohen.tsv")
     assert not result.remark
 
 

@@ -27,10 +27,10 @@ def test_every_100th_photograph_is_certified(
     monkeypatch.setattr("radii.papers.make.certify_run", lambda config, **_: chosen.append(config))
     monkeypatch.setattr(Maker, "train", lambda *_: Run(tmp_path))
     monkeypatch.setattr(Timings, "of", lambda *_: Seconds(0.0, 1.0))
-    budget, found = budgets.find_budget(name), tables.load("macer-2")
-    row = found.rows[0]
-    Maker(tmp_path, budget).make(found, row)
+    budget, table = budgets.find_budget(name), tables.load("macer-2")
+    row = table.rows[0]
+    Maker(tmp_path, budget).make(table, row)
     assert [config.every for config in chosen] == [every]
-    parts = row_cost(found, row, budget, Timings(tmp_path, measure=False))
+    parts = row_cost(table, row, budget, Timings(tmp_path, measure=False))
     assert parts is not None
     assert sum(parts.values()) == 500 * budget.estimation

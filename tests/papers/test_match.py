@@ -26,7 +26,7 @@ SIX = RESULTS / "mnist" / "six-epochs"
 CATRS_3 = tables.load("catrs-3")
 
 
-def found(path: Path) -> TrainedRun:
+def only_run(path: Path) -> TrainedRun:
     (run,) = scan_runs([path])
     return run
 
@@ -65,12 +65,12 @@ def test_failed_runs_are_ignored() -> None:
     ],
 )
 def test_other_system_does_not_match(name: str, system: System) -> None:
-    assert not matches(found(SIX / name), system)
+    assert not matches(only_run(SIX / name), system)
 
 
 def test_student_matches_by_its_teacher() -> None:
     taught = System(recipe="mnist/transfer-0.50", teacher=System(recipe="mnist/smoothmix-0.50"))
-    assert matches(found(SIX / "smoothmix-to-lenet"), taught)
+    assert matches(only_run(SIX / "smoothmix-to-lenet"), taught)
 
 
 def test_missing_soft_labels_are_remarked() -> None:
@@ -191,8 +191,8 @@ def test_file_of_other_images_is_refused(other: dict[str, object], tmp_path: Pat
 
 
 def test_published_file_becomes_a_row(logs: Path) -> None:
-    found = tables.load("consistency-7")
-    (result,) = results_from(found, found.row("Gaussian, sigma 0.50"), logs / "cifar10-sigma0.50-cohen.tsv")
+    table = tables.load("consistency-7")
+    (result,) = results_from(table, table.row("Gaussian, sigma 0.50"), logs / "cifar10-sigma0.50-cohen.tsv")
     assert (result.run, result.budget, result.seed) == (None, "", None)
 
 

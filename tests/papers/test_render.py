@@ -54,12 +54,12 @@ def test_formats_agree(results: dict[str, list[Result]], tmp_path: Path) -> None
 
 
 def test_csv_line_has_one_unit(results: dict[str, list[Result]]) -> None:
-    found = {(each["row"], each["column"]): each for each in csv.DictReader(io.StringIO(csv_text(CATRS_3, results)))}
-    line = found[LABEL, "r0.00"]
+    lines = {(each["row"], each["column"]): each for each in csv.DictReader(io.StringIO(csv_text(CATRS_3, results)))}
+    line = lines[LABEL, "r0.00"]
     assert (line["unit"], line["reported"], line["here"], line["difference"]) == ("percent", "99.2", "98.6", "-0.6")
     assert 95 < float(line["lower"]) < 98.6 < float(line["upper"]) <= 100
-    assert found[LABEL, "acr"]["unit"] == ""
-    assert found[LABEL, "acr"]["here"].startswith("1.345")
+    assert lines[LABEL, "acr"]["unit"] == ""
+    assert lines[LABEL, "acr"]["here"].startswith("1.345")
 
 
 def test_numbers_are_aligned_right_and_words_left() -> None:
@@ -75,11 +75,11 @@ def test_numbers_are_aligned_right_and_words_left() -> None:
 def test_every_table_renders_in_every_format() -> None:
     runs = scan_runs([SIX])
     for name in tables.names():
-        found = tables.load(name)
-        results = match_runs(found, runs)
-        assert markdown(found, results, [])
-        assert latex(found, results)
-        assert csv_text(found, results).count("\n") > len(found.rows) / 2
+        table = tables.load(name)
+        results = match_runs(table, runs)
+        assert markdown(table, results, [])
+        assert latex(table, results)
+        assert csv_text(table, results).count("\n") > len(table.rows) / 2
 
 
 def test_reported_trade_off_of_cat_rs_is_drawn() -> None:

@@ -12,27 +12,27 @@ from radii.runs.run import Run
 
 def test_papers_saving_is_87_84_per_cent() -> None:
     """CRT 4.3: three architectures, 10.75 times per epoch, 8.06 times in all, 87.84 % of the hours."""
-    found = saving(tables.load("crt-4"), reported_time)
-    assert found is not None
-    assert f"{100 * found.share:.2f}" == "87.84"
-    assert sum(found.taught) == pytest.approx(11.70)
-    assert f"{found.speed_up:.2f}" == "8.06"
-    assert f"{sum(found.epoch_ratios) / len(found.epoch_ratios):.2f}" == "10.75"
+    saved = saving(tables.load("crt-4"), reported_time)
+    assert saved is not None
+    assert f"{100 * saved.share:.2f}" == "87.84"
+    assert sum(saved.taught) == pytest.approx(11.70)
+    assert f"{saved.speed_up:.2f}" == "8.06"
+    assert f"{sum(saved.epoch_ratios) / len(saved.epoch_ratios):.2f}" == "10.75"
 
 
 def test_teacher_lowers_the_saving() -> None:
     """The teacher's 18.98 hours are spent either way: they count on both sides."""
-    found = saving(tables.load("crt-4"), reported_time)
-    assert found is not None
-    assert found.teacher == pytest.approx(18.98)
-    assert found.share_with_teacher is not None
-    assert found.share_with_teacher == pytest.approx(1 - (18.98 + 11.70) / (18.98 + 96.20))
-    assert found.share_with_teacher < found.share
+    saved = saving(tables.load("crt-4"), reported_time)
+    assert saved is not None
+    assert saved.teacher == pytest.approx(18.98)
+    assert saved.share_with_teacher is not None
+    assert saved.share_with_teacher == pytest.approx(1 - (18.98 + 11.70) / (18.98 + 96.20))
+    assert saved.share_with_teacher < saved.share
 
 
 def test_teacher_is_not_added_to_times_that_include_it() -> None:
-    found = saving(tables.load("crt-5"), reported_time)
-    assert found == Saving([18.98], [10.07], None, [])
+    saved = saving(tables.load("crt-5"), reported_time)
+    assert saved == Saving([18.98], [10.07], None, [])
 
 
 def test_only_tables_of_direct_and_taught_rows_have_savings() -> None:

@@ -39,23 +39,23 @@ reported = { acr = 0.500, "r0.00" = 90.0, "r0.25" = 70.0 }
 """
 
 
-def systems(found: PaperTable) -> Iterator[System]:
-    waiting = [row.system for row in found.rows if row.system] + ([found.baseline] if found.baseline else [])
+def systems(table: PaperTable) -> Iterator[System]:
+    waiting = [row.system for row in table.rows if row.system] + ([table.baseline] if table.baseline else [])
     while waiting:
         yield (system := waiting.pop())
         waiting += system.sources().values()
 
 
 def test_every_table_of_the_papers_is_there() -> None:
-    wanted = {"crt": range(1, 18), "macer": range(1, 14), "consistency": range(1, 8), "catrs": range(3, 26)}
-    assert set(NAMES) == {f"{paper}-{number}" for paper, numbers in wanted.items() for number in numbers}
+    numbers_of = {"crt": range(1, 18), "macer": range(1, 14), "consistency": range(1, 8), "catrs": range(3, 26)}
+    assert set(NAMES) == {f"{paper}-{number}" for paper, numbers in numbers_of.items() for number in numbers}
 
 
 def test_every_row_has_a_recipe_that_can_be_made() -> None:
     """The recipe is there, its settings are fields of its objective and model, also at every budget."""
-    wanted = {(system, found.varies) for found in TABLES.values() for system in systems(found)}
-    recipes = [system.load_recipe() for system, _ in wanted]
-    recipes += [budget.recipe(*each) for each in wanted for budget in budgets().values()]
+    pairs = {(system, table.varies) for table in TABLES.values() for system in systems(table)}
+    recipes = [system.load_recipe() for system, _ in pairs]
+    recipes += [budget.recipe(*each) for each in pairs for budget in budgets().values()]
     for each in recipes:
         objective = each.objective["name"]
         resources: dict[str, Any] = dict.fromkeys(objectives.resources_of(objective), object())
@@ -65,9 +65,9 @@ def test_every_row_has_a_recipe_that_can_be_made() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_sigma_of_a_row_is_its_recipes(name: str) -> None:
-    found = TABLES[name]
-    for row in found.rows:
-        assert row.sigma is None or row.sigma in found.sigma
+    table = TABLES[name]
+    for row in table.rows:
+        assert row.sigma is None or row.sigma in table.sigma
         if row.sigma and row.system:
             assert row.system.load_recipe().sigma == row.sigma
 
@@ -90,14 +90,14 @@ def test_reported_numbers_are_the_papers(name: str, printed: Path) -> None:
     if "type" in rows[0]:  # corruptions by method: the table has a row for each method
         methods = list(rows[0])[1:]
         rows = [{row["type"]: row[method] for row in rows} for method in methods]
-    found = TABLES[name]
-    assert len(rows) == len(found.rows)
-    for wanted, row in zip(rows, found.rows, strict=True):
+    table = TABLES[name]
+    assert len(rows) == len(table.rows)
+    for wanted, row in zip(rows, table.rows, strict=True):
         cells = {key: str(value) for key, value in row.reported.items()}
         assert cells == {key: wanted[key] for key in cells}
-        numbers = {key for key, value in wanted.items() if key in found.columns() and value}
+        numbers = {key for key, value in wanted.items() if key in table.columns() and value}
         assert numbers == set(cells)
-    assert found.columns(), "a table reports something"
+    assert table.columns(), "a table reports something"
 
 
 def test_uncertain_numbers_are_marked() -> None:
@@ -145,17 +145,17 @@ def test_unknown_table_suggests_the_nearest() -> None:
 
 
 def test_row_is_found_by_a_part_of_its_label_that_no_other_has() -> None:
-    found = TABLES["crt-2"]
-    assert found.row("crt, dla").label == "CRT, DLA, taught by ResNet110 (SmoothMix)"
+    table = TABLES["crt-2"]
+    assert table.row("crt, dla").label == "CRT, DLA, taught by ResNet110 (SmoothMix)"
     with pytest.raises(TableError, match="2 rows of crt-2 have 'DLA'"):
-        found.row("DLA")
+        table.row("DLA")
     with pytest.raises(TableError, match="did you mean"):
-        found.row("SmoothMx, DLA")
+        table.row("SmoothMx, DLA")
 
 
 def test_recipes_of_the_rows_are_shipped() -> None:
     """A row never names a recipe that only this checkout has."""
-    assert {system.recipe for found in TABLES.values() for system in systems(found)} <= set(recipe.shipped())
+    assert {system.recipe for table in TABLES.values() for system in systems(table)} <= set(recipe.shipped())
 
 
 def test_whole_numbers_stay_whole() -> None:

@@ -23,11 +23,11 @@ LABEL = "Gaussian, sigma 0.50"
 
 def test_published_log_equals_the_reported_row(logs: Path) -> None:
     """The log of the reported model: every accuracy within the rounding of the print."""
-    found = tables.load("consistency-7")
-    row = found.row("Gaussian + Consistency, lambda=10, sigma 0.50")
-    results = results_from(found, row, logs / "cifar10-sigma0.50-consistency.tsv")
+    table = tables.load("consistency-7")
+    row = table.row("Gaussian + Consistency, lambda=10, sigma 0.50")
+    results = results_from(table, row, logs / "cifar10-sigma0.50-consistency.tsv")
     for column, printed in row.reported.items():
-        measured = value(found, column, results)
+        measured = value(table, column, results)
         assert measured is not None
         gap = difference(measured, printed, 2 if column.startswith("r") else 0)
         assert gap is not None
@@ -53,18 +53,18 @@ def test_value_over_seeds_has_a_deviation(tmp_path: Path) -> None:
         file.write_text("".join([head, *map(wrong, rows[: 7 * seed]), *rows[7 * seed :]]))
     results = match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]
     (group,) = group_results(CATRS_3, results)
-    found = value(CATRS_3, "acr", group)
+    mean = value(CATRS_3, "acr", group)
     singles = [value(CATRS_3, "acr", [each]) for each in group]
-    assert found is not None
-    assert found.deviation is not None
-    assert found.interval is not None
-    assert found.value == pytest.approx(sum(each.value for each in singles if each) / 3)
-    assert found.deviation > 0
+    assert mean is not None
+    assert mean.deviation is not None
+    assert mean.interval is not None
+    assert mean.value == pytest.approx(sum(each.value for each in singles if each) / 3)
+    assert mean.deviation > 0
     wide = [each.interval for each in singles if each and each.interval]
-    assert found.interval[1] - found.interval[0] > min(high - low for low, high in wide)
+    assert mean.interval[1] - mean.interval[0] > min(high - low for low, high in wide)
     spread = value(tables.load("catrs-12"), "acr_std", group)
     assert spread is not None
-    assert spread.value == pytest.approx(found.deviation)
+    assert spread.value == pytest.approx(mean.deviation)
 
 
 def test_interval_over_seeds_has_only_possible_values(tmp_path: Path) -> None:

@@ -62,20 +62,20 @@ class Budget:
 
         Fields with their defaults are not in the digest, so that a later version finds the run again.
         """
-        wanted = self.recipe(system, varies, seed)
+        recipe = self.recipe(system, varies, seed)
         sources = {role: self.run_name(source, (), seed) for role, source in system.sources().items()}
         votes = self.soft_label_samples if system.soft_labels else None
-        decisive = [identity(wanted), schedule(wanted), seed, sources, votes]
+        decisive = [identity(recipe), schedule(recipe), seed, sources, votes]
         digest = hashlib.sha256(json.dumps(decisive, sort_keys=True).encode()).hexdigest()
-        stem = f"{wanted.dataset['name']}-{wanted.objective['name']}-{wanted.sigma:.2f}-{wanted.model['name']}"
+        stem = f"{recipe.dataset['name']}-{recipe.objective['name']}-{recipe.sigma:.2f}-{recipe.model['name']}"
         return f"{self.name}/{stem}-seed{seed}-{digest[:6]}".replace(":", "-")
 
 
-def _shorten(wanted: Recipe, epochs: int, varies: Collection[str]) -> Recipe:
+def _shorten(recipe: Recipe, epochs: int, varies: Collection[str]) -> Recipe:
     """Change the number of epochs, and scale everything that counts epochs with it."""
-    training = wanted.training
+    training = recipe.training
     if training is None or "training.epochs" in varies:
-        return wanted
+        return recipe
     share = epochs / training.epochs
 
     def scale(count: int) -> int:
@@ -87,10 +87,10 @@ def _shorten(wanted: Recipe, epochs: int, varies: Collection[str]) -> Recipe:
         "warmup_epochs": scale(training.warmup_epochs) if training.warmup_epochs else 0,
     }
     allowed: dict[str, Any] = {key: value for key, value in counts.items() if f"training.{key}" not in varies}
-    objective = {key: scale(wanted.objective[key]) for key in IN_EPOCHS if wanted.objective.get(key)}
+    objective = {key: scale(recipe.objective[key]) for key in IN_EPOCHS if recipe.objective.get(key)}
     return replace(
-        wanted,
-        objective={**wanted.objective, **objective},
+        recipe,
+        objective={**recipe.objective, **objective},
         training=replace(training, epochs=epochs, **allowed),
     )
 
@@ -118,17 +118,17 @@ def find_budget(name: str) -> Budget:
     return known[name]
 
 
-def identity(wanted: Recipe, varies: Collection[str] = ()) -> str:
+def identity(recipe: Recipe, varies: Collection[str] = ()) -> str:
     """Return, as text, what a recipe trains, whatever the seed and the schedule.
 
     A field with its default counts as unstated. Fields of the training count only if a table `varies` them.
     """
-    training = asdict(wanted.training) if wanted.training else {}
+    training = asdict(recipe.training) if recipe.training else {}
     return json.dumps(
         {
-            "sigma": wanted.sigma,
-            "normalisation": wanted.normalisation,
-            **{kind: _identity_fields(kind, getattr(wanted, kind)) for kind in REGISTRIES},
+            "sigma": recipe.sigma,
+            "normalisation": recipe.normalisation,
+            **{kind: _identity_fields(kind, getattr(recipe, kind)) for kind in REGISTRIES},
             "fine_tuned": training.get("initial") is not None,
             "varies": {key: training.get(key.partition(".")[2]) for key in varies if key.startswith("training.")},
         },
@@ -161,12 +161,12 @@ def _objective_epochs(objective: Mapping[str, Any]) -> dict[str, int]:
     return {key: stated[key] for key in IN_EPOCHS if key in stated}
 
 
-def schedule(wanted: Recipe) -> str:
+def schedule(recipe: Recipe) -> str:
     """Return, as text, how long and how a recipe trains, without fields that have their default or are unused."""
-    training = asdict(wanted.training) if wanted.training else {}
+    training = asdict(recipe.training) if recipe.training else {}
     unused = {"step": ("decay_at",), "multi_step": ("decay_every",)}
     for key in ("initial", *unused.get(training.get("schedule", ""), ("decay", "decay_at", "decay_every"))):
         training.pop(key, None)
     usual = {each.name: each.default for each in fields(Training)}
     training = {key: value for key, value in training.items() if value != usual[key]}
-    return json.dumps([training, _objective_epochs(wanted.objective)], sort_keys=True)
+    return json.dumps([training, _objective_epochs(recipe.objective)], sort_keys=True)

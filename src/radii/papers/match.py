@@ -243,7 +243,7 @@ def trained_at(budget: Budget, system: System, trained: TrainedRun, varies: Coll
     if system.soft_labels is not None and soft_label_samples(trained.run) != budget.soft_label_samples:
         return False
     pairs = [(source, trained.sources[role]) for role, source in system.sources().items()]
-    return all(found is not None and trained_at(budget, source, found) for source, found in pairs)
+    return all(source_run is not None and trained_at(budget, source, source_run) for source, source_run in pairs)
 
 
 def certified_at(budget: Budget, certified: Certificates) -> bool:
