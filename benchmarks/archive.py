@@ -17,13 +17,14 @@ from typing import Any, NamedTuple
 
 from examples.whole_test_set import whole
 from radii.papers.match import soft_label_samples
-from radii.reports.facts import choice
-from radii.reports.summary import Summary, down, up
+from radii.reports.metrics import Summary
+from radii.reports.protocol import describe_images
+from radii.reports.text import down, up
 from radii.runs import certificates
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run
 
-__all__ = ["Archive", "Measured", "choice", "down", "up"]
+__all__ = ["Archive", "Measured", "describe_images", "down", "up"]
 
 
 class Measured(NamedTuple):

@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
-from benchmarks.archive import Archive, Measured, choice, down, up
+from benchmarks.archive import Archive, Measured, describe_images, down, up
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 120
@@ -215,7 +215,7 @@ VALUES: dict[str, Callable[..., str]] = {
     "whole": lambda archive, few, cheap: _plus_minus(archive.whole(few, cheap), 3),
     "verdict": _verdict,
     "under": _under,
-    "images": lambda archive, name: choice(archive.made(name)),
+    "images": lambda archive, name: describe_images(archive.made(name)),
     "count": lambda archive, name: f"{archive.summary(name).images:,}",
     "samples": lambda archive, name: f"{archive.made(name).parameters['estimation']:,}",
     "failure": lambda archive, name: f"{archive.made(name).failure}",

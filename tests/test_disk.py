@@ -17,7 +17,7 @@ WRITERS = {"disk.py"}
 ELSEWHERE = {
     ("engines/openvino_int8.py", "save_model"),
     ("datasets/_files.py", "retrieve"),
-    ("reports/curves.py", "savefig"),
+    ("reports/figures.py", "savefig"),
     ("cli/app.py", "open"),
     ("workers/shipping.py", "rmtree"),
 }

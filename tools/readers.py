@@ -20,7 +20,8 @@ from radii.datasets.cifar10 import read_members
 from radii.datasets.mnist import read_idx
 from radii.datasets.svhn import read_mat
 from radii.interop.checkpoint import match_keys, read_checkpoint
-from radii.reports import entries, page
+from radii.reports import inputs
+from radii.reports.page.page import Content, markdown
 from radii.runs import certificates, lineage, readers, recipe
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
@@ -90,7 +91,7 @@ def _sealed(folder: Path) -> Path:
 def _report(path: Path) -> object:
     """All that a report reads of a run."""
     run = next(parent for parent in path.parents if parent.name == "run")
-    return page.markdown(entries.read([run]), [])
+    return markdown(Content(inputs.read([run])), [])
 
 
 def _whole_run(path: Path) -> object:
@@ -162,7 +163,7 @@ READERS: dict[str, Reader] = {
     "sealed certificates": Reader(_sealed, _report),
     "certificate header": Reader(_in_run("certificates/fixed-1.json"), _report),
     "foreign certificates": Reader(
-        _in_run("certificates/fixed-1.tsv"), lambda path: page.markdown(entries.read([path]), [])
+        _in_run("certificates/fixed-1.tsv"), lambda path: markdown(Content(inputs.read([path])), [])
     ),
     "training.csv": Reader(_in_run("training.csv"), _report),
     "transfer.json": Reader(_in_run("transfer.json"), _report),

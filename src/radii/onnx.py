@@ -197,9 +197,8 @@ class OnnxGraph(nn.Module):
 def _open_session(content: bytes) -> Any:
     """Open an ONNX Runtime session on the CPU; several threads may call its `run` at once."""
     require("this model")
-    import onnxruntime
-
     import onnx
+    import onnxruntime
 
     try:
         # An untrusted graph may name any file of this machine as its weights.

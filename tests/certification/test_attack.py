@@ -13,9 +13,9 @@ from radii.certification.attack import AttackConfig, AttackSession, attack_run, 
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.datasets import spread_evenly
 from radii.errors import ParameterError
-from radii.reports.attacked import attacked_accuracy, in_words
-from radii.reports.entries import read
-from radii.reports.pictures import pictures_of
+from radii.reports.attacks import attacked_accuracy, in_words
+from radii.reports.inputs import read
+from radii.reports.page.pictures import read_pictures
 from radii.reports.report import report
 from radii.runs import attacks, certificates, gallery
 from radii.runs.recipe import Recipe, Training
@@ -106,13 +106,13 @@ def test_the_report_shows_the_attack(config: AttackConfig, tmp_path: Path) -> No
     assert "<h1>A &lt; B</h1>" in text
     assert "by <code>x</code>" in text
     (entry,) = read([config.run])
-    assert pictures_of(entry) is not None
+    assert read_pictures(entry) is not None
     # Pictures of other images than the certificates' are not shown.
     file = next((config.run / "pictures").glob("*.safetensors"))
     content = file.read_bytes()
     pictures, facts = gallery.read(file)
     gallery.write(file, pictures, dict.fromkeys(facts, "other"))
-    assert pictures_of(entry) is None
+    assert read_pictures(entry) is None
     file.write_bytes(content)
 
 

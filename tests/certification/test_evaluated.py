@@ -14,7 +14,7 @@ from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import verify_run
 from radii.datasets import DataError
 from radii.datasets.corrupted import corrupt_dataset
-from radii.reports.entries import read
+from radii.reports.inputs import read
 from radii.reports.report import report
 from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training

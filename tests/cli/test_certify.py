@@ -7,7 +7,7 @@ import pytest
 
 from radii.cli import certify
 from radii.cli.certify import Advisor
-from radii.reports.summary import Summary
+from radii.reports.metrics import Summary
 from radii.runs import certificates
 from radii.runs.certificates import CertificateFile, Row
 

@@ -16,7 +16,7 @@ from radii.papers.match import Result, group_results
 from radii.papers.tables import TableError
 from radii.papers.values import by_image, corruption_mean, difference, missing_corruptions, shift_of, value
 from radii.published_datasets import KINDS
-from radii.reports.summary import Share
+from radii.reports.metrics import Share
 from radii.runs.certificates import CertificateFile, Row
 
 HEADER = {

@@ -19,7 +19,7 @@ from radii.papers.render import (
     reported_points,
     write,
 )
-from radii.reports import curves
+from radii.reports.figures import to_bytes
 from radii.reports.tables import Cell, Table
 
 SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
@@ -86,7 +86,7 @@ def test_reported_trade_off_of_cat_rs_is_drawn() -> None:
     """Figures 4 and 5: ACR and certified accuracy at 1.0 and 2.0 over the clean accuracy, a line for each method."""
     drawn = figures(CATRS_7, {})
     assert list(drawn) == ["trade-off-ACR", "trade-off-1.00", "trade-off-2.00"]
-    svg = curves.image(drawn["trade-off-2.00"], "svg").decode()
+    svg = to_bytes(drawn["trade-off-2.00"], "svg").decode()
     for name in ("Gaussian", "Consistency", "SmoothMix", "CAT-RS", "Clean accuracy, %"):
         assert name in svg
 

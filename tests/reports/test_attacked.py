@@ -7,11 +7,10 @@ import numpy as np
 import pytest
 
 from radii import disk
-from radii.reports.attacked import attack_on, broken_certificates
-from radii.reports.entries import Entry, read
-from radii.reports.galleries import galleries, look
-from radii.reports.pictures import pictures_of
-from radii.reports.reading import caption
+from radii.reports.attacks import broken_certificates, largest_attack
+from radii.reports.inputs import Entry, read
+from radii.reports.page.curves import caption
+from radii.reports.page.pictures import Card, galleries, read_pictures
 from radii.runs import attacks, gallery
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import CertificateFile, Row
@@ -52,11 +51,19 @@ def change(path: Path, name: str, distance: float, answer: int) -> None:
     gallery.write(attacks.pictures_file(path), {name: np.zeros((1, 8, 8), np.float32)}, facts)
 
 
+def shown(entry: Entry) -> list[Card]:
+    """The cards of the gallery of an input."""
+    pictures = read_pictures(entry)
+    assert pictures is not None
+    (found,) = galleries([(entry, pictures)])
+    return [card for cards in found.groups.values() for card in cards]
+
+
 def test_an_attack_under_another_sigma_is_not_shown(tmp_path: Path) -> None:
     entry = certified(tmp_path / "run", noise={"name": "gaussian", "sigma": 0.5})
     attacked(entry, [0.1, None])
     assert entry.certificates.sigma == 0.5
-    assert attack_on(entry) is None
+    assert largest_attack(entry) is None
     assert broken_certificates(entry) == 0
 
 
@@ -64,7 +71,7 @@ def test_dashed_curves_are_explained_where_there_are_any(tmp_path: Path) -> None
     entry = certified(tmp_path / "run")
     assert caption([entry]) == "Certified accuracy, % of all images."
     attacked(entry, [None, 0.7])
-    assert "Dashed: the share of the attacked images" in caption([entry])
+    assert "Dashed: the share of the attacked images" in caption(read([tmp_path / "run"]))
 
 
 def test_a_broken_certificate_of_a_smaller_attack_is_said(tmp_path: Path) -> None:
@@ -72,6 +79,7 @@ def test_a_broken_certificate_of_a_smaller_attack_is_said(tmp_path: Path) -> Non
     attacked(entry, [None, 0.7])
     assert broken_certificates(entry) == 0
     attacked(entry, [0.3], steps=500)
+    (entry,) = read([tmp_path / "run"])
     assert broken_certificates(entry) == 1
 
 
@@ -82,18 +90,19 @@ def test_a_broken_certificate_beside_a_picture_is_said(name: str, distance: floa
     change(path, name, distance, 1)
     assert broken_certificates(entry) == 0
     change(path, name, distance, 0)
+    (entry,) = read([tmp_path / "run"])
     assert broken_certificates(entry) == 1
 
 
 @pytest.mark.parametrize(("name", "radius"), [("0-inside", 0.3), ("0-outside", 0.6)])
 def test_a_change_at_the_radius_of_another_certificate_is_not_shown(name: str, radius: float, tmp_path: Path) -> None:
     kept = {"0-inside": 0.6, "0-outside": 0.3}[name]
-    for number, (size, shown) in enumerate(((radius, False), (kept, True))):
+    for number, (size, is_shown) in enumerate(((radius, False), (kept, True))):
         entry = certified(tmp_path / str(number), radius=size)
         change(attacked(entry, [None, None]), name, 0.5, 1)
-        found = pictures_of(entry)
+        found = read_pictures(entry)
         assert found is not None
-        assert (found.change(0, name.partition("-")[2]) is not None) == shown
+        assert (found.change(0, name.partition("-")[2]) is not None) == is_shown
 
 
 @pytest.mark.parametrize(
@@ -103,16 +112,19 @@ def test_a_change_at_the_radius_of_another_certificate_is_not_shown(name: str, r
 def test_what_an_attack_did_is_said_below_the_picture(answer: int, words: str, tmp_path: Path) -> None:
     entry = certified(tmp_path / "run")
     change(attacked(entry, [None, None]), "0-inside", 0.49, answer)
-    shown = galleries([entry])
-    assert "<strong>class 1</strong>, right, radius 0.500<br>Votes: 990 for class 1" in shown
-    assert f"Inside, at 0.490: {words}. No wrong answer was found outside." in shown
+    (card,) = shown(entry)
+    assert card[1:5] == ("class 1", "right", "0.500", "Votes: 990 for class 1")
+    assert card.outcome == f"Inside, at 0.490: {words}. No wrong answer was found outside."
 
 
 def test_a_change_of_no_length_is_not_shown(tmp_path: Path) -> None:
     entry = certified(tmp_path / "run")
     change(attacked(entry, [None, None]), "0-inside", 0.0, 1)
-    assert "Inside" not in galleries([entry])
-    assert "direction" not in look([entry], 0.5), "there is none"
+    (card,) = shown(entry)
+    assert card.outcome == ""
+    pictures = read_pictures(entry)
+    assert pictures is not None
+    assert pictures.change(0, "inside") is None
 
 
 def test_pictures_of_no_image_are_left_out(tmp_path: Path) -> None:
@@ -122,6 +134,6 @@ def test_pictures_of_no_image_are_left_out(tmp_path: Path) -> None:
     pixels = np.ones((1, 8, 8), np.float32)
     file = next((tmp_path / "run" / "pictures").iterdir())
     gallery.write(file, {"0": pixels, "x": pixels}, {"0": "digest 0"})
-    found = pictures_of(entry)
+    found = read_pictures(entry)
     assert found is not None
     assert list(found.clean) == [0]

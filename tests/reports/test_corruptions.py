@@ -5,9 +5,9 @@ import pytest
 
 from radii.reports import corruptions
 from radii.reports.corruptions import mean
-from radii.reports.entries import read
+from radii.reports.inputs import read
+from radii.reports.metrics import Value, shown
 from radii.reports.report import report
-from radii.reports.summary import Value, shown
 from radii.runs.certificates import COHEN, CertificateFile, Row
 
 PUBLISHED = "cifar10c-sigma0.25-cat-rs"

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from radii.reports.curves import bars, curves
-from radii.reports.entries import Entry
-from radii.reports.summary import Summary
+from radii.reports.figures import draw_bars, draw_curves
+from radii.reports.inputs import Entry
+from radii.reports.metrics import Summary
 from radii.runs.certificates import Certificates, Row
 
 
@@ -19,7 +19,7 @@ def entry(certifier: str, parameters: dict[str, Any], radii: Sequence[float]) ->
 
 def drawn(entry: Entry) -> set[tuple[float, float]]:
     """Every point of every line."""
-    (axes,) = curves([entry]).axes
+    (axes,) = draw_curves([entry]).axes
     points: list[Any] = [line.get_xydata() for line in axes.lines]
     return {(float(x), float(y)) for line in points for x, y in line}
 
@@ -44,7 +44,7 @@ def test_certifier_that_bounds_the_radius_is_a_curve() -> None:
 )
 def test_names_leave_the_curves_their_room(count: int, name: str) -> None:
     some = entry("fixed", {}, [0.1, 0.5])
-    figure = curves([replace(some, source=f"{number} {name}") for number in range(count)])
+    figure = draw_curves([replace(some, source=f"{number} {name}") for number in range(count)])
     figure.draw_without_rendering()
     (axes,), width = figure.axes, figure.bbox.width
     assert axes.get_window_extent().width > 0.85 * width
@@ -53,6 +53,6 @@ def test_names_leave_the_curves_their_room(count: int, name: str) -> None:
 
 
 def test_names_leave_the_bars_their_room() -> None:
-    figure = bars(["short", "a label of many words " * 5], [1.0, 2.0], "seconds")
+    figure = draw_bars(["short", "a label of many words " * 5], [1.0, 2.0], "seconds")
     figure.draw_without_rendering()
     assert figure.axes[0].get_window_extent().width > 0.5 * figure.bbox.width

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from radii.reports.entries import read
+from radii.reports.inputs import read
 
 COHEN = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t0.48\t1\t14.5\n"
 

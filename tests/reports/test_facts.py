@@ -1,12 +1,14 @@
-"""The facts behind the numbers, as text."""
+"""The details behind the numbers, as text."""
 
 from typing import Any
 
 import pytest
 
-from radii.reports.entries import Entry
-from radii.reports.facts import bias, choice, duration, facts
-from radii.reports.summary import UNKNOWN, Summary
+from radii.reports.details import details
+from radii.reports.inputs import Entry
+from radii.reports.metrics import Summary
+from radii.reports.protocol import bias_warning, describe_images
+from radii.reports.text import UNKNOWN, duration
 from radii.runs.certificates import Certificates, Row
 
 FIXED = {"procedure": "fixed", "parameters": {"failure": 0.001, "estimation": 100_000, "radii": [0.25, 0.5]}}
@@ -36,11 +38,11 @@ def made(indices: range | list[int], **header: Any) -> Certificates:
     ],
 )
 def test_choice_of_images_as_text(certificates: Certificates, words: str) -> None:
-    assert choice(certificates) == words
+    assert describe_images(certificates) == words
 
 
 def test_facts_of_a_certifier() -> None:
-    found = facts(Entry("a", Summary(made(range(10), seed=3, engine="torch", **FIXED))))
+    found = details(Entry("a", Summary(made(range(10), seed=3, engine="torch", **FIXED))))
     assert found["Certifier"] == "fixed: failure 0.001, estimation 100,000, radii 0.25 0.5"
     assert (found["Seed"], found["Samples per image"], found["Samples in all"]) == ("3", "1,000", "10,000")
     assert (found["Engine"], found["Label"], found["Weights"]) == ("torch", UNKNOWN, UNKNOWN)
@@ -56,13 +58,13 @@ def test_durations(seconds: float, words: str) -> None:
 
 
 def test_a_parameter_without_a_value_is_not_listed() -> None:
-    found = facts(Entry("a", Summary(made([1], procedure="fixed", parameters={"failure": 0.1, "radius": None}))))
+    found = details(Entry("a", Summary(made([1], procedure="fixed", parameters={"failure": 0.1, "radius": None}))))
     assert found["Certifier"] == "fixed: failure 0.1"
 
 
 def test_samples_per_image_are_rounded_up() -> None:
     rows = [Row(0, 1, 1, 0.5, 1.0, 100), Row(1, 1, 1, 0.5, 1.0, 101), Row(2, 1, 1, 0.5, 1.0, 100)]
-    assert facts(Entry("a", Summary(Certificates("a", rows))))["Samples per image"] == "101"
+    assert details(Entry("a", Summary(Certificates("a", rows))))["Samples per image"] == "101"
 
 
 def labelled(labels: list[int], voted: int = 9) -> Certificates:
@@ -82,4 +84,4 @@ def labelled(labels: list[int], voted: int = 9) -> Certificates:
     ],
 )
 def test_images_of_few_classes_are_a_biased_choice(certificates: Certificates, names: Any, biased: bool) -> None:
-    assert ("biased" in bias(certificates, names)) == biased
+    assert ("biased" in bias_warning(certificates, names)) == biased

@@ -5,11 +5,10 @@ import io
 import re
 from typing import Any
 
-from radii.reports.entries import Entry
-from radii.reports.formats import csv_text, latex, markdown
-from radii.reports.summary import Summary
-from radii.reports.tables import accuracies
-from radii.reports.weights import OWN
+from radii.reports.accuracies import accuracies, csv_text, latex
+from radii.reports.inputs import OWN, Entry
+from radii.reports.metrics import Summary
+from radii.reports.tables import markdown
 from radii.runs.certificates import Certificates, Row
 
 

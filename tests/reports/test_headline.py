@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from radii.reports.entries import Entry
-from radii.reports.headline import headline_radius, sentence
-from radii.reports.summary import Summary
-from radii.reports.tables import accuracies
+from radii.reports.accuracies import accuracies
+from radii.reports.inputs import Entry
+from radii.reports.metrics import Summary
+from radii.reports.page.notes import headline, headline_radius
 from radii.runs.certificates import Certificates, Row
 
 
@@ -22,13 +22,13 @@ SEQUENTIAL = {"procedure": "sequential", "parameters": {"radii": [0.5], "failure
 
 def test_a_sentence_for_a_manager() -> None:
     words = "Within 0.50, 66.6 % of test pictures are guaranteed (9.3–99.2, 3 pictures); 33.4 % get no answer."  # noqa: RUF001
-    assert sentence(entry([0.5, 0.7]), 0.5) == words
+    assert headline(entry([0.5, 0.7]), 0.5) == words
 
 
 def test_bounds_and_untested_radii_are_said_to_be() -> None:
     tested = entry([0.5, 0.5], **SEQUENTIAL)
-    assert sentence(tested, 0.25) == "Within 0.25, at least 66.6 % of test pictures are guaranteed (3 pictures)."
-    assert sentence(tested, 0.75) == "Within 0.75 nothing was tested (3 pictures)."
+    assert headline(tested, 0.25) == "Within 0.25, at least 66.6 % of test pictures are guaranteed (3 pictures)."
+    assert headline(tested, 0.75) == "Within 0.75 nothing was tested (3 pictures)."
 
 
 @pytest.mark.parametrize(("sigma", "radius", "columns"), [(0.12, 0.2, 5), (0.25, 0.5, 4), (0.5, 1.0, 8), (1.0, 2.0, 8)])

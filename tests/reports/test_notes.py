@@ -4,9 +4,9 @@ from typing import Any
 
 import pytest
 
-from radii.reports.entries import Entry
-from radii.reports.notes import notes
-from radii.reports.summary import Summary
+from radii.reports.inputs import Entry
+from radii.reports.metrics import Summary
+from radii.reports.page.notes import notes
 from radii.runs.certificates import Certificates, Row
 
 FIXED: dict[str, Any] = {"procedure": "fixed", "parameters": {"failure": 0.001, "estimation": 100_000}}

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from radii import certifiers
-from radii.reports.protocol import FEWEST_IMAGES, asked, chosen, comparable, differences, label_known
+from radii.reports import protocol
+from radii.reports.protocol import FEWEST_IMAGES, comparable, differences, label_known, planned_images
 from radii.runs.certificates import Certificates, Row
 
 ASKED: dict[str, tuple[dict[str, Any], tuple[float, ...] | None]] = {
@@ -32,14 +33,14 @@ def test_every_certifier_is_in_the_table() -> None:
 def test_tested_radii_of_a_certifier(certifier: str) -> None:
     parameters, radii = ASKED[certifier]
     certificates = made(procedure=certifier, parameters=parameters)
-    assert asked(certificates) == radii
+    assert protocol.tested_radii(certificates) == radii
     assert label_known(certificates) == (certifier == "sequential")
 
 
 def test_single_radius_is_a_tested_radius() -> None:
-    assert asked(made(parameters={"radius": 0.25})) == (0.25,)
-    assert asked(Certificates("foreign", made().rows)) is None
-    assert asked(made(parameters={"radii": ["x", True]})) is None, "no numbers"
+    assert protocol.tested_radii(made(parameters={"radius": 0.25})) == (0.25,)
+    assert protocol.tested_radii(Certificates("foreign", made().rows)) is None
+    assert protocol.tested_radii(made(parameters={"radii": ["x", True]})) is None, "no numbers"
 
 
 def test_header_can_state_that_the_label_was_not_known() -> None:
@@ -59,7 +60,7 @@ def test_header_can_state_that_the_label_was_not_known() -> None:
     ],
 )
 def test_the_number_of_chosen_images(header: dict[str, Any], images: int | None) -> None:
-    assert chosen(Certificates("a", made().rows, header)) == images
+    assert planned_images(Certificates("a", made().rows, header)) == images
 
 
 ALIKE = made(dataset="digits", noise={"name": "gaussian", "sigma": 0.25}, seed=0, sigma=0.25, engine="torch")

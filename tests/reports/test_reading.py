@@ -8,16 +8,15 @@ from typing import Any
 
 import pytest
 
-from radii.reports import colours
-from radii.reports.chart import Chart, step_for, ticks_up_to
-from radii.reports.classes import MOST_CLASSES, caption, per_class
-from radii.reports.distributions import distributions
-from radii.reports.entries import Entry
-from radii.reports.reading import data, figure
+from radii.reports.accuracies import MOST_CLASSES, by_class, by_class_caption
+from radii.reports.figures import dark_colour, light_colour
+from radii.reports.inputs import Entry, ReportedRun
+from radii.reports.metrics import Summary
+from radii.reports.page.charts import Chart, step_for, ticks_up_to, vote_rows
+from radii.reports.page.curves import data, figure
 from radii.reports.report import report
-from radii.reports.summary import UNKNOWN, Summary
+from radii.reports.text import UNKNOWN
 from radii.runs.certificates import Certificates, Row
-from radii.runs.run import Run
 
 
 def entry(name: str, rows: list[Row], **header: Any) -> Entry:
@@ -83,12 +82,12 @@ def test_labels_must_be_of_inputs_and_differ(tmp_path: Path) -> None:
 def test_classes_of_different_datasets_are_no_table(tmp_path: Path) -> None:
     named = [NamedRun(tmp_path / str(number), names) for number, names in enumerate((("cat", "dog"), ("red", "green")))]
     entries = [replace(entry("a", rows(10)), run=run) for run in named]
-    assert per_class(entries[:1], 0.05) is not None
-    assert per_class(entries, 0.05) is None
-    assert per_class([entries[0], entry("a log", rows(10))], 0.05) is not None, "a log has no names"
+    assert by_class(entries[:1], 0.05) is not None
+    assert by_class(entries, 0.05) is None
+    assert by_class([entries[0], entry("a log", rows(10))], 0.05) is not None, "a log has no names"
 
 
-class NamedRun(Run):
+class NamedRun(ReportedRun):
     """A run whose classes have names."""
 
     def __init__(self, path: Path, names: tuple[str, ...]) -> None:
@@ -100,7 +99,7 @@ class NamedRun(Run):
 
 
 def test_colours_do_not_repeat() -> None:
-    for colour in (colours.light, colours.dark):
+    for colour in (light_colour, dark_colour):
         assert len({colour(number) for number in range(60)}) == 60
 
 
@@ -119,19 +118,19 @@ def test_ticks_are_round() -> None:
 
 
 def test_classes_have_shares_of_their_own() -> None:
-    table = per_class([entry("a", rows(100))], 0.5)
+    table = by_class([entry("a", rows(100))], 0.5)
     assert table is not None
     assert [[cell.text for cell in row] for row in table.rows] == [["class 0", "50", "50.0"], ["class 1", "50", "50.0"]]
     many = entry("a", rows(200, classes=100))
-    found = per_class([many], 0.5)
+    found = by_class([many], 0.5)
     assert found is not None
     assert len(found.rows) == MOST_CLASSES
-    assert "of the 50 lowest of 100 classes" in caption([many], 0.5)
+    assert "of the 50 lowest of 100 classes" in by_class_caption([many], 0.5)
 
 
 def test_votes_and_samples() -> None:
-    text = distributions([entry("a", rows(100)), entry("b", [Row(0, 1, 1, 0.5, 1.0)])])
-    assert "0.900" in text
-    assert "14,950" in text
-    assert text.count(f">{UNKNOWN}</td>") == 5
-    assert distributions([entry("b", [Row(0, 1, 1, 0.5, 1.0)])]) == ""
+    votes, none = vote_rows([entry("a", rows(100)), entry("b", [Row(0, 1, 1, 0.5, 1.0)])])
+    assert (votes.median_share, votes.all_samples) == ("0.900", "14,950")
+    assert votes.shares.svg.startswith("<svg")
+    assert [none.shares.words, none.median_share, none.samples.words, *none[4:]] == [UNKNOWN] * 5
+    assert vote_rows([entry("b", [Row(0, 1, 1, 0.5, 1.0)])]) == []

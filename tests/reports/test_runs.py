@@ -7,11 +7,11 @@ import pytest
 
 from radii import disk
 from radii.errors import RunWarning
-from radii.reports.entries import read
-from radii.reports.facts import epoch_time, facts
+from radii.reports.details import details
+from radii.reports.inputs import ABSENT, GONE, OWN, UNRECORDED, read
+from radii.reports.metrics import epoch_time
 from radii.reports.report import report
-from radii.reports.summary import UNKNOWN
-from radii.reports.weights import ABSENT, GONE, OWN, UNRECORDED
+from radii.reports.text import UNKNOWN
 from radii.runs.certificates import CertificateFile, Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
@@ -63,7 +63,7 @@ def test_facts_of_training(tmp_path: Path) -> None:
     assert measured is not None
     assert measured[:1] + measured[2:] == (12.0, 3, 36.0)
     assert measured.margin == pytest.approx(4.303 * 2 / 3**0.5, rel=1e-3), "Student's t with two degrees of freedom"
-    found = facts(*read([run.path]))
+    found = details(*read([run.path]))
     assert (found["Model"], found["Objective"], found["Epochs"]) == ("digits_cnn", "gaussian", "3")
     assert (found["Time per epoch"], found["Training time"]) == ("12 s ± 5 s", "36 s")
 
@@ -72,7 +72,7 @@ def test_epoch_time_of_one_epoch_and_of_none(tmp_path: Path) -> None:
     assert epoch_time(made(tmp_path / "one", seconds=[10.0])) == (10.0, None, 1, 10.0)
     nothing = made(tmp_path / "none", "fixed")
     assert epoch_time(nothing) is None
-    assert facts(*read([nothing.path]))["Epochs"] == UNKNOWN
+    assert details(*read([nothing.path]))["Epochs"] == UNKNOWN
 
 
 @pytest.mark.slow
@@ -119,7 +119,9 @@ def test_certificates_of_previous_weights_are_marked(tmp_path: Path, retrained: 
         disk.write(run.weights_file, WEIGHTS + b" ")
     (found,) = read([run.path])
     assert (found.name, found.own) == (f"run ({GONE})", False)
-    assert (facts(found)["Weights"], facts(found)["Epochs"]) == (GONE, UNKNOWN), "the epochs are those of other weights"
+    assert (details(found)["Weights"], details(found)["Epochs"]) == (GONE, UNKNOWN), (
+        "the epochs are those of other weights"
+    )
     page = report([run.path], tmp_path / "out")
     for name in ("report.html", "report.md", "report.csv", "report.tex", "curves.svg"):
         assert "of weights that the run no longer has" in page.with_name(name).read_text()
@@ -130,7 +132,7 @@ def test_archive_without_weights_has_no_note(tmp_path: Path) -> None:
     run = certified(tmp_path / "run", WEIGHTS)
     run.weights_file.unlink()
     (found,) = read([run.path])
-    assert (found.name, facts(found)["Weights"], facts(found)["Epochs"]) == ("run", ABSENT, "1")
+    assert (found.name, details(found)["Weights"], details(found)["Epochs"]) == ("run", ABSENT, "1")
 
 
 def test_file_without_recorded_weights_is_not_the_runs_own(tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from radii.reports.summary import Share, Summary, Value, down, in_words, radii_of, shown, thinned, up
+from radii.reports.metrics import Share, Summary, Value, in_words, radii_of, shown, thinned
+from radii.reports.text import down, up
 from radii.runs.certificates import Certificates, Row, read
 from radii.smoothing.bounds import binomial_lower, binomial_upper
 

@@ -5,10 +5,13 @@ from typing import Any
 
 import pytest
 
-from radii.reports.entries import Entry
+from radii.reports.accuracies import accuracies, intervals
+from radii.reports.details import COMPUTED, SHARED, details_tables
+from radii.reports.inputs import Entry
+from radii.reports.metrics import Summary
 from radii.reports.protocol import FEWEST_IMAGES
-from radii.reports.summary import UNKNOWN, Summary
-from radii.reports.tables import Table, accuracies, facts_table, intervals, shared_facts
+from radii.reports.tables import Table
+from radii.reports.text import UNKNOWN
 from radii.runs.certificates import Certificates, Row
 
 
@@ -105,17 +108,15 @@ def test_intervals_are_a_table_of_the_radii_alone() -> None:
 
 
 def test_facts_are_columns_for_few_inputs_and_rows_for_many() -> None:
-    few = facts_table([entry("a", 0.25), entry("b", 0.5)])
+    (few,) = details_tables([entry("a", 0.25), entry("b", 0.5)]).values()
     assert few.head == ["", "a", "b"]
     assert [row[0].text for row in few.rows] == ["Images", "Certifier", "Time per image", "Certification time"]
-    assert shared_facts([entry("a", 0.25), entry("b", 0.5)]) is None
-    many = facts_table([entry(str(number), *[0.5] * (number + 1)) for number in range(5)])
+    many = details_tables([entry(str(number), *[0.5] * (number + 1)) for number in range(5)])[COMPUTED]
     assert many.head == ["", "Images", "Certification time"]
     assert texts(many, 3) == ["3", "images 0 to 3 (4)", "4 s"]
 
 
 def test_what_many_inputs_share_is_said_once() -> None:
-    shared = shared_facts([entry(str(number), *[0.5] * (number + 1)) for number in range(5)])
-    assert shared is not None
+    shared = details_tables([entry(str(number), *[0.5] * (number + 1)) for number in range(5)])[SHARED]
     assert shared.head == ["", "All inputs"]
     assert [texts(shared, row) for row in range(2)] == [["Certifier", "fixed"], ["Time per image", "1 s"]]

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from radii import disk
-from radii.reports.entries import read
+from radii.reports.inputs import read
 from radii.reports.report import report
 from radii.reports.transfer import transfers
 from radii.runs.certificates import CertificateFile, Row

@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 from radii import disk
-from radii.reports.entries import read
-from radii.reports.training_curves import training_curves
-from radii.reports.transfer_figure import transfer_figure
+from radii.reports.inputs import read
+from radii.reports.page.charts import training_figures, transfer_figure
+from radii.reports.transfer import trained_runs
 from radii.runs.certificates import CertificateFile, Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
@@ -32,30 +32,27 @@ def test_teacher_student_and_what_the_method_would_have_cost(tmp_path: Path) -> 
     teacher = made(tmp_path / "teacher", 90.0)
     student = made(tmp_path / "student", 10.0, teacher.path)
     other = made(tmp_path / "other", 5.0)
-    drawn = transfer_figure(read([teacher.path, student.path, other.path]))
-    assert words(drawn) == [
+    runs = trained_runs(read([teacher.path, student.path, other.path]))
+    assert [f"{run.name}: {run}" for run in runs] == [
         "teacher: ACR 0.5000 after 3 min",
         "student: ACR 0.5000 after 20 s; smoothmix would take 3 min",
     ], "two epochs of the teacher's, of a hundred seconds each; the other run has no part in the transfer"
-    assert "Training time, minutes" in drawn
-    assert drawn.count('class="hollow"') == 1
+    drawn = transfer_figure(runs)
+    assert drawn is not None
+    assert "Training time, minutes" in drawn.svg
+    assert drawn.svg.count('class="hollow"') == 1
+    # The names are below the figure: inside it, those of runs that are as robust would cover each other.
+    assert "<text" not in re.sub(r'<text class="tick.*?</text>', "", drawn.svg)
 
 
-def words(drawn: str) -> list[str]:
-    """The runs in words, below the figure: inside it, names of runs that are as robust would cover each other."""
-    figure, key = drawn.split("</svg>")
-    assert "<text" not in re.sub(r'<text class="tick.*?</text>', "", figure)
-    return [re.sub(r"<.*?>", "", item) for item in re.findall("<li.*?</li>", key)]
-
-
-def test_without_a_student_there_is_no_story(tmp_path: Path) -> None:
-    assert transfer_figure(read([made(tmp_path / "a", 1.0).path])) == ""
+def test_without_a_student_there_is_no_figure(tmp_path: Path) -> None:
+    assert transfer_figure(trained_runs(read([made(tmp_path / "a", 1.0).path]))) is None
 
 
 def test_training_curves_are_of_runs_not_of_certificate_files(tmp_path: Path) -> None:
     run = made(tmp_path / "a", 1.0)
     header = {"procedure": "planned", "parameters": {"failure": 0.001}, "sigma": 0.25, "weights": "w"}
     CertificateFile(run.certificates / "planned.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
-    accuracy, loss = training_curves(read([run.path]))
-    assert accuracy.count('class="curve"') == 1
-    assert loss.count('class="curve"') == 1
+    accuracy, loss = training_figures(read([run.path]))
+    assert accuracy.svg.count('class="curve"') == 1
+    assert loss.svg.count('class="curve"') == 1

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from radii.reports import entries, formats
-from radii.reports.facts import facts
+from radii.reports import accuracies, inputs
+from radii.reports.details import details
 from radii.runs import certificates, readers, recipe
 from radii.runs.lineage import teachers
 from radii.runs.run import Run, RunError
@@ -140,9 +140,9 @@ def test_invalid_number_in_a_certificate_is_an_error(line: str, tmp_path: Path) 
 def test_the_largest_radius_makes_a_table_of_some_thousand_columns_at_most(tmp_path: Path) -> None:
     path = tmp_path / "log.tsv"
     path.write_text(f"{COLUMNS}0\t1\t1\t{readers.MOST_RADIUS}\t1\t{readers.MOST_SECONDS}\n")
-    (entry,) = entries.read([path])
-    assert len(formats.csv_text([entry]).splitlines()[0].split(",")) < 5000
-    assert facts(entry)
+    (entry,) = inputs.read([path])
+    assert len(accuracies.csv_text([entry]).splitlines()[0].split(",")) < 5000
+    assert details(entry)
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,7 @@ from radii.certifiers.fixed import Fixed
 from radii.certifiers.planned import PILOT_ERROR, Planned, plan
 from radii.certifiers.prediction import Prediction
 from radii.certifiers.sequential import Sequential
-from radii.reports.summary import down, up
+from radii.reports.text import down, up
 from radii.smoothing.bounds import binomial_lower, binomial_upper
 
 ROOT = Path(__file__).parents[2]

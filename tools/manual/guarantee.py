@@ -17,7 +17,7 @@ from torch import Tensor
 import radii
 from radii import datasets
 from radii.disk import digest
-from radii.reports.summary import down
+from radii.reports.text import down
 from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import binomial_lower

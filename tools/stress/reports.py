@@ -6,11 +6,12 @@ import random
 from fractions import Fraction
 from typing import Any
 
-from radii.reports.entries import Entry
-from radii.reports.formats import csv_text, latex, markdown
-from radii.reports.notes import notes
-from radii.reports.summary import Summary, down, in_words, up
-from radii.reports.tables import accuracies
+from radii.reports.accuracies import accuracies, csv_text, latex
+from radii.reports.inputs import Entry
+from radii.reports.metrics import Summary, in_words
+from radii.reports.page.notes import notes
+from radii.reports.tables import markdown
+from radii.reports.text import down, up
 from radii.runs.certificates import Certificates, Row
 from tools.stress.outcome import Effort, Outcome
 
@@ -25,7 +26,7 @@ def dashes(effort: Effort) -> Outcome:
     rng, wrong, cells = random.Random(effort.seed), [], 0
     for _ in range(files := effort.times(2_000, 100)):
         entry = _entry(rng)
-        known = entry.summary.asked
+        known = entry.summary.tested_radii
         (line,) = csv.DictReader(io.StringIO(csv_text([entry])))
         table = accuracies([entry])
         text = latex([entry])
@@ -66,7 +67,7 @@ def rounding(effort: Effort) -> Outcome:
     for _ in range(lines := effort.times(2_000, 100)):
         entry = _entry(rng)
         share = in_words(entry.summary).partition(" images, ")[2].partition("%")[0]
-        radius = (entry.summary.asked or (0.0,))[0]
+        radius = (entry.summary.tested_radii or (0.0,))[0]
         hits = sum(row.correct and row.radius >= radius for row in entry.certificates.rows)
         exact = Fraction(100 * hits, len(entry.certificates.rows))
         wrong += [] if exact - Fraction(1, 10) < Fraction(share) <= exact else [in_words(entry.summary)]
@@ -98,7 +99,7 @@ def _answer(label: int, rng: random.Random) -> tuple[int, float]:
 def _entry(rng: random.Random) -> Entry:
     header, images = _headers(rng), rng.randint(1, 30)
     entry = _named("a", _made(images, header, rng))
-    asked = entry.summary.asked
+    asked = entry.summary.tested_radii
     if asked is None:
         return entry
     # A certifier of some radii returns only those.
@@ -131,7 +132,7 @@ def _claims(entry: Entry, asked: tuple[float, ...] | None, radius: float, text: 
 
 def _unknown(entry: Entry, line: dict[str, str]) -> list[str]:
     """Return cells of report.csv with a number that a certifier of some radii cannot know."""
-    asked, known = entry.summary.asked, entry.certificates.certifier == "sequential"
+    asked, known = entry.summary.tested_radii, entry.certificates.certifier == "sequential"
     wrong = [] if asked is None or not line["acr"] else ["acr"]
     wrong += ["clean"] if asked is not None and 0.0 not in asked and line["clean"] else []
     return wrong + (["abstained"] if line["abstained"] and (known or (asked is not None and 0.0 not in asked)) else [])

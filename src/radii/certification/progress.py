@@ -5,7 +5,7 @@ import time
 from types import TracebackType
 from typing import TextIO
 
-from radii.reports.facts import duration
+from radii.reports.text import duration
 from radii.runs.certificates import Row
 
 PAUSE = 0.1

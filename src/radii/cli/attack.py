@@ -5,7 +5,7 @@ from pathlib import Path
 from radii.cli.app import app, console, hint, printed_warnings
 from radii.cli.arguments import Data, Trust, Whole, parse_numbers
 from radii.cli.progress import AttackBar
-from radii.reports.attacked import in_words
+from radii.reports.attacks import in_words
 from radii.runs import attacks
 
 

@@ -28,9 +28,10 @@ from radii.cli.arguments import (
 )
 from radii.cli.progress import CertificationBar
 from radii.cli.tensorboard import image_writer
-from radii.reports.card import facts
-from radii.reports.facts import bias, duration
-from radii.reports.summary import Summary, down, in_words
+from radii.reports.metrics import Summary, in_words
+from radii.reports.model_card import describe
+from radii.reports.protocol import bias_warning
+from radii.reports.text import down, duration
 from radii.runs import certificates
 from radii.runs import recipe as recipes
 from radii.runs.certificates import Row
@@ -183,10 +184,10 @@ def _print_part(run: Path, path: Path, shard: Shard, json: bool) -> None:
 def _print_summary(run: Path, path: Path, linf: bool, json: bool) -> None:
     summary = Summary(certificates.read(path))
     if json:
-        say_json({"file": str(path), **facts(summary.certificates)})
+        say_json({"file": str(path), **describe(summary.certificates)})
         return
     say(f"{path}: {in_words(summary)}")
-    if note := bias(summary.certificates, Run(run).class_names()):
+    if note := bias_warning(summary.certificates, Run(run).class_names()):
         say(f"note: {note}")
     if linf:
         print_linf(run, summary)

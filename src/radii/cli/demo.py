@@ -4,7 +4,7 @@ from pathlib import Path
 
 from radii.cli.app import app, console
 from radii.cli.progress import AttackBar, CertificationBar, TrainingBar
-from radii.reports.summary import Summary, in_words
+from radii.reports.metrics import Summary, in_words
 from radii.runs import certificates
 from radii.runs import recipe as recipes
 from radii.runs.recipe import Recipe

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from radii.cli.app import app, hint, say
 from radii.cli.arguments import Data, Whole, command, parse_numbers
-from radii.reports.summary import down
+from radii.reports.text import down
 from radii.runs import recipe as recipes
 from radii.runs.run import Run
 

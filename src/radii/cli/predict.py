@@ -12,7 +12,7 @@ from cyclopts import Parameter
 from radii.cli.app import STDIN, app, console, in_words, print_error, printed_warnings, say, say_json
 from radii.cli.arguments import Fields, Json, Trust, parse_fields
 from radii.cli.progress import CountingBar
-from radii.reports.summary import down
+from radii.reports.text import down
 from radii.runs.recipe import fields_of
 from radii.runs.run import Run
 

@@ -9,8 +9,8 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
-from radii.reports.facts import duration
-from radii.reports.summary import Share, down, radius_text, up
+from radii.reports.metrics import Share
+from radii.reports.text import down, duration, radius_text, up
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import Row
 

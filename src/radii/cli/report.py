@@ -34,7 +34,7 @@ def report(
         label: RUN=NAME: show this name for a run or file.
         open: Open the page in a browser.
     """
-    from radii.reports.page import TITLE
+    from radii.reports.page.page import TITLE
     from radii.reports.report import report as write_report
 
     if out is None:

@@ -9,9 +9,10 @@ from radii.cli.app import app, hint, say, say_json
 from radii.cli.arguments import Json, command
 from radii.cli.import_ import check_text
 from radii.cli.train import accuracy_text
-from radii.reports import facts
-from radii.reports.card import certified
-from radii.reports.summary import Summary, in_words
+from radii.reports.metrics import Summary, epoch_time, in_words
+from radii.reports.model_card import certified
+from radii.reports.protocol import describe_certifier, describe_images
+from radii.reports.text import duration
 from radii.runs import certificates, trust
 from radii.runs import recipe as recipes
 from radii.runs.certificates import Certificates
@@ -87,10 +88,10 @@ def _made(run: Run, recipe: Recipe) -> str:
     if recipe.training is None:
         check = run.check()
         return f"imported, {check_text(check)}" if check else "imported"
-    time = facts.epoch_time(run)
+    time = epoch_time(run)
     state = "trained" if run.finished else "in training"
     epochs = f"{len(run.history())} of {recipe.training.epochs} epochs"
-    took = f", {facts.duration(time.total)}" if time else ""
+    took = f", {duration(time.total)}" if time else ""
     return f"{state}: {epochs}{took}{accuracy_text(run)}; {_component(recipe.objective)}"
 
 
@@ -112,11 +113,12 @@ def _certified(file: Certificates, sigma: float, weights: str | None) -> str:
     other = " (of other weights than the present ones)" if is_old else ""
     engine = file.header.get("engine", "?")
     noise = "" if file.sigma in (None, sigma) else f"; sigma {file.sigma:g}"
-    return f"{in_words(Summary(file))}; {facts.choice(file)}; {facts.certifier(file)}{noise}; engine {engine}{other}"
+    how = f"{describe_images(file)}; {describe_certifier(file)}{noise}; engine {engine}{other}"
+    return f"{in_words(Summary(file))}; {how}"
 
 
 def _as_data(run: Run) -> dict[str, Any]:
-    time = facts.epoch_time(run)
+    time = epoch_time(run)
     return {
         "run": str(run.path),
         "finished": run.finished,

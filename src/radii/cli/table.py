@@ -21,8 +21,7 @@ from radii.papers.match import FOLDERS, Result, Results, TrainedRun, group_resul
 from radii.papers.render import aligned
 from radii.papers.tables import PaperTable, Row
 from radii.papers.values import missing_corruptions
-from radii.reports.facts import duration
-from radii.reports.text import plain
+from radii.reports.text import duration, plain
 
 if TYPE_CHECKING:
     from radii.papers.make import Maker

@@ -9,7 +9,7 @@ from radii.cli.app import app, console, hint, is_rank_0, say
 from radii.cli.arguments import Data, Settings, Switch, Trust, command
 from radii.cli.progress import TrainingBar
 from radii.cli.tensorboard import step_writer
-from radii.reports.summary import down
+from radii.reports.text import down
 from radii.runs import recipe as recipes
 from radii.runs.run import Run
 

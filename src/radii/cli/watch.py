@@ -13,9 +13,8 @@ from rich.text import Text
 
 from radii.cli.app import app, console, hint
 from radii.cli.progress import loss_texts
-from radii.reports.facts import duration
-from radii.reports.summary import Share, down, up
-from radii.reports.text import plain
+from radii.reports.metrics import Share
+from radii.reports.text import down, duration, plain, up
 from radii.runs import events
 from radii.runs.run import Run, RunError
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from radii import disk
 from radii.onnx import OnnxError, OnnxGraph, from_torch, with_normalisation
-from radii.reports.card import certified
+from radii.reports.model_card import certified
 from radii.runs.run import Run
 from radii.smoothing.normalisation import Normalise
 from radii.training.weights import ModelSpec, model_spec, trained_model

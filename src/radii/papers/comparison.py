@@ -21,9 +21,10 @@ from radii.papers.values import (
     shift_of,
     value,
 )
-from radii.reports.facts import certifier, choice, duration
-from radii.reports.summary import UNKNOWN, Summary, down, radius_text, up
+from radii.reports.metrics import Summary
+from radii.reports.protocol import describe_certifier, describe_images
 from radii.reports.tables import Cell, Table
+from radii.reports.text import UNKNOWN, down, duration, radius_text, up
 from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
 
@@ -156,7 +157,7 @@ def provenance(table: PaperTable, results: Results) -> Table:
 
 def _provenance_line(table: PaperTable, group: Group) -> list[str]:
     first, files = group.results[0], [each.certificates for each in group.results if each.certificates]
-    images = dict.fromkeys(choice(_without_kind(file)) for file in files)
+    images = dict.fromkeys(describe_images(_without_kind(file)) for file in files)
     engines = {str(file.header.get("engine", UNKNOWN)) for file in files}
     largest = [Summary(file).largest for file in files]
     limit = f"no radius above {up(max(largest), 2)}" if largest else ""
@@ -219,7 +220,7 @@ def _schedule(trained: Recipe | None, row: Row) -> str:
 def _certifier(certified: Certificates) -> str:
     """Return the certifier with its parameters, and a noise that is not the papers'."""
     noise = noise_name(certified)
-    return certifier(certified) + ("" if noise == NOISES[0] else f", noise {noise}")
+    return describe_certifier(certified) + ("" if noise == NOISES[0] else f", noise {noise}")
 
 
 def _seeds(results: Sequence[Result]) -> str:

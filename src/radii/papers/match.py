@@ -12,7 +12,7 @@ from radii.papers.budgets import Budget, budgets, identity, schedule
 from radii.papers.tables import PaperTable, Row, System
 from radii.published_datasets import corrupted_sets
 from radii.reports import protocol
-from radii.reports.facts import EpochTime, epoch_time
+from radii.reports.metrics import EpochTime, epoch_time
 from radii.runs import certificates, readers, recipe
 from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
@@ -105,7 +105,7 @@ class Result:
     @property
     def complete(self) -> bool:
         """Whether all chosen images are certified; True for a file that does not record the choice."""
-        chosen = protocol.chosen(self.certificates) if self.certificates else None
+        chosen = protocol.planned_images(self.certificates) if self.certificates else None
         return self.certificates is None or chosen is None or len(self.certificates.rows) >= chosen
 
 
@@ -252,7 +252,7 @@ def certified_at(budget: Budget, certified: Certificates) -> bool:
     every = budget.every_of(str(header.get("dataset")))
     stated = certified.certifier, header.get("every"), header.get("most"), noise_name(certified)
     same = all(certified.parameters.get(key, value) == value for key, value in expected.items())
-    complete = protocol.chosen(certified) == len(certified.rows)
+    complete = protocol.planned_images(certified) == len(certified.rows)
     return complete and same and not is_int8(certified) and stated == ("fixed", every, None, NOISES[0])
 
 

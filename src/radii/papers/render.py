@@ -16,11 +16,10 @@ from radii.papers.match import BASELINE, Result, Results
 from radii.papers.savings import savings_table
 from radii.papers.tables import PaperTable
 from radii.papers.values import as_precise, difference, radius_of, shift_of, value
-from radii.reports import colours, curves, formats
-from radii.reports.curves import MUTED, axes_of, legend, plain_name
-from radii.reports.summary import UNKNOWN
+from radii.reports import tables
+from radii.reports.figures import MUTED, add_legend, legend_name, light_colour, make_axes, to_bytes
 from radii.reports.tables import Table
-from radii.reports.text import csv_cell, markdown_text, plain
+from radii.reports.text import UNKNOWN, csv_cell, markdown_text, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -41,7 +40,7 @@ Point = tuple[float, float]
 
 def write(table: PaperTable, results: Results, out: Path) -> Path:
     """Write the table to a folder in every format, and return the path of the HTML page."""
-    svgs = {name: curves.image(figure, "svg") for name, figure in figures(table, results).items()}
+    svgs = {name: to_bytes(figure, "svg") for name, figure in figures(table, results).items()}
     contents: dict[str, str | bytes] = {
         f"{table.name}.md": markdown(table, results, list(svgs)),
         f"{table.name}.csv": csv_text(table, results),
@@ -87,7 +86,7 @@ def markdown(table: PaperTable, results: Results, figure_names: Sequence[str]) -
     """Return the table as Markdown, with links to its figures."""
     parts = [f"# {markdown_text(table.source)}: {markdown_text(table.title)}", CAVEAT]
     for title, content in sections(table, results).items():
-        parts += [f"## {title}", formats.markdown(content).strip()]
+        parts += [f"## {title}", tables.markdown(content).strip()]
     parts += [f"![{name}]({table.name}-{name}.svg)" for name in figure_names]
     parts.append("\n".join(f"- {markdown_text(text)}" for text in remarks(table, results)))
     return "\n\n".join(parts) + "\n"
@@ -96,7 +95,7 @@ def markdown(table: PaperTable, results: Results, figure_names: Sequence[str]) -
 def latex(table: PaperTable, results: Results) -> str:
     """Return the table as LaTeX."""
     found = sections(table, results)
-    blocks = [f"% {title}\n{formats.latex_table(content)}" for title, content in found.items()]
+    blocks = [f"% {title}\n{tables.latex(content)}" for title, content in found.items()]
     return f"% {plain(table.source)}: {plain(table.title)}\n% {CAVEAT}\n" + "\n".join(blocks)
 
 
@@ -218,19 +217,19 @@ def _measured_points(table: PaperTable, results: Results, column: str) -> dict[s
 
 def _trade_off(table: PaperTable, results: Results, column: str) -> "Figure":
     """Draw a column over the clean accuracy: reported lines dashed, those measured here solid."""
-    figure, axes = axes_of(7.2, 4.5)
+    figure, axes = make_axes(7.2, 4.5)
     reported = reported_points(table, column)
-    colour_of = {name: colours.light(number) for number, name in enumerate(reported)}
+    colour_of = {name: light_colour(number) for number, name in enumerate(reported)}
     for name, points in reported.items():
         x, y = zip(*sorted(points), strict=True)
-        axes.plot(x, y, "o--", markersize=4, linewidth=1.2, color=colour_of[name], label=plain_name(name))
+        axes.plot(x, y, "o--", markersize=4, linewidth=1.2, color=colour_of[name], label=legend_name(name))
     for name, points in _measured_points(table, results, column).items():
         colour = next((colour_of[each] for each in colour_of if name.startswith(f"{each}, here")), MUTED)
         x, y = zip(*sorted(points), strict=True)
-        axes.plot(x, y, "s-", markersize=6, linewidth=1.8, color=colour, label=plain_name(name))
+        axes.plot(x, y, "s-", markersize=6, linewidth=1.8, color=colour, label=legend_name(name))
     axes.set(xlabel="Clean accuracy, %" if table.percent else "Clean accuracy")
     title = column_title(column)
     what = title if radius_of(column) is None else f"Certified accuracy at radius {title}"
     axes.set_title(f"{what} over the clean accuracy", loc="left", fontsize=11, color=MUTED, pad=12)
-    legend(figure, axes)
+    add_legend(figure, axes)
     return figure

@@ -7,8 +7,8 @@ from statistics import fmean
 from radii.papers.match import Results, group_results
 from radii.papers.tables import PaperTable, Row
 from radii.papers.values import value
-from radii.reports.summary import UNKNOWN, down
 from radii.reports.tables import Cell, Table
+from radii.reports.text import UNKNOWN, down
 
 TOTALS = ("total_time_h", "total_hours")
 EPOCHS = ("epoch_time_s", "sec_per_epoch")

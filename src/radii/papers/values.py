@@ -16,9 +16,8 @@ from radii.papers.tables import PaperTable, Reported, Row
 from radii.published_datasets import KINDS, SEVERITIES
 from radii.reports import protocol
 from radii.reports.corruptions import EXACT, MEASURES, PUBLISHED_BLOCK, Corrupted, block_of, groups, mean
-from radii.reports.entries import Entry
-from radii.reports.facts import epoch_time
-from radii.reports.summary import CONFIDENCE, Share, Summary, Value
+from radii.reports.inputs import Entry
+from radii.reports.metrics import CONFIDENCE, Share, Summary, Value, epoch_time
 from radii.runs.certificates import Certificates
 from radii.runs.lineage import teachers
 from radii.runs.run import Run

@@ -1,9 +1,11 @@
-"""How certificates were made: what a file records, and whether two files are comparable."""
+"""How certificates were made, from their header: images, certifier, noise; and whether two files can be compared."""
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any
 
+from radii.reports.text import UNKNOWN, ordinal
 from radii.runs.certificates import Certificates
 
 FEWEST_IMAGES = 100
@@ -13,84 +15,140 @@ IMAGES = "The inputs were certified on different images"
 RECORDS = "Only some inputs record their certifier"
 
 
-def asked(made: Certificates) -> tuple[float, ...] | None:
-    """The radii that were tested, where a certifier tests given ones; None where it bounds the radius itself."""
-    if made.certifier == "prediction":
+def tested_radii(certificates: Certificates) -> tuple[float, ...] | None:
+    """Return the radii that were tested; None if the certifier bounds the radius itself."""
+    if certificates.certifier == "prediction":
         return (0.0,)
-    radii, radius = made.parameters.get("radii"), made.parameters.get("radius")
+    radii, radius = certificates.parameters.get("radii"), certificates.parameters.get("radius")
     stated: Sequence[Any] = radii if isinstance(radii, list | tuple) else [radius]
-    return tuple(sorted({float(each) for each in stated if _is_number(each)})) or None
+    return tuple(sorted({float(value) for value in stated if _is_number(value)})) or None
 
 
-def label_known(made: Certificates) -> bool:
-    """Whether the label itself was tested, so that every prediction is the label or an abstention."""
-    return bool(made.header.get("label_known", made.certifier == "sequential"))
+def label_known(certificates: Certificates) -> bool:
+    """Tell whether the label itself was tested, so that every prediction is the label or an abstention."""
+    return bool(certificates.header.get("label_known", certificates.certifier == "sequential"))
 
 
-def chosen(made: Certificates) -> int | None:
-    """The number of images that were to be certified, where that is recorded."""
-    every, total, most = (made.header.get(key) for key in ("every", "images", "most"))
+def planned_images(certificates: Certificates) -> int | None:
+    """Return the number of images that the command chose; None if that is not recorded."""
+    every, total, most = (certificates.header.get(key) for key in ("every", "images", "most"))
     if not isinstance(every, int) or not isinstance(total, int) or every < 1:
         return None
     return len(range(0, total, every)[: most if isinstance(most, int) else None])
 
 
-def evaluated(made: Certificates) -> str:
-    """What the certificates are about, where it is not the test split of the run's own dataset; empty otherwise."""
-    other, split = made.header.get("evaluated_on"), made.header.get("split", "test")
+def evaluated_on(certificates: Certificates) -> str:
+    """Name the dataset and split, if they are not the test split of the run's own dataset; empty otherwise."""
+    other, split = certificates.header.get("evaluated_on"), certificates.header.get("split", "test")
     if not isinstance(other, Mapping):
         return "" if split == "test" else str(split)
     stated = {key: value for key, value in other.items() if key not in ("name", "validation")}
-    # Of the corruptions 0 is the default, which is no severity but all of them.
-    fields = ["all severities" if each == ("severity", 0) else f"{each[0]} {each[1]}" for each in stated.items()]
+    # Severity 0, the default for corrupted images, means all severities.
+    fields = ["all severities" if item == ("severity", 0) else f"{item[0]} {item[1]}" for item in stated.items()]
     return ", ".join([str(other["name"]), *fields])
+
+
+def describe_images(certificates: Certificates) -> str:
+    """Describe which images were certified."""
+    count, header, planned = len(certificates.rows), certificates.header, planned_images(certificates)
+    if planned is None:
+        return _describe_indices(sorted(row.index for row in certificates.rows))
+    every, total, most = header["every"], header["images"], header.get("most")
+    dataset = f" of {evaluated_on(certificates)}" if "evaluated_on" in header else ""
+    images = f"{total:,} {header.get('split', 'test')} images{dataset}"
+    chosen = images if every == 1 else f"every {ordinal(every)} of {images}"
+    if most is not None and most <= planned:
+        # Many test sets are sorted, by class or by who wrote a digit.
+        words = f"the first {most:,} of {chosen} (may be biased)"
+    else:
+        words = f"all {images}" if every == 1 else f"{chosen} ({planned:,})"
+    return words if count == planned else f"{words}, {count:,} of them so far"
+
+
+def _describe_indices(indices: Sequence[int]) -> str:
+    """Describe images by their numbers, for files that do not record how they were chosen."""
+    count, first, last = len(indices), indices[0], indices[-1]
+    strides = {b - a for a, b in pairwise(indices)}
+    if len(strides) != 1:
+        return f"{count:,} image{'s' * (count > 1)}"
+    stride = strides.pop()
+    what = "images" if stride == 1 else f"every {ordinal(stride)} image,"
+    return f"{what} {first:,} to {last:,} ({count:,})"
+
+
+def describe_certifier(certificates: Certificates) -> str:
+    """Describe the certifier and its parameters."""
+    if certificates.certifier is None:
+        return UNKNOWN
+    parameters = certificates.parameters.items()
+    stated = ", ".join(f"{key} {_parameter(value)}" for key, value in parameters if value is not None)
+    return f"{certificates.certifier}: {stated}" if stated else certificates.certifier
+
+
+def _parameter(value: Any) -> str:
+    if isinstance(value, list | tuple):
+        return " ".join(map(_parameter, value))
+    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+
+
+def bias_warning(certificates: Certificates, class_names: Sequence[str] = ()) -> str:
+    """Warn if the images are of less than half of the classes although there are enough for all; empty otherwise."""
+    rows = certificates.rows
+    labels = {label for row in rows for label in (row.label, row.prediction, *row.counts)}
+    classes, seen, count = max(len(class_names), max(labels) + 1), len({row.label for row in rows}), len(rows)
+    if count < classes or 2 * seen >= classes:
+        return ""
+    return f"the {count:,} images are of {seen} of {classes} classes: a biased choice, which says little of the others"
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, int | float) and not isinstance(value, bool)
 
 
-def _settings(made: Certificates) -> Hashable:
-    stated = {key: value for key, value in made.parameters.items() if key != "failure" and value is not None}
-    return made.certifier, json.dumps(stated, sort_keys=True)
+def _settings(certificates: Certificates) -> Hashable:
+    parameters = certificates.parameters.items()
+    stated = {key: value for key, value in parameters if key != "failure" and value is not None}
+    return certificates.certifier, json.dumps(stated, sort_keys=True)
 
 
-def _noise(made: Certificates) -> Hashable:
-    noise = made.header.get("noise")
+def _noise(certificates: Certificates) -> Hashable:
+    noise = certificates.header.get("noise")
     # Files without the field were made with Gaussian noise.
     return str(noise.get("name")) if isinstance(noise, Mapping) else "gaussian"
 
 
 ASPECTS: Mapping[str, Callable[[Certificates], Hashable]] = {
-    "The inputs are of different datasets": lambda made: str(made.header.get("dataset")),
-    "The inputs are of different splits": lambda made: str(made.header.get("split", "test")),
+    "The inputs are of different datasets": lambda certificates: str(certificates.header.get("dataset")),
+    "The inputs are of different splits": lambda certificates: str(certificates.header.get("split", "test")),
     BUDGETS: _settings,
-    "The failure probabilities differ": lambda made: made.failure,
+    "The failure probabilities differ": lambda certificates: certificates.failure,
     "The noises differ": _noise,
     "The label was known for some inputs only": label_known,
 }
-"""What must be equal, beside the images, for numbers to be comparable, keyed by the note for a difference."""
+"""What must be equal, beside the images, for numbers to be comparable; the key is the note for a difference."""
 
 
-def differences(made: Sequence[Certificates]) -> list[str]:
-    """How the certification of the inputs differs, as notes; files without a recorded certifier are not compared."""
-    recorded = [each for each in made if each.certifier is not None]
-    found = [words for words, value in ASPECTS.items() if len(set(map(value, recorded))) > 1]
-    if _on_different_images(made):
-        found.append(IMAGES)
-    if 0 < len(recorded) < len(made):
-        found.append(RECORDS)
-    return found
+def differences(files: Sequence[Certificates]) -> list[str]:
+    """List how the certification of the files differs, as notes; files without a recorded certifier are skipped."""
+    recorded = [certificates for certificates in files if certificates.certifier is not None]
+    notes = [note for note, value in ASPECTS.items() if len(set(map(value, recorded))) > 1]
+    if _on_different_images(files):
+        notes.append(IMAGES)
+    if 0 < len(recorded) < len(files):
+        notes.append(RECORDS)
+    return notes
 
 
-def _on_different_images(made: Sequence[Certificates]) -> bool:
-    if len({frozenset((row.index, row.label) for row in each.rows) for each in made}) > 1:
+def _on_different_images(files: Sequence[Certificates]) -> bool:
+    if len({frozenset((row.index, row.label) for row in certificates.rows) for certificates in files}) > 1:
         return True
     digests: dict[int, str] = {}
-    images = [(row.index, getattr(row, "digest", None)) for each in made for row in each.rows]
+    images = [(row.index, row.digest) for certificates in files for row in certificates.rows]
     return any(digests.setdefault(index, digest) != digest for index, digest in images if digest)
 
 
-def comparable(made: Sequence[Certificates]) -> bool:
-    """Whether one of them can be called the best: several, certified in the same way on enough of the same images."""
-    return len(made) > 1 and min(len(each.rows) for each in made) >= FEWEST_IMAGES and not differences(made)
+def comparable(files: Sequence[Certificates]) -> bool:
+    """Tell whether one of several files can be called the best: same protocol, same images, and enough of them."""
+    if len(files) < 2 or min(len(certificates.rows) for certificates in files) < FEWEST_IMAGES:
+        return False
+    return not differences(files)

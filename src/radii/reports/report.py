@@ -5,10 +5,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radii import disk
-from radii.reports import corruptions, curves, formats, page
-from radii.reports.entries import Entry, read
-from radii.reports.facts import epoch_time
-from radii.reports.page import TITLE, Options
+from radii.reports import accuracies, corruptions, figures
+from radii.reports.inputs import Entry, read
+from radii.reports.page.page import TITLE, Content, html, markdown
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -27,7 +26,7 @@ def report(
     """Write the report of runs and certificate files to a folder; returns the page, report.html.
 
     `radii` are those of the tables, by default ones that fit the data; `labels` are names to show, by path; `command`
-    is what the page says that it was made by.
+    is named on the page as the command that made it.
 
     >>> import os, radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -36,36 +35,38 @@ def report(
     >>> radii.report([f"{folder}/a.tsv"], f"{folder}/report").name
     'report.html'
     """
-    inputs = [inputs] if isinstance(inputs, str | Path) else inputs
+    paths = [inputs] if isinstance(inputs, str | Path) else inputs
     if any(not 0 <= radius <= 1000 for radius in radii):
         raise ValueError(f"radii = {tuple(radii)}, expected numbers from 0 to 1000, such as 0, 0.25, 0.5")
-    everything = read([Path(path) for path in inputs], trust, labels)
+    everything = read([Path(path) for path in paths], trust, labels)
     # Certificates of another dataset are not mixed with those of the run's own.
     entries = [entry for entry in everything if "evaluated_on" not in entry.certificates.header] or everything
     corrupted = corruptions.groups(everything)
-    further = tuple((f"Corruptions: {name}", corruptions.table(kinds)) for name, kinds in corrupted.items())
-    options = Options(title, tuple(sorted(set(radii))), command, further)
-    figures = {"curves": curves.curves(entries), **_times(entries)}
-    svgs = {name: curves.image(figure, "svg") for name, figure in figures.items()}
-    written: dict[str, str | bytes] = {
-        "report.md": page.markdown(entries, [f"{name}.svg" for name in svgs], options),
-        "report.csv": formats.csv_text(everything, options.radii),
-        "report.tex": formats.latex(entries, options.radii),
-        "curves.png": curves.image(figures["curves"], "png"),
-        **{f"{name}.pdf": curves.image(figure, "pdf") for name, figure in figures.items()},
-        **{f"{name}.svg": svg for name, svg in svgs.items()},
+    further = {f"Corruptions: {name}": corruptions.table(kinds) for name, kinds in corrupted.items()}
+    content = Content(entries, title, tuple(sorted(set(radii))), command, further)
+    drawn = {"curves": figures.draw_curves(entries), **_draw_times(entries)}
+    # First as SVG: after a figure was drawn as PDF, its SVG would have other ids.
+    svgs = {f"{name}.svg": figures.to_bytes(figure, "svg") for name, figure in drawn.items()}
+    files: dict[str, str | bytes] = {
+        **svgs,
+        "report.md": markdown(content, list(svgs)),
+        "report.csv": accuracies.csv_text(everything, content.radii),
+        "report.tex": accuracies.latex(entries, content.radii),
+        "curves.png": figures.to_bytes(drawn["curves"], "png"),
+        **{f"{name}.pdf": figures.to_bytes(figure, "pdf") for name, figure in drawn.items()},
         **({"corruptions.csv": corruptions.csv_text(corrupted)} if corrupted else {}),
-        "report.html": page.html(entries, options),
+        "report.html": html(content),
     }
     folder = Path(out)
     disk.make_folder(folder)
-    for name, content in written.items():
-        disk.write(folder / name, content)
+    for name, data in files.items():
+        disk.write(folder / name, data)
     return folder / "report.html"
 
 
-def _times(entries: Sequence[Entry]) -> "dict[str, Figure]":
-    """The figure of the training times of several runs."""
-    times = {entry.source: measured for entry in entries if entry.run and (measured := epoch_time(entry.run))}
-    seconds = [each.seconds for each in times.values()]
-    return {"times": curves.bars(list(times), seconds, "Training, seconds per epoch")} if len(times) > 1 else {}
+def _draw_times(entries: Sequence[Entry]) -> "dict[str, Figure]":
+    """Draw the training times if there are several runs with any."""
+    times = {entry.source: entry.run.epoch_time.seconds for entry in entries if entry.run and entry.run.epoch_time}
+    if len(times) < 2:
+        return {}
+    return {"times": figures.draw_bars(list(times), list(times.values()), "Training, seconds per epoch")}

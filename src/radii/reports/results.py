@@ -7,8 +7,8 @@ from pathlib import Path
 
 from radii import disk
 from radii.disk import locked
+from radii.reports.metrics import Summary, in_words
 from radii.reports.report import report as write_report
-from radii.reports.summary import Summary, in_words
 from radii.runs.certificates import CertificateFile, Certificates, Row
 
 
@@ -58,7 +58,7 @@ class Results:
         if isinstance(radius, bool) or not isinstance(radius, Real) or not radius >= 0:
             raise ValueError(f"radius = {radius!r}, expected a number >= 0")
         if not summary.decided(radius):
-            tested = ", ".join(map(str, summary.asked or ()))
+            tested = ", ".join(map(str, summary.tested_radii or ()))
             raise ValueError(f"radius {radius} was not tested, expected one of {tested}: certify with that radius too")
         return summary
 

@@ -1,17 +1,11 @@
-"""The tables of a report."""
+"""A table of text, and its writers: Markdown, LaTeX, CSV and HTML."""
 
-from collections.abc import Callable, Mapping, Sequence
+import csv
+import io
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from radii.reports import protocol
-from radii.reports.entries import Entry
-from radii.reports.facts import facts
-from radii.reports.summary import UNKNOWN, Summary, Value, down, radii_of, radius_text, shown, up
-
-MOST_COLUMNS = 10
-"""The most radii that a page shows; the CSV has them all."""
-MOST_ABREAST = 4
-"""The most inputs shown as columns; more are shown as rows."""
+from radii.reports.text import csv_cell, html_text, latex_text, markdown_text
 
 
 class Cell(NamedTuple):
@@ -22,7 +16,7 @@ class Cell(NamedTuple):
     """Whether it is the best of its column."""
     interval: str = ""
     share: float | None = None
-    """The value between 0 and 1, where it is a share of the images."""
+    """The value between 0 and 1, if it is a share of the images."""
 
 
 class Table(NamedTuple):
@@ -32,86 +26,61 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Cell]]
 
 
-def accuracies(entries: Sequence[Entry], radii: Sequence[float] = ()) -> Table:
-    """Certified accuracy in per cent at each radius, ACR and abstentions; rounded down, abstentions up."""
-    measured = [entry.summary for entry in entries]
-    radii = radii or radii_of(measured, MOST_COLUMNS)
-    columns = [
-        [Cell(entry.name) for entry in entries],
-        [Cell(_sigma(entry.certificates.sigma)) for entry in entries],
-        _column(measured, lambda each: each.known_acr, lambda each: Cell(shown(each.known_acr, 4))),
-        *(_column(measured, *_certified(radius)) for radius in radii),
-        [Cell(_abstentions(each)) for each in measured],
-    ]
-    head = ["", "σ", "ACR", *map(radius_text, radii), "abstains"]  # noqa: RUF001
-    return Table(head, list(zip(*columns, strict=True)))
+def markdown(table: Table) -> str:
+    """Write a table as Markdown, the best of a column in bold."""
+
+    def line(texts: Sequence[str]) -> str:
+        return "| " + " | ".join(texts) + " |"
+
+    def cell(cell: Cell) -> str:
+        return f"**{markdown_text(cell.text)}**" if cell.best else markdown_text(cell.text)
+
+    rule = "|" + "|".join([" --- ", *(" ---: " for _ in table.head[1:])]) + "|"
+    rows = [line([*map(cell, row)]) for row in table.rows]
+    return "\n".join([line([*map(markdown_text, table.head)]), rule, *rows]) + "\n"
 
 
-def _certified(radius: float) -> tuple[Callable[[Summary], Value | None], Callable[[Summary], Cell]]:
-    def cell(each: Summary) -> Cell:
-        text, (lower, upper) = shown(each.known(radius), 1, 2), each.interval(radius)
-        if not each.decided(radius):
-            return Cell(text)
-        interval = f"{down(lower, 1, 2)}–{up(upper, 1, 2)}"  # noqa: RUF001
-        return Cell(text, interval=interval, share=each.at(radius).value)
+def latex(table: Table, remark: str = "") -> str:
+    r"""Write a table as a tabular for \usepackage{booktabs}, the best of a column in bold, a remark below."""
 
-    return lambda each: each.known(radius), cell
+    def line(texts: Sequence[str]) -> str:
+        return " & ".join(texts) + r" \\"
 
+    def cell(cell: Cell) -> str:
+        return rf"\textbf{{{latex_text(cell.text)}}}" if cell.best else latex_text(cell.text)
 
-def _abstentions(each: Summary) -> str:
-    return UNKNOWN if (share := each.known_abstentions) is None else up(share.value, 1, 2)
-
-
-def _column(
-    measured: Sequence[Summary], value: Callable[[Summary], Value | None], cell: Callable[[Summary], Cell]
-) -> list[Cell]:
-    top = best(measured, value)
-    return [cell(each)._replace(best=top is not None and value(each) == top) for each in measured]
+    columns = len(table.head)
+    head = [rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}", r"\toprule", line([*map(latex_text, table.head)])]
+    rows = [line([*map(cell, row)]) for row in table.rows]
+    last = [rf"\multicolumn{{{columns}}}{{l}}{{\footnotesize {latex_text(remark)}}} \\"] if remark else []
+    return "\n".join([*head, r"\midrule", *rows, r"\bottomrule", *last, r"\end{tabular}"]) + "\n"
 
 
-def best(measured: Sequence[Summary], value: Callable[[Summary], Value | None]) -> Value | None:
-    """The largest of comparable values; none if a value is unknown, only a bound, or 0."""
-    known = [found for each in measured if (found := value(each)) and found.exact]
-    if len(known) < len(measured) or not protocol.comparable([each.certificates for each in measured]):
-        return None
-    return max(known) if max(known).value > 0 else None
+def csv_text(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Write rows of text as CSV."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(head)
+    writer.writerows([csv_cell(cell) for cell in row] for row in rows)
+    return text.getvalue()
 
 
-def intervals(table: Table) -> Table:
-    """The 95 % intervals of a table's columns that have any."""
-    columns = [0, *(n for n in range(len(table.head)) if any(row[n].interval for row in table.rows))]
-    rows = [[row[0], *(Cell(row[n].interval or UNKNOWN) for n in columns[1:])] for row in table.rows]
-    return Table([table.head[n] for n in columns], rows)
+def html(table: Table, *, dots: bool = False, sortable: bool = True) -> str:
+    """Write a table as HTML; `dots` show the colour of each row's curve, the script can sort a `sortable` one."""
 
+    def cell(cell: Cell) -> str:
+        content = f"<b>{html_text(cell.text)}</b>" if cell.best else html_text(cell.text)
+        if cell.share is None:
+            return f"<td>{content}</td>"
+        interval = f"<small>{html_text(cell.interval)}</small>"
+        return f'<td class="share" style="--share: {cell.share:.3f}">{content}{interval}</td>'
 
-def facts_table(entries: Sequence[Entry]) -> Table:
-    """How each input was computed, one column per input where they fit; unrecorded facts are left out.
+    def line(number: int, row: Sequence[Cell]) -> str:
+        dot = f'<span class="dot" style="background: var(--c{number})"></span>' if dots else ""
+        start = f'<tr class="run-{number}">' if dots else "<tr>"
+        return f'{start}<th scope="row">{dot}{html_text(row[0].text)}</th>{"".join(map(cell, row[1:]))}</tr>'
 
-    Of more inputs, only what differs between them, one row per input.
-    """
-    known = [facts(entry) for entry in entries]
-    names = [entry.name for entry in entries]
-    if len(entries) <= MOST_ABREAST:
-        return Table(["", *names], [[Cell(fact), *(Cell(each[fact]) for each in known)] for fact in _recorded(known)])
-    own = [fact for fact in _recorded(known) if not _shared(known, fact)]
-    rows = [[Cell(name), *(Cell(each[fact]) for fact in own)] for name, each in zip(names, known, strict=True)]
-    return Table(["", *own], rows)
-
-
-def shared_facts(entries: Sequence[Entry]) -> Table | None:
-    """What is the same of inputs that are too many for a column each; None for fewer, or where nothing is."""
-    known = [facts(entry) for entry in entries]
-    rows = [[Cell(fact), Cell(known[0][fact])] for fact in _recorded(known) if _shared(known, fact)]
-    return Table(["", "All inputs"], rows) if rows and len(entries) > MOST_ABREAST else None
-
-
-def _recorded(known: Sequence[Mapping[str, str]]) -> list[str]:
-    return [fact for fact in known[0] if any(each[fact] != UNKNOWN for each in known)]
-
-
-def _shared(known: Sequence[Mapping[str, str]], fact: str) -> bool:
-    return len({each[fact] for each in known}) == 1
-
-
-def _sigma(sigma: float | None) -> str:
-    return UNKNOWN if sigma is None else radius_text(sigma)
+    head = "".join(f'<th scope="col">{html_text(title)}</th>' if title else "<td></td>" for title in table.head)
+    rows = "\n".join(line(number, row) for number, row in enumerate(table.rows))
+    start = '<table class="sortable">' if sortable else "<table>"
+    return f"{start}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"

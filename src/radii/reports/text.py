@@ -1,7 +1,10 @@
-"""Escapes untrusted text in a report, such as names of runs and fields of headers, for Markdown, LaTeX and CSV."""
+"""Numbers and foreign text as people read them: rounding, durations, and escapes for Markdown, LaTeX, CSV and HTML."""
 
 import re
+from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
+from html import escape
 
+UNKNOWN = "–"  # noqa: RUF001
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
 MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$]")
 LATEX = {
@@ -14,22 +17,69 @@ LATEX = {
 }
 
 
+def down(value: float, digits: int, shift: int = 0) -> str:
+    """Format a number, multiplied by 10**shift, rounded down."""
+    return _rounded(value, digits, shift, ROUND_FLOOR)
+
+
+def up(value: float, digits: int, shift: int = 0) -> str:
+    """Format a number, multiplied by 10**shift, rounded up."""
+    return _rounded(value, digits, shift, ROUND_CEILING)
+
+
+def _rounded(value: float, digits: int, shift: int, rounding: str) -> str:
+    # Through repr: 0.29 is meant as 0.29, not as the double just under it.
+    return str(Decimal(repr(value)).scaleb(shift).quantize(Decimal(1).scaleb(-digits), rounding))
+
+
+def percent_range(interval: tuple[float, float]) -> str:
+    """Format an interval of shares in per cent, rounded outwards."""
+    lower, upper = interval
+    return f"{down(lower, 1, 2)}–{up(upper, 1, 2)}"  # noqa: RUF001
+
+
+def radius_text(radius: float) -> str:
+    """Format a radius with two digits, or with as many as it has."""
+    return f"{radius:.2f}" if round(radius, 2) == radius else repr(radius)
+
+
+def duration(seconds: float) -> str:
+    """Format a duration."""
+    if seconds < 100:
+        return f"{seconds:.3g} s"
+    minutes = round(seconds / 60)
+    return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def ordinal(number: int) -> str:
+    """Format a number as 1st, 2nd, 3rd, 4th, ..."""
+    ending = "th" if number % 100 in (11, 12, 13) else {1: "st", 2: "nd", 3: "rd"}.get(number % 10, "th")
+    return f"{number}{ending}"
+
+
 def plain(text: str) -> str:
-    """The text in one line, with control characters escaped: they could move a cursor or break a row."""
-    return "".join(each if each.isprintable() else each.encode("unicode_escape").decode() for each in text)
+    """Escape control characters, which could move a cursor or break a row."""
+    return "".join(
+        character if character.isprintable() else character.encode("unicode_escape").decode() for character in text
+    )
 
 
 def markdown_text(text: str) -> str:
-    """The text as Markdown that shows it as it is."""
+    """Escape text for Markdown."""
     return MARKDOWN.sub(r"\\\g<0>", plain(text))
 
 
 def latex_text(text: str) -> str:
-    """The text as LaTeX that shows it as it is."""
+    """Escape text for LaTeX."""
     return "".join(LATEX.get(character, character) for character in plain(text))
 
 
+def html_text(text: str) -> str:
+    """Escape text for HTML."""
+    return escape(plain(text))
+
+
 def csv_cell(text: str) -> str:
-    """The text as a cell that no spreadsheet evaluates: an apostrophe is put before what looks like a formula."""
+    """Escape text for a CSV cell: an apostrophe before a formula keeps spreadsheets from evaluating it."""
     formula = text[:1] in ("=", "+", "-", "@", "\t", "\r") and not NUMBER.fullmatch(text)
     return plain(f"'{text}" if formula else text)

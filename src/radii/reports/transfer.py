@@ -1,53 +1,45 @@
-"""Teacher and student side by side: the robustness that a transfer kept, and its cost."""
+"""Teachers and students side by side: how much robustness a transfer kept, and what it cost."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import NamedTuple
 
-from radii.reports.entries import Entry
-from radii.reports.facts import duration, epoch_time, per_epoch
-from radii.reports.summary import UNKNOWN, down, shown
+from radii.reports.inputs import Entry, ReportedRun
+from radii.reports.metrics import EpochTime, Value, epoch_time, shown
 from radii.reports.tables import Cell, Table
-from radii.runs import readers
-from radii.runs.lineage import seconds_before
-from radii.runs.run import Run
+from radii.reports.text import UNKNOWN, down, duration
+from radii.runs.lineage import seconds_before, teachers
 
 HEAD = ("", "Taught by", "ACR", "Time per epoch", "Training time", "Teacher’s method here", "Speed-up")  # noqa: RUF001
 
 
 def transfers(entries: Sequence[Entry]) -> Table | None:
-    """A row for every student among the runs; none where there is no student."""
-    known = latest_entries(entries)
+    """Return a row for every student among the runs; None if there is no student."""
+    known = best_entries(entries)
     listed = list(dict.fromkeys(entry.run.path.resolve() for entry in entries if entry.run))
-    students = [known[path] for path in listed if cost_file(Run(path)).is_file()]
-    return Table(HEAD, [_row(entry, entry.run, known) for entry in students if entry.run]) if students else None
+    rows = [_row(known[path], run, known) for path in listed if (run := known[path].run) and run.transfer_cost]
+    return Table(HEAD, rows) if rows else None
 
 
-def latest_entries(entries: Sequence[Entry]) -> dict[Path, Entry]:
-    """The best entry of every run: of its own test split, of its present weights, with an exact ACR."""
-    return {entry.run.path.resolve(): entry for entry in sorted(entries, key=_worth) if entry.run}
+def best_entries(entries: Sequence[Entry]) -> dict[Path, Entry]:
+    """Return the best entry of every run: of its own test split, of its present weights, with an exact ACR."""
+
+    def worth(entry: Entry) -> tuple[bool, bool, bool]:
+        return not entry.evaluated, entry.own, entry.summary.tested_radii is None
+
+    return {entry.run.path.resolve(): entry for entry in sorted(entries, key=worth) if entry.run}
 
 
-def _worth(entry: Entry) -> tuple[bool, bool, bool]:
-    return not entry.evaluated, entry.own, entry.summary.asked is None
-
-
-def cost_file(run: Run) -> Path:
-    """The file with the cost of the teacher's method on the student's architecture."""
-    return run.path / "transfer.json"
-
-
-def _row(entry: Entry, run: Run, known: dict[Path, Entry]) -> list[Cell]:
-    cost = readers.transfer_cost(cost_file(run))
-    mine = epoch_time(run)
+def _row(entry: Entry, run: ReportedRun, known: Mapping[Path, Entry]) -> list[Cell]:
+    cost = run.transfer_cost or {}
     method = cost["method_seconds_per_epoch"]
-    time = duration(mine.total) if mine else UNKNOWN
+    mine = run.epoch_time
     texts = [
         entry.name,
         _teacher(run, known),
         _acr(entry),
-        per_epoch(mine) if mine else UNKNOWN,
-        f"{time}{_in_all(mine.total, _before(run, cost))}" if mine else UNKNOWN,
+        str(mine) if mine else UNKNOWN,
+        _training_time(run, mine) if mine else UNKNOWN,
         f"{cost['method']}, {duration(method)} per epoch ({cost['steps_timed']} steps timed)",
         f"{down(method / mine.seconds, 1)} ×" if mine else UNKNOWN,  # noqa: RUF001
     ]
@@ -58,7 +50,7 @@ def _acr(entry: Entry) -> str:
     return shown(entry.summary.known_acr if entry.own and not entry.evaluated else None, 4)
 
 
-def _teacher(run: Run, known: dict[Path, Entry]) -> str:
+def _teacher(run: ReportedRun, known: Mapping[Path, Entry]) -> str:
     path = run.source("teacher")
     if path is None:
         return UNKNOWN
@@ -70,17 +62,56 @@ def _teacher(run: Run, known: dict[Path, Entry]) -> str:
     return f"{path.name}, ACR {_acr(teacher) if taught == certified else UNKNOWN}"
 
 
-def _before(run: Run, cost: Mapping[str, Any]) -> Mapping[str, float | None]:
-    """The time spent before the student: of the runs that are there, or as it was when the student was trained."""
-    found = seconds_before(run)
-    recorded = cost.get("seconds_before", {})
-    return {what: recorded.get(what) if seconds is None else seconds for what, seconds in found.items()}
-
-
-def _in_all(own: float, before: Mapping[str, float | None]) -> str:
-    """The time with all that came before; nothing where a part of it is unknown, as of a model from elsewhere."""
+def _training_time(run: ReportedRun, mine: EpochTime) -> str:
+    """Format the student's time, and the sum with its teachers' and soft labels' if all of these are known."""
+    recorded = (run.transfer_cost or {}).get("seconds_before", {})
+    # A teacher that is no longer there: its time as it was when the student was trained.
+    before = {what: recorded.get(what) if seconds is None else seconds for what, seconds in seconds_before(run).items()}
     known = [seconds for seconds in before.values() if seconds is not None]
     if len(known) < len(before):
-        return ""
+        return duration(mine.total)
     words = "teachers’ and soft labels’" if "soft_labels" in before else "teachers’"  # noqa: RUF001
-    return f", {duration(own + sum(known))} with the {words}"
+    return f"{duration(mine.total)}, {duration(mine.total + sum(known))} with the {words}"
+
+
+class TrainedRun(NamedTuple):
+    """A teacher or student in the figure of ACR over training time."""
+
+    number: int
+    """The place of its entry in the report, which gives the colour."""
+    name: str
+    seconds: float
+    acr: Value
+    method: str | None = None
+    """The teacher's method, for a student."""
+    method_seconds: float | None = None
+    """How long the teacher's method would have taken on the student's architecture."""
+
+    def __str__(self) -> str:
+        method = "" if self.method_seconds is None else f"; {self.method} would take {duration(self.method_seconds)}"
+        return f"ACR {shown(self.acr, 4)} after {duration(self.seconds)}{method}"
+
+
+def trained_runs(entries: Sequence[Entry]) -> list[TrainedRun]:
+    """Return the students among the runs and their teachers, where time and ACR are known; empty without a student."""
+    known = best_entries(entries)
+    students = {path: entry.run for path, entry in known.items() if entry.run and entry.run.transfer_cost}
+    taught_by = {teacher.path.resolve() for run in students.values() for teacher in teachers(run)}
+    runs = [_trained(known[path], entries) for path in known if path in students or path in taught_by]
+    found = [run for run in runs if run]
+    return found if any(run.method for run in found) else []
+
+
+def _trained(entry: Entry, entries: Sequence[Entry]) -> TrainedRun | None:
+    run, acr = entry.run, entry.summary.known_acr
+    if run is None or not entry.own or run.epoch_time is None or acr is None:
+        return None
+    number = next(place for place, other in enumerate(entries) if other is entry)
+    student = TrainedRun(number, entry.name, run.epoch_time.total, acr)
+    if run.transfer_cost is None:
+        return student
+    # The method takes as many epochs as with the first teacher; the student's own number if that was trained elsewhere.
+    *_, first = run, *teachers(run)
+    epochs = (epoch_time(first) or run.epoch_time).epochs
+    seconds = run.transfer_cost["method_seconds_per_epoch"] * epochs
+    return student._replace(method=str(run.transfer_cost["method"]), method_seconds=seconds)

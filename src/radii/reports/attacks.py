@@ -1,0 +1,64 @@
+"""Attacked accuracy: the share of images for which an attack found no wrong answer within a radius."""
+
+from collections.abc import Iterator
+
+from radii.reports.inputs import Entry, RunAttack
+from radii.reports.metrics import Share
+from radii.reports.text import radius_text, up
+from radii.runs.attacks import Attack
+from radii.runs.readers import is_integer, is_number
+from radii.smoothing.certificate import ABSTAIN
+
+
+def largest_attack(entry: Entry) -> RunAttack | None:
+    """Return the attack with the most images, and of those with the most steps; None if there was none."""
+    return max(entry.attacks, key=lambda each: _size(each.attack), default=None)
+
+
+def _size(attack: Attack) -> tuple[int, int]:
+    return len(attack.rows), attack.header["steps"] * attack.header["copies"]
+
+
+def broken_certificates(entry: Entry) -> int:
+    """Count the certified images that any attack changed inside their certified radius; each is a wrong certificate."""
+    certified = {row.digest: row for row in entry.certificates.rows if row.digest and row.prediction != ABSTAIN}
+    broken = {
+        digest
+        for digest, answer, distance in _changes(entry)
+        if digest in certified
+        and distance < certified[digest].radius
+        and answer not in (certified[digest].prediction, ABSTAIN)
+    }
+    return len(broken)
+
+
+def _changes(entry: Entry) -> Iterator[tuple[str, int | None, float]]:
+    """Yield digest, answer and length of every change that was kept, from the rows and from the pictures."""
+    for found in entry.attacks:
+        for row in found.attack.rows:
+            if row.distance is not None:
+                yield row.digest, row.wrong, row.distance
+        for change in found.pictures[1].values():
+            if isinstance(change, dict) and is_number(change.get("distance")) and is_integer(change.get("answer")):
+                yield str(change.get("digest")), change["answer"], change["distance"]
+
+
+def attacked_accuracy(attack: Attack, radius: float) -> Share | None:
+    """Return the share of images that the attack did not break within a radius; None beyond the largest one tried."""
+    return Share(*attack.resisted(radius)) if radius <= attack.largest else None
+
+
+def in_words(attack: Attack) -> str:
+    """Describe an attack in one line; shares are rounded up, because they are bounds from above."""
+    shares = [
+        f"{up(share.value, 1, 2)}% at {radius_text(radius)}"
+        for radius in (0.0, *attack.header["radii"])
+        if (share := attacked_accuracy(attack, radius))
+    ]
+    return f"{len(attack.rows)} images, without a wrong answer found: {', '.join(shares)} ({budget(attack)})"
+
+
+def budget(attack: Attack) -> str:
+    """Describe what an attack spent on every image and radius."""
+    header = attack.header
+    return f"{header['steps']} steps, {header['copies']} noise copies, {header['samples']:,} votes to decide"

@@ -1,0 +1,71 @@
+"""How the numbers of a report were computed: images, certifier, engine, weights, cost and training."""
+
+import math
+from collections.abc import Sequence
+
+from radii.reports import protocol
+from radii.reports.inputs import Entry, ReportedRun
+from radii.reports.tables import Cell, Table
+from radii.reports.text import UNKNOWN, duration
+
+MOST_COLUMNS = 4
+"""The most inputs shown as columns; more are shown as rows."""
+SHARED = "The same for all inputs"
+COMPUTED = "How these numbers were computed"
+TRAINING = ("Dataset", "Model", "Objective", "Classes", "Epochs", "Time per epoch", "Training time")
+
+
+def details(entry: Entry) -> dict[str, str]:
+    """Return what is known about one input; what is not recorded is a dash."""
+    certificates, summary = entry.certificates, entry.summary
+    samples = summary.samples
+    return {
+        "Images": protocol.describe_images(certificates),
+        "Certifier": protocol.describe_certifier(certificates),
+        "Label": "known, and tested directly" if protocol.label_known(certificates) else UNKNOWN,
+        "Engine": str(certificates.header.get("engine", UNKNOWN)),
+        "Seed": str(certificates.header.get("seed", UNKNOWN)),
+        "Weights": entry.weights or UNKNOWN,
+        "Samples per image": UNKNOWN if samples is None else f"{math.ceil(samples / summary.images):,}",
+        "Samples in all": UNKNOWN if samples is None else f"{samples:,}",
+        "Time per image": duration(summary.seconds / summary.images),
+        "Certification time": duration(summary.seconds),
+        **dict.fromkeys(TRAINING, UNKNOWN),
+        **(_training(entry.run) if entry.run and entry.own else {}),
+    }
+
+
+def _training(run: ReportedRun) -> dict[str, str]:
+    dataset, *model, objective = run.recipe.names()
+    names, measured = run.class_names(), run.epoch_time
+    known = {"Dataset": dataset, "Model": ", ".join(model), "Objective": objective}
+    if names:
+        known["Classes"] = f"{len(names)}: {', '.join(names)}"
+    if measured:
+        known["Epochs"] = f"{measured.epochs:,}"
+        known["Time per epoch"] = str(measured)
+        known["Training time"] = duration(measured.total)
+    return known
+
+
+def details_tables(entries: Sequence[Entry]) -> dict[str, Table]:
+    """Return how the inputs were computed, by title: one table with a column per input if they fit.
+
+    If there are more, a table of what is the same for all, and one of what differs with a row per input. What no
+    input records is left out.
+    """
+    known = [details(entry) for entry in entries]
+    names = [entry.name for entry in entries]
+    recorded = [key for key in known[0] if any(each[key] != UNKNOWN for each in known)]
+    if len(entries) <= MOST_COLUMNS:
+        rows = [[Cell(key), *(Cell(each[key]) for each in known)] for key in recorded]
+        return {COMPUTED: Table(["", *names], rows)}
+    shared = [key for key in recorded if len({each[key] for each in known}) == 1]
+    own = [key for key in recorded if key not in shared]
+    found = {}
+    if shared:
+        found[SHARED] = Table(["", "All inputs"], [[Cell(key), Cell(known[0][key])] for key in shared])
+    if own:
+        rows = [[Cell(name), *(Cell(each[key]) for key in own)] for name, each in zip(names, known, strict=True)]
+        found[COMPUTED] = Table(["", *own], rows)
+    return found

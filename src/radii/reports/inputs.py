@@ -1,0 +1,271 @@
+"""What a report is about: the certificate files of runs, or single files, each under a unique name and read once."""
+
+import math
+import warnings
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from radii.errors import RunWarning
+from radii.published_datasets import is_corruption
+from radii.reports import protocol
+from radii.reports.metrics import EpochTime, Summary, epoch_time
+from radii.runs import attacks, certificates, gallery, readers
+from radii.runs.attacks import Attack
+from radii.runs.certificates import Certificates
+from radii.runs.run import Run
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Pixels = NDArray[np.float32]
+
+OWN = "the run’s own"  # noqa: RUF001
+ABSENT = "the weights are not in the run"
+GONE = "of weights that the run no longer has"
+UNRECORDED = "of unrecorded weights"
+
+
+@dataclass(frozen=True)
+class RunAttack:
+    """An attack file of a run, with the pictures beside it."""
+
+    path: Path
+    attack: Attack
+
+    @cached_property
+    def pictures(self) -> "tuple[Mapping[str, Pixels], Mapping[str, Any]]":
+        """The changed images and what is known of each, by name; empty if there is no such file."""
+        file = attacks.pictures_file(self.path)
+        return gallery.read(file) if file.is_file() else ({}, {})
+
+
+class ReportedRun(Run):
+    """A run whose files are read when a report first needs them, and kept."""
+
+    @cached_property
+    def attacks(self) -> Sequence[RunAttack]:
+        """The attack files."""
+        return [RunAttack(path, attacks.read(path)) for path in sorted((self.path / "attacks").glob("*.jsonl"))]
+
+    @cached_property
+    def _history(self) -> list[dict[str, str]]:
+        return super().history()
+
+    def history(self) -> list[dict[str, str]]:
+        return self._history
+
+    @cached_property
+    def epoch_time(self) -> EpochTime | None:
+        return epoch_time(self)
+
+    @cached_property
+    def _class_names(self) -> tuple[str, ...]:
+        return super().class_names()
+
+    def class_names(self) -> tuple[str, ...]:
+        return self._class_names
+
+    @cached_property
+    def transfer_cost(self) -> Mapping[str, Any] | None:
+        """The cost of the teacher's method on this run's model, from transfer.json; None if the run is no student."""
+        file = self.path / "transfer.json"
+        return readers.transfer_cost(file) if file.is_file() else None
+
+    @cached_property
+    def dimensions(self) -> int | None:
+        """The number of values of an image, from the header of the weights; None if it is not recorded."""
+        if not self.finished:
+            return None
+        spec = readers.weights_metadata(self.weights_file).get("spec")
+        shape = readers.parse_object(spec, "the spec of the weights").get("shape") if spec else None
+        if not isinstance(shape, list) or len(shape) != 3:
+            return None
+        return math.prod(shape) if all(isinstance(side, int) and side > 0 for side in shape) else None
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One certificate file of a report, and the run that it belongs to."""
+
+    source: str
+    """The unique name of the run or the file."""
+    summary: Summary
+    run: ReportedRun | None = None
+    mark: str = ""
+    """What tells this certificate file from the others of its run; empty if there is only one."""
+    weights: str = ""
+    """Which weights the certificates are of: OWN, ABSENT, GONE or UNRECORDED; empty for a single file."""
+    folder: str = ""
+    """The folder of logs that the file is in; empty for other files and for runs."""
+
+    @property
+    def name(self) -> str:
+        """The name in tables and figures; it says so if the certificates are of other weights."""
+        marks = [words for words in (self.mark, "" if self.own else self.weights) if words]
+        return f"{self.source} ({', '.join(marks)})" if marks else self.source
+
+    @property
+    def short_name(self) -> str:
+        """The name in notes."""
+        return f"{self.source} ({self.mark})" if self.mark else self.source
+
+    @property
+    def own(self) -> bool:
+        """Whether the certificates can be of the run's present weights."""
+        return self.weights not in (GONE, UNRECORDED)
+
+    @property
+    def certificates(self) -> Certificates:
+        return self.summary.certificates
+
+    @property
+    def evaluated(self) -> str:
+        """The dataset and split, if they are not the test split of the run's own dataset."""
+        return protocol.evaluated_on(self.certificates)
+
+    @property
+    def class_names(self) -> tuple[str, ...]:
+        return self.run.class_names() if self.run else ()
+
+    @property
+    def corruption(self) -> str:
+        """The kind of corruption of the images: stated in the header, or the name of a log in a folder of logs."""
+        other, name = self.certificates.header.get("evaluated_on", {}), self.certificates.name
+        return str(other.get("kind", "")) or (name if self.folder and is_corruption(name) else "")
+
+    @property
+    def group(self) -> str:
+        """What means over kinds of corruption are taken over: a folder of logs, or a run's sets of one kind."""
+        other = self.certificates.header.get("evaluated_on", {})
+        return self.folder or f"{self.source} ({other.get('name')}, {_certifier(self.certificates)})"
+
+    @cached_property
+    def attacks(self) -> Sequence[RunAttack]:
+        """The attacks on what was certified: the same weights and images, under the same noise."""
+        header = self.certificates.header
+        if self.run is None or "weights" not in header:
+            return []
+        noise = header.get("noise", {}).get("name", "gaussian"), self.certificates.sigma
+        about = header["weights"], header.get("data"), *noise
+        return [each for each in self.run.attacks if each.attack.rows and _attacked(each.attack.header) == about]
+
+
+def _attacked(header: Mapping[str, Any]) -> tuple[Any, ...]:
+    return header["weights"], header["data"], header["noise"].get("name"), header["noise"].get("sigma")
+
+
+def read(paths: Sequence[Path], trusted: Collection[str] = (), labels: Mapping[str, str] | None = None) -> list[Entry]:
+    """Read run directories and certificate files.
+
+    `trusted` are the modules that the runs may name, `labels` the names to show, by the path of a run or file.
+    """
+    for path, times in Counter(path.resolve() for path in paths).items():
+        if times > 1:
+            raise ValueError(f"{path.name} is named {times} times: name each run or certificate file once")
+    paths = _with_teachers(paths)
+    named = zip(paths, _labelled(paths, labels or {}), strict=True)
+    entries = [entry for path, name in named for entry in _read(path, name, trusted)]
+    if not entries:
+        raise ValueError("nothing to report: name run directories or certificate files")
+    return entries
+
+
+def _with_teachers(paths: Sequence[Path]) -> list[Path]:
+    """Insert a student's teacher before it if the teacher has certificates too."""
+    inserted: list[Path] = []
+    for path in paths:
+        teacher = Run(path).source("teacher") if path.is_dir() else None
+        known = {other.resolve() for other in (*paths, *inserted)}
+        if teacher and teacher.resolve() not in known and any(Run(teacher).certificates.glob("*.tsv")):
+            inserted.append(teacher)
+        inserted.append(path)
+    return inserted
+
+
+def _labelled(paths: Sequence[Path], labels: Mapping[str, str]) -> list[str]:
+    """Return the name of every path: its label, or the end of the path."""
+    given = {Path(path).resolve(): name for path, name in labels.items()}
+    if unknown := set(given) - {path.resolve() for path in paths}:
+        raise ValueError(f"{unknown.pop().name} has a label but is not reported: name it as a run or file too")
+    names = [given.get(path.resolve(), name) for path, name in zip(paths, _names(paths), strict=True)]
+    if twice := [name for name, times in Counter(names).items() if times > 1]:
+        raise ValueError(f"two inputs would have the name {twice[0]!r}: give each its own")
+    return names
+
+
+def _names(paths: Sequence[Path]) -> list[str]:
+    """Return the last part of each path, and as many parent folders as make it unique."""
+    parts = [(*path.resolve().parts[:-1], path.resolve().name.removesuffix(".tsv")) for path in paths]
+    names = []
+    for mine in parts:
+        depth = 1
+        while sum(other[-depth:] == mine[-depth:] for other in parts) > 1 and depth < len(mine):
+            depth += 1
+        names.append("/".join(mine[-depth:]))
+    return names
+
+
+def _read(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
+    """Read a certificate file, a run, or a folder of logs such as one for each kind of corruption."""
+    if not path.is_dir():
+        return [Entry(name, Summary(certificates.read(path)))]
+    run = ReportedRun(path, trusted)
+    if run.recipe_file.is_file():
+        return _read_run(run, name)
+    logs = [certificates.read(file) for file in sorted(path.glob("*.tsv"))]
+    if not logs:
+        raise ValueError(f"{path} is not a run, it has no recipe.toml: name a run, or certificate files such as *.tsv")
+    return [Entry(f"{name}/{log.name}", Summary(log), folder=name) for log in logs]
+
+
+def _read_run(run: ReportedRun, name: str) -> list[Entry]:
+    run.recipe  # noqa: B018  untrusted code is refused here
+    files = [certificates.read(file) for file in begun_files(run, warn=True)]
+    if not files:
+        raise ValueError(f"{run.path} holds no certificates: `radii certify {run.path}` makes them")
+    present = run.weights_digest() if run.finished else None
+    return [
+        Entry(name, Summary(file), run, mark, _weights(file, run, present))
+        for file, mark in zip(files, _marks(files), strict=True)
+    ]
+
+
+def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
+    """Return the certificate files of a run that have a row; a warning may name those that have none yet."""
+    files = sorted(run.certificates.glob("*.tsv"))
+    begun = [file for file in files if certificates.has_rows(file)]
+    for file in files if begun and warn else ():
+        if file not in begun:
+            warnings.warn(f"{file} holds no certificates yet and is left out", RunWarning, stacklevel=2)
+    return begun
+
+
+def _weights(file: Certificates, run: Run, present: str | None) -> str:
+    """Tell which weights the certificates of a run are of; `present` is the digest of the present ones."""
+    recorded = file.header.get("weights")
+    if recorded is None:
+        return UNRECORDED
+    if present is None:
+        # An archive without weights has not changed; a run with a checkpoint is being trained again.
+        return GONE if run.checkpoint_file.is_file() else ABSENT
+    return OWN if present == recorded else GONE
+
+
+def _marks(files: Sequence[Certificates]) -> list[str]:
+    """Return what tells the certificate files of one run apart: dataset, certifier, both, or the file's name."""
+    if len(files) == 1:
+        return [protocol.evaluated_on(files[0])]
+    for parts in ((protocol.evaluated_on,), (_certifier,), (protocol.evaluated_on, _certifier)):
+        marks = [", ".join(filter(None, (part(file) for part in parts))) for file in files]
+        if len(set(marks)) == len(files):
+            return marks
+    return [", ".join(filter(None, (protocol.evaluated_on(file), file.name))) for file in files]
+
+
+def _certifier(file: Certificates) -> str:
+    return file.certifier or file.name

@@ -1,0 +1,43 @@
+"""The certified accuracy of a run as plain data, for the model card of an export and for `radii show --json`."""
+
+from typing import Any
+
+from radii.reports.inputs import begun_files
+from radii.reports.metrics import Summary, radii_of
+from radii.reports.text import down
+from radii.runs import certificates
+from radii.runs.certificates import Certificates
+from radii.runs.run import Run
+
+DIGITS = 4
+
+
+def certified(run: Run) -> list[dict[str, Any]]:
+    """Return every certificate file of the run's present weights, as `describe` does."""
+    weights = run.weights_digest()
+    files = [certificates.read(path) for path in begun_files(run)]
+    return [describe(file) for file in files if file.header.get("weights") == weights]
+
+
+def describe(file: Certificates) -> dict[str, Any]:
+    """Return how a certificate file was made, and the certified accuracy at some radii, rounded down."""
+    summary, header = Summary(file), file.header
+    # A certifier that tests given radii proves nothing exact between them.
+    radii = file.parameters.get("radii") or radii_of([summary])
+    return {
+        "certificates": file.name,
+        "certifier": file.certifier,
+        "parameters": dict(file.parameters),
+        "noise": header.get("noise"),
+        "engine": header.get("engine"),
+        "dataset": header.get("dataset"),
+        "split": header.get("split", "test"),
+        "evaluated_on": header.get("evaluated_on"),
+        "images": summary.images,
+        "certified_accuracy": {f"{radius:g}": _down(summary.at(radius).value) for radius in radii},
+        "average_certified_radius": _down(summary.acr),
+    }
+
+
+def _down(value: float) -> float:
+    return float(down(value, DIGITS))
