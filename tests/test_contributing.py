@@ -47,6 +47,15 @@ def test_every_linked_file_exists(name: str) -> None:
     assert (ROOT / name).is_file()
 
 
+def test_files_of_the_index_exist() -> None:
+    _, _, after = TEXT.partition("### Where is …?")
+    index = after[: after.index("###")]
+    rows = [line for line in index.splitlines() if line.startswith("| ") and "`" in line]
+    files = [file for row in rows for file in re.findall(r"`([\w/]+(?:\.py|/))`", row)]
+    assert len(rows) >= 20
+    assert [file for file in files if not (ROOT / "src" / "radii" / file).exists()] == []
+
+
 def test_example_is_about_twenty_lines() -> None:
     assert len([line for line in METHOD.splitlines() if line]) <= 20
 
