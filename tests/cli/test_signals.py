@@ -27,7 +27,7 @@ def test_interrupted_training_is_saved_reported_and_continued(
 ) -> None:
     (tmp_path / "small.toml").write_text(RECIPE.to_toml())
     run = Run(tmp_path / "run")
-    with start("train", "small.toml", "--run", "run", cwd=tmp_path) as process:
+    with start("train", "small.toml", "-q", "--run", "run", cwd=tmp_path) as process:
         wait_for(run.history_file.is_file)
         time.sleep(0.2)  # let the next epoch begin: right after an epoch there is nothing new to save
         before = run.checkpoint_file.stat().st_mtime_ns
@@ -44,7 +44,7 @@ def test_interrupted_training_is_saved_reported_and_continued(
 @pytest.mark.parametrize(("number", "code"), CODES)
 def test_certification_stops_with_its_workers(number: signal.Signals, code: int, trained: Run, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
-    command = ["certify", "run", "--engine", "torch", "--workers", "2", "--set", "estimation=20000"]
+    command = ["certify", "run", "-q", "--engine", "torch", "--workers", "2", "--set", "estimation=20000"]
     with start(*command, cwd=tmp_path) as process:
         wait_for(lambda: lines(run) > 3)
         os.killpg(process.pid, number)
@@ -59,7 +59,19 @@ def test_certification_stops_with_its_workers(number: signal.Signals, code: int,
 @pytest.mark.slow
 def test_killed_worker_does_not_change_the_certificates(trained: Run, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
-    command = ["certify", "run", "--engine", "torch", "--workers", "2", "--max", "40", "--set", "estimation=10000"]
+    command = [
+        "certify",
+        "run",
+        "-q",
+        "--engine",
+        "torch",
+        "--workers",
+        "2",
+        "--max",
+        "40",
+        "--set",
+        "estimation=10000",
+    ]
     with start(*command, cwd=tmp_path) as process:
         wait_for(lambda: lines(run) > 3)
         os.kill(workers(process.pid)[-1], signal.SIGKILL)
@@ -72,7 +84,7 @@ def test_killed_worker_does_not_change_the_certificates(trained: Run, tmp_path: 
 @pytest.mark.slow
 def test_workers_do_not_outlive_a_killed_command(trained: Run, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
-    command = ["certify", "run", "--engine", "torch", "--workers", "2", "--set", "estimation=100000"]
+    command = ["certify", "run", "-q", "--engine", "torch", "--workers", "2", "--set", "estimation=100000"]
     with start(*command, cwd=tmp_path) as process:
         wait_for(lambda: lines(run) > 1)
         process.kill()
@@ -85,7 +97,7 @@ def test_workers_do_not_outlive_a_killed_command(trained: Run, tmp_path: Path) -
 @pytest.mark.slow
 def test_two_commands_at_once_write_every_image_once(trained: Run, tmp_path: Path) -> None:
     run = copied(trained, tmp_path)
-    command = ["certify", "run", "--engine", "torch", "--workers", "1", "--max", "45", "--set", "estimation=2000"]
+    command = ["certify", "run", "-q", "--engine", "torch", "--workers", "1", "--max", "45", "--set", "estimation=2000"]
     with start(*command, cwd=tmp_path) as first, start(*command, cwd=tmp_path) as second:
         errors = first.communicate(timeout=120)[1], second.communicate(timeout=120)[1]
     (file,) = run.certificates.glob("*.tsv")
