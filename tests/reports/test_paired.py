@@ -1,4 +1,4 @@
-"""The paired paired_difference of two inputs."""
+"""The paired difference of two inputs."""
 
 import numpy as np
 import pytest

@@ -1,17 +1,14 @@
-"""Tables: rounded down, the best marked where there is one, a dash for an unknown value."""
+"""Tables as Markdown, LaTeX and CSV: escaped, and with how the numbers were made."""
 
-from collections.abc import Sequence
+import csv
+import io
+import re
 from typing import Any
 
-import pytest
-
-from radii.reports.accuracies import accuracies, intervals
-from radii.reports.details import COMPUTED, SHARED, details_tables
-from radii.reports.inputs import Entry
+from radii.reports.accuracies import accuracies, csv_text, latex
+from radii.reports.inputs import OWN, Entry
 from radii.reports.metrics import Summary
-from radii.reports.protocol import FEWEST_IMAGES
-from radii.reports.tables import Table
-from radii.reports.text import UNKNOWN
+from radii.reports.tables import markdown
 from radii.runs.certificates import Certificates, Row
 
 
@@ -20,103 +17,90 @@ def entry(name: str, *radii: float, times: int = 1, **header: Any) -> Entry:
     return Entry(name, Summary(Certificates(name, rows, {"sigma": 0.5, "procedure": "fixed", **header})))
 
 
-def texts(table: Table, row: int = 0) -> list[str]:
-    return [cell.text for cell in table.rows[row]]
-
-
-def bests(entries: Sequence[Entry]) -> list[str]:
-    return [row[0].text for row in accuracies(entries).rows for cell in row if cell.best]
-
-
-WEAK = entry("weak_1", 0.25, 0.1, 0.0, times=FEWEST_IMAGES)
-STRONG = entry("strong|2", 0.3, 0.6, 0.0, times=FEWEST_IMAGES)
+WEAK = entry("weak_1", 0.25, 0.1, 0.0, times=100)
+STRONG = entry("strong|2", 0.3, 0.6, 0.0, times=100)
 SEQUENTIAL: dict[str, Any] = {"procedure": "sequential", "parameters": {"radii": [0.25, 0.5], "failure": 0.001}}
+HOW: dict[str, Any] = {"parameters": {"failure": 0.01}, "engine": "torch", "seed": 3, "every": 2, "images": 10}
 
 
-def test_accuracies_are_rounded_down_and_the_best_is_marked() -> None:
-    table = accuracies([WEAK, STRONG])
-    assert table.head == ["", "σ", "ACR", "0.00", "0.25", "0.50", "0.75", "abstains"]  # noqa: RUF001
-    weak, strong = table.rows
-    assert [cell.text for cell in weak] == ["weak_1", "0.50", "0.1166", "66.6", "33.3", "0.0", "0.0", "33.4"]
-    assert [cell.text for cell in strong] == ["strong|2", "0.50", "0.3000", "66.6", "66.6", "33.3", "0.0", "33.4"]
-    assert [cell.best for cell in weak] == [False, False, False, True, False, False, False, False]
-    assert [cell.best for cell in strong] == [False, False, True, True, True, True, False, False]
-    assert weak[3].interval == "61.0–72.0"  # noqa: RUF001
+def rows(*entries: Entry) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(csv_text(entries))))
 
 
-def test_one_input_has_no_best() -> None:
-    assert bests([WEAK]) == []
+def test_csv_has_one_row_per_input() -> None:
+    weak, strong = rows(WEAK, STRONG)
+    assert {key: weak[key] for key in ("name", "sigma", "images", "acr", "clean", "abstained")} == {
+        **{"name": "weak_1", "sigma": "0.5", "images": "300"},
+        **{"acr": "0.116666", "clean": "0.666666", "abstained": "0.333334"},
+    }
+    assert [weak[f"r{radius}"] for radius in ("0.00", "0.25", "0.50", "0.75")] == [
+        *("0.666666", "0.333333", "0.000000", "0.000000")
+    ]
+    assert strong["name"] == "strong|2"
 
 
-@pytest.mark.parametrize(
-    "other",
-    [
-        entry("few", 9.0, 9.0, 9.0),
-        entry("other failure", 0.3, 0.6, 0.0, times=FEWEST_IMAGES, parameters={"failure": 0.1}),
-        entry("other certifier", 0.3, 0.6, 0.0, times=FEWEST_IMAGES, procedure="planned"),
-    ],
-    ids=lambda other: other.name,
-)
-def test_different_protocols_have_no_marked_best(other: Entry) -> None:
-    assert bests([WEAK, other]) == []
+def test_csv_contains_how_the_certificates_were_made() -> None:
+    (row,) = rows(Entry("a", entry("a", 0.5, 0.5, 0.5, **HOW).summary, weights=OWN))
+    assert {key: row[key] for key in ("certifier", "failure", "images", "images_chosen", "engine", "seed")} == {
+        **{"certifier": "fixed", "failure": "0.01", "engine": "torch", "seed": "3"},
+        **{"images": "3", "images_chosen": "5"},
+    }
+    assert (row["label_known"], row["weights"]) == ("no", OWN)
 
 
-def test_three_images_have_no_best() -> None:
-    assert bests([entry("a", 0.5, 0.6, 0.7), entry("b", 0.1, 0.2, 0.3)]) == []
+def test_unknown_values_are_empty_in_csv() -> None:
+    (unknown,) = rows(Entry("a", Summary(Certificates("a", WEAK.certificates.rows))))
+    assert {unknown[key] for key in ("sigma", "certifier", "failure", "engine", "seed", "images_chosen")} == {""}
+    (row,) = rows(entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL))
+    assert [row[key] for key in ("acr", "acr_at_least", "clean", "abstained")] == ["", "0.312500", "", ""]
+    assert [row[key] for key in ("r0.00", "r0.25", "r0.50", "r0.75")] == ["", "0.750000", "0.500000", ""]
+    assert row["label_known"] == "yes"
 
 
-def test_untested_radius_is_a_dash_or_a_bound() -> None:
-    table = accuracies([entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL)])
-    assert table.head == ["", "σ", "ACR", "0.00", "0.25", "0.50", "0.75", "abstains"]  # noqa: RUF001
-    assert texts(table) == ["a", "0.50", "≥ 0.3125", "≥ 75.0", "75.0", "50.0", UNKNOWN, UNKNOWN]
-    assert [bool(cell.interval) for cell in table.rows[0]] == [False, False, False, False, True, True, False, False]
+def test_formulas_are_quoted_in_csv() -> None:
+    (row,) = rows(entry("=1+1", 0.5, engine="@x", seed=-1))
+    assert (row["name"], row["engine"], row["seed"]) == ("'=1+1", "'@x", "-1")
 
 
-def test_fixed_with_a_radius_knows_only_that_radius() -> None:
-    table = accuracies([entry("a", 0.5, 0.0, parameters={"radius": 0.5})])
-    assert texts(table) == ["a", "0.50", "≥ 0.2500", "≥ 50.0", "≥ 50.0", "50.0", UNKNOWN, UNKNOWN]
+def test_markdown_is_a_table_with_the_best_in_bold() -> None:
+    lines = markdown(accuracies([WEAK, STRONG])).splitlines()
+    assert lines[1] == "| --- | ---: | ---: | ---: | ---: | ---: | ---: | ---: |"
+    assert lines[2].startswith(r"| weak\_1 | 0.50 | 0.1166 |")
+    assert lines[3] == r"| strong\|2 | 0.50 | **0.3000** | **66.6** | **66.6** | **33.3** | 0.0 | 33.4 |"
 
 
-def test_nothing_certified_bounds_nothing() -> None:
-    table = accuracies([entry("a", 0.0, 0.0, **SEQUENTIAL)])
-    assert texts(table) == ["a", "0.50", UNKNOWN, UNKNOWN, "0.0", "0.0", UNKNOWN, UNKNOWN]
+def test_markdown_has_one_line_per_row() -> None:
+    text = markdown(accuracies([entry("a\n| b |\n\n# c <script>[x](y)", 0.5)]))
+    assert len(text.splitlines()) == 3
+    assert "<script>" not in text
+    assert re.findall(r"(?<!\\)\[", text) == []
 
 
-def test_a_prediction_knows_radius_zero() -> None:
-    rows = [Row(0, 1, 1, 0.0, 1.0), Row(1, 1, -1, 0.0, 1.0)]
-    predicted = Entry("a", Summary(Certificates("a", rows, {"procedure": "prediction"})))
-    assert texts(accuracies([predicted])) == ["a", UNKNOWN, UNKNOWN, "50.0", UNKNOWN, UNKNOWN, UNKNOWN, "50.0"]
+def test_latex_is_escaped() -> None:
+    text = latex([WEAK, entry("50%_$x^2$\\", 0.3), entry("[1cm]*\n", 0.3)])
+    assert r" & $\sigma$ & ACR & 0.00 &" in text
+    assert "weak\\_1 & 0.50 & 0.1166 &" in text
+    assert r"50\%\_\$x\textasciicircum{}2\$\textbackslash{} &" in text
+    assert "\n{[}1cm{]}{*}" in text
+    assert text.count("\\\\\n") == 5
 
 
-def test_tested_radius_has_its_own_column() -> None:
-    table = accuracies([entry("a", 0.125, 0.125, parameters={"radius": 0.125}), WEAK])
-    assert table.head[3:6] == ["0.00", "0.125", "0.25"]
-    assert [cell.text for cell in table.rows[1][3:6]] == ["66.6", "33.3", "33.3"]
+def remarks(*entries: Entry) -> tuple[list[str], str]:
+    """The comments of a table in LaTeX, and its last row."""
+    lines = latex(entries).splitlines()
+    return [line for line in lines if line.startswith("%")], lines[-2]
 
 
-def test_bounds_are_not_marked_as_best() -> None:
-    inputs = [entry(name, radius, times=FEWEST_IMAGES, **SEQUENTIAL) for name, radius in (("a", 0.25), ("b", 0.5))]
-    table = accuracies(inputs)
-    assert [cell.best for cell in table.rows[1]] == [False, False, False, False, True, True, False, False]
+def test_latex_contains_how_the_certificates_were_made() -> None:
+    how: dict[str, Any] = {**HOW, "seed": 4}
+    comments, last = remarks(entry("a", 0.5, **HOW), entry("b", 0.5, **how))
+    assert comments[0] == "% a: certifier fixed, failure 0.01, engine torch, seed 3, images 1 of 5"
+    assert len(comments) == 2
+    assert "certifier fixed, failure 0.01, engine torch, images 1 of 5; seed: not the same in all rows" in last
+    _, last = remarks(entry("a", 0.5, **SEQUENTIAL))
+    assert "certifier sequential, failure 0.001, images 1, label known" in last
 
 
-def test_intervals_are_a_table_of_the_radii_alone() -> None:
-    table = intervals(accuracies([entry("a", 0.25, **SEQUENTIAL), WEAK]))
-    assert table.head == ["", "0.00", "0.25", "0.50", "0.75"]
-    assert texts(table)[:2] == ["a", UNKNOWN]
-    assert texts(table, 1)[:2] == ["weak_1", "61.0–72.0"]  # noqa: RUF001
-
-
-def test_facts_are_columns_for_few_inputs_and_rows_for_many() -> None:
-    (few,) = details_tables([entry("a", 0.25), entry("b", 0.5)]).values()
-    assert few.head == ["", "a", "b"]
-    assert [row[0].text for row in few.rows] == ["Images", "Certifier", "Time per image", "Certification time"]
-    many = details_tables([entry(str(number), *[0.5] * (number + 1)) for number in range(5)])[COMPUTED]
-    assert many.head == ["", "Images", "Certification time"]
-    assert texts(many, 3) == ["3", "images 0 to 3 (4)", "4 s"]
-
-
-def test_what_many_inputs_share_is_said_once() -> None:
-    shared = details_tables([entry(str(number), *[0.5] * (number + 1)) for number in range(5)])[SHARED]
-    assert shared.head == ["", "All inputs"]
-    assert [texts(shared, row) for row in range(2)] == [["Certifier", "fixed"], ["Time per image", "1 s"]]
+def test_latex_shows_dashes_and_bounds() -> None:
+    text = latex([entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL)])
+    assert r"a & 0.50 & $\geq$ 0.3125 & $\geq$ 75.0 & 75.0 & 50.0 & -- & -- \\" in text
