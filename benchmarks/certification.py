@@ -16,11 +16,10 @@ from benchmarks import art, plain, sample_cost, timing
 from benchmarks.timing import machine, take_turns
 from radii import certifiers, engines, models
 from radii.certification.certify import CertificationConfig, certify_run
-from radii.engines import EngineSpec, folded, prepare
+from radii.engines import EngineSpec, SmoothedClassifier, folded, prepare
 from radii.runs import certificates, recipe
 from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 from radii.training.loop import train
 

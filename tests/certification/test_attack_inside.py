@@ -8,11 +8,11 @@ from torch import Tensor
 
 import radii
 from radii import datasets
+from radii.engines import SmoothedClassifier
 from radii.objectives.base import smoothed_loss
 from radii.runs.recipe import Recipe, Training
 from radii.smoothing.addresses import generator
 from radii.smoothing.attack import ascent, l2_ball
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.forward import logits_of
 from radii.smoothing.modes import frozen
 from radii.smoothing.noise import noise_like

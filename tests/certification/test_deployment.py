@@ -17,13 +17,12 @@ from radii import certifiers, engines
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.deployment import certified_engines, certified_prediction, chosen_engine
 from radii.certification.load import open_run
-from radii.engines import EngineSpec
+from radii.engines import EngineSpec, SmoothedClassifier
 from radii.errors import RunWarning
 from radii.provenance import artefact_path
 from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 from radii.training.loop import train
 

@@ -8,8 +8,8 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from radii.certifiers.base import Voter
+from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 

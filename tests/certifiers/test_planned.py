@@ -9,10 +9,10 @@ from numpy.typing import NDArray
 
 from radii import certifiers
 from radii.certifiers.planned import Planned, plan
+from radii.engines import SmoothedClassifier
 from radii.smoothing import bounds
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 

@@ -8,9 +8,9 @@ from numpy.typing import NDArray
 
 from radii import certifiers
 from radii.certifiers.prediction import Prediction
+from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 

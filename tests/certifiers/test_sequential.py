@@ -13,9 +13,9 @@ from torch import Tensor
 from radii import certifiers
 from radii.certifiers.base import Voter
 from radii.certifiers.sequential import Sequential
+from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 GRID = (0.0, 0.05, 0.1, 0.15, 0.2)

@@ -12,11 +12,11 @@ from numpy.typing import NDArray
 
 from radii import certifiers
 from radii.certifiers.soft import Soft
+from radii.engines import SmoothedClassifier
 from radii.smoothing import bounds
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.betting import betting_lower
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 

@@ -8,10 +8,10 @@ from scipy.special import ndtr
 from torch import Tensor, nn
 
 from radii import certifiers
+from radii.engines import SmoothedClassifier
 from radii.smoothing import noise as noises
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian, Noise
 
 SIGMA = 0.5

@@ -4,12 +4,12 @@ import json
 from pathlib import Path
 
 import pytest
-
 from radii.certification.evaluated import Evaluated
+from radii.workers.shipping import AbsentImages
+
 from radii.datasets.base import DataError
 from radii.runs.run import Run
 from radii.training.loop import train
-from radii.workers.shipping import AbsentImages
 from tests.cli.running import radii
 from tools.cluster import without_times
 from tools.processes import RECIPE, copied

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import radii
+from radii.engines import SmoothedClassifier as Plain
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.classifier import SmoothedClassifier as Plain
 
 IMAGE = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
 NOISE = NoiseAddress(0)

@@ -7,9 +7,8 @@ from torch import Tensor, nn
 
 import radii
 from radii import engines, models
-from radii.engines import EngineSpec, _prepare, agreement, folded, openvino_bf16, prepare
+from radii.engines import EngineSpec, SmoothedClassifier, _prepare, agreement, folded, openvino_bf16, prepare
 from radii.engines.base import Engine
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 

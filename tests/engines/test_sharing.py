@@ -9,10 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from radii import engines, models
-from radii.engines import EngineSpec, prepare
+from radii.engines import EngineSpec, SmoothedClassifier, prepare
 from radii.engines.base import FixedBlock
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
 
 SHAPE, BLOCK, ANSWERS = (1, 28, 28), 32, 24

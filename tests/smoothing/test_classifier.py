@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.normalisation import Normalisation, Normalise
 
 IMAGE = torch.full((3, 4, 4), 0.5)

@@ -11,11 +11,11 @@ from torch import Tensor
 
 import radii
 from radii.cli import main
+from radii.engines import SmoothedClassifier
 from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training
 from radii.smoothing.addresses import generator
 from radii.smoothing.certificate import Certificate
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian, Grid, Noise
 from radii.smoothing.noise.grid import BITS, table
 from radii.training.loop import train

@@ -7,9 +7,9 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.logits import rounding, same_up_to_rounding
 
 IMAGE = torch.full((3, 4, 4), 0.5)

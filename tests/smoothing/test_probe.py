@@ -7,10 +7,9 @@ import torch
 from torch import Tensor, nn
 
 from radii import models
-from radii.engines import folded
+from radii.engines import SmoothedClassifier, folded
 from radii.models.base import Shape
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.classifier import SmoothedClassifier
 from tools.stress.classifiers import BY_COMPANY, BY_LENGTH, BY_PLACE, HONEST, Base, Fault
 
 IMAGE = torch.rand((1, 8, 8), generator=torch.Generator().manual_seed(0))

@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from radii.workers.delivery import in_order
+from radii.workers.remote import work
 
 from radii.disk import LockedError
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.training.loop import train
 from radii.training.soft_labels import VotingConfig, VotingSession, VotingShipment, cast_votes, soft_labels
-from radii.workers.delivery import in_order
-from radii.workers.remote import work
 
 PLAIN = Recipe(
     dataset="digits",

@@ -10,10 +10,10 @@ from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import pytest
+from radii.workers.crew import ExecutorCrew, crew_of
 
 from radii.errors import RunWarning
 from radii.workers import crew
-from radii.workers.crew import ExecutorCrew, crew_of
 from radii.workers.pool import Call, WorkerError
 
 

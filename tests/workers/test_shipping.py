@@ -5,7 +5,6 @@ import tempfile
 from pathlib import Path
 
 import pytest
-
 from radii.workers.shipping import opened, shipped_files
 
 

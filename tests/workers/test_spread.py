@@ -8,6 +8,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from radii.workers.blocks import Request, Share
+from radii.workers.remote import Report, work
 
 from radii import certifiers
 from radii.certification.certify import CertificationConfig, CertificationSession, certify_run
@@ -16,9 +18,7 @@ from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.training.loop import train
 from radii.workers import pace, spread
-from radii.workers.blocks import Request, Share
 from radii.workers.pool import WorkerError
-from radii.workers.remote import Report, work
 
 
 class Counting(Executor):

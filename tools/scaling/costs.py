@@ -9,16 +9,15 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from radii.workers.session import one_thread
 
 from benchmarks import sample_cost
 from benchmarks.timing import machine
 from radii import models
-from radii.engines import EngineSpec, folded, prepare
+from radii.engines import EngineSpec, SmoothedClassifier, folded, prepare
 from radii.runs import certificates
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian
-from radii.workers.session import one_thread
 
 FILE = Path(__file__).with_name("costs.json")
 NETWORKS: dict[str, tuple[str, tuple[int, int, int], int]] = {

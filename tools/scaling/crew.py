@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from radii.workers.blocks import Attempt
+from radii.workers.remote import Report
+from radii.workers.spread import Spread
 
 from radii.certifiers import Certifier
 from radii.certifiers.base import Voter
 from radii.runs.certificates import Row
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Gaussian
-from radii.workers.blocks import Attempt
 from radii.workers.pool import Call, Outcome
-from radii.workers.remote import Report
-from radii.workers.spread import Spread
 
 ENVIRONMENT = {"versions": {"radii": metadata.version("radii")}}
 

@@ -13,10 +13,9 @@ from torch import Tensor, nn
 import radii
 from radii import certifiers, engines, models
 from radii.certifiers.base import Voter
-from radii.engines import EngineSpec, prepare
+from radii.engines import EngineSpec, SmoothedClassifier, prepare
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import Certificate
-from radii.smoothing.classifier import SmoothedClassifier
 from radii.smoothing.noise import Gaussian, Grid, Noise
 from tools.stress.classifiers import (
     BY_COMPANY,

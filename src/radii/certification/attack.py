@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from radii import certifiers
 from radii.certification.deployment import certified_prediction
 from radii.certification.load import noise_of, open_run
-from radii.certifiers import Certifier
+from radii.certifiers import Certifier, certify_image
 from radii.datasets.base import image_digest, spread_evenly
 from radii.device import default_device
 from radii.engines import AUTO
@@ -180,7 +180,7 @@ class AttackSession:
     def answer(self, image: Tensor, index: int) -> int:
         """The smoothed classifier's answer, by votes on noise of its own."""
         address = NoiseAddress(self.config.seed, index, purpose="judge")
-        return self.judge.certify(self.classifier, image, address).prediction
+        return certify_image(self.judge, self.classifier, image, address).prediction
 
     def keep_pictures(self, path: Path) -> None:
         """Write, for the images worth a look, a change just inside the certified radius and the one outside."""

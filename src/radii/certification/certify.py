@@ -1,42 +1,164 @@
-"""Certification: a pure function of (configuration, index), mapped over the test images of a run."""
+"""Certify images: one `Certification` for the test images of a run and for classifiers and images in memory."""
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import warnings
+from collections.abc import Callable, Generator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import asdict, dataclass, replace
-from functools import lru_cache
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, Protocol, get_args
 
-from radii.certification.evaluated import Evaluated, Key, dataset_key, evaluated
+from radii import disk
+from radii.certification.data import EvaluatedImages, Key, dataset_key, evaluated_images, named_in
 from radii.certification.load import noise_of, open_run
-from radii.certification.pictures import keep_pictures
 from radii.certifiers import Certifier
-from radii.certifiers.base import Voter
-from radii.datasets import Images
-from radii.datasets.base import Part
-from radii.device import default_device, default_workers
-from radii.engines import AUTO
+from radii.certifiers.base import About, Steps
+from radii.datasets import DataError, Samples, samples_of
+from radii.datasets.base import Part, image_digest
+from radii.device import default_workers
+from radii.engines import AUTO, SmoothedClassifier, check_image
+from radii.errors import ParameterError, RunWarning
 from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
-from radii.runs import events, resume
-from radii.runs.certificates import Row, make_header
+from radii.runs import events, gallery, resume
+from radii.runs.certificates import Row
+from radii.runs.events import EventLog
 from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
-from radii.runs.shards import Shard
+from radii.runs.shards import Shard, merge
+from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
-from radii.workers.session import ByIndex, Item, RowStore, Sample, Session, SessionConfig, certified_row, one_thread
-from radii.workers.shipping import AbsentImages, opened, shipped_files
-from radii.workers.spread import certificates
+from radii.workers.backends import run_programs
+from radii.workers.scheduler import Program
+from radii.workers.voter import one_thread
 
-Identity = tuple[tuple[str, str], ...]
-"""Names and digests of what determines a certificate."""
 OnImage = Callable[[int, Row | None], None]
+"""Called with the number of images and a row; with None before the first."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certification:
+    """A classifier, images, a certifier and a seed: everything that determines certificates."""
+
+    classifier: SmoothedClassifier
+    samples: Samples
+    certifier: Certifier
+    seed: int = 0
+    every: int = 1
+    max_images: int | None = None
+    label_known: bool = True
+    """Whether a certifier that can use it is given the true label. A deployed model does not have it."""
+    facts: Mapping[str, Any] = field(default_factory=dict)
+    """What else the header records: dataset, split, digests of weights, code and artefact."""
+    watched: bool = False
+    """Whether the model may change during the certification, which is an error."""
+
+    @cached_property
+    def header(self) -> dict[str, Any]:
+        """Everything that determines the certificates, as their file records it."""
+        classifier, certifier = self.classifier, self.certifier
+        stated = {
+            "procedure": certifier.name,
+            "parameters": asdict(certifier),
+            "noise": classifier.noise.describe(),
+            **self.facts,
+            "seed": self.seed,
+            "images": len(self.samples),
+            "every": self.every,
+            "most": self.max_images,
+            "batch_size": classifier.batch_size,
+            "engine": classifier.engine,
+            "device": classifier.device.type,
+            **({} if self.label_known else {"label_known": False}),
+        }
+        plain: dict[str, Any] = json.loads(json.dumps(stated))
+        return plain
+
+    @property
+    def chosen(self) -> Sequence[int]:
+        """The images to certify."""
+        return range(0, len(self.samples), self.every)[: self.max_images]
+
+    def image_digest(self, index: int) -> str:
+        """The digest of an image with its label; empty if there is no such image."""
+        return image_digest(*self.samples.sample(index)) if index < len(self.samples) else ""
+
+    def request(self, images: Sequence[int]) -> Request:
+        """The certificates of these images, for whoever opens their file."""
+        return Request(self.header, images, self.image_digest)
+
+    def rows(
+        self, indices: Sequence[int], workers: int = 1, executor: Executor | None = None
+    ) -> Generator[Row, None, None]:
+        """Certify images and yield their rows in order, whoever counts the votes."""
+        state = self.classifier.state() if self.watched else None
+        finished = run_programs(
+            self.classifier, lambda position: self.program(indices[position]), len(indices), workers, executor
+        )
+        with closing(finished):
+            for row, seconds, environments in finished:
+                if self.watched and self.classifier.state() != state:
+                    raise ParameterError(
+                        "the model changed since the certification began: start it again", "classifier"
+                    )
+                yield replace(row, seconds=seconds, environments=tuple(environments))
+
+    def program(self, index: int) -> Program[Row]:
+        """The questions about an image, which end in its row."""
+        image, label = self.samples.sample(index)
+        try:
+            check_image(image)
+        except ValueError as error:
+            raise DataError(f"image {index} of the dataset: {error}", "dataset") from error
+        if not 0 <= label < (classes := self.classifier.classes):
+            raise DataError(
+                f"image {index} of the dataset has the label {label}, expected 0 to {classes - 1}", "dataset"
+            )
+        about = About(self.classifier.noise, classes, self.classifier.batch_size)
+        steps = self.certifier.certify(about, label if self.label_known else None)
+        return Program(image, NoiseAddress(self.seed, index), _row_steps(steps, index, label, image))
+
+
+def _row_steps(steps: Steps, index: int, label: int, image: Any) -> Generator[Any, Any, Row]:
+    """Ask what the certifier asks, and make a row of its certificate."""
+    found = yield from steps
+    counts = {number: count for number, count in enumerate(found.counts) if count}
+    digest = image_digest(image, label)
+    return Row(index, label, found.prediction, found.radius, 0.0, found.samples, counts, digest)
+
+
+class RowStore(Protocol):
+    """Where rows are kept: a file, or memory."""
+
+    def rows(self) -> Sequence[Row]: ...
+
+    def append(self, row: Row) -> None: ...
+
+
+def certify_missing(
+    certification: Certification,
+    store: RowStore,
+    chosen: Sequence[int],
+    workers: int,
+    executor: Executor | None,
+    on_image: OnImage,
+) -> None:
+    """Certify the chosen images that have no row yet, and append their rows in order."""
+    done = {row.index: row for row in store.rows()}
+    on_image(len(chosen), None)
+    for row in done.values():
+        on_image(len(chosen), row)
+    missing = [index for index in chosen if index not in done]
+    with closing(certification.rows(missing, workers, executor)) as rows:
+        for row in rows:
+            store.append(row)
+            on_image(len(chosen), row)
 
 
 @dataclass(frozen=True, kw_only=True)
 class CertificationConfig:
-    """Everything that determines the certificates of a run."""
+    """The options of a certification of a run."""
 
     run: Path
     certifier: Certifier
@@ -55,9 +177,7 @@ class CertificationConfig:
     trust: frozenset[str] = frozenset()
     """Modules whose code the run may use."""
     label_known: bool = True
-    """Whether a certifier that can use it is given the true label; a deployed model does not have it."""
-    identity: Identity = ()
-    """The expected digests of weights, data, code and artefact; any are accepted if it is empty."""
+    """Whether a certifier that can use it is given the true label. A deployed model does not have it."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dataset", dataset_key(self.dataset))
@@ -72,8 +192,46 @@ class CertificationConfig:
         if self.seed >= 1 << 128:  # no header with a longer number is read again
             raise ValueError(f"seed = {str(self.seed)[:40]}..., expected a whole number of 128 bits at most")
 
-    def open(self) -> "CertificationSession":
-        return CertificationSession(self)
+
+def open_certification(config: CertificationConfig, run: Run | None = None) -> Certification:
+    """Load the classifier and open the images of a run."""
+    run = run or Run(config.run, config.trust)
+    weights = run.weights_digest()
+    about = evaluated_images(run, config.split, config.dataset, config.data)
+    noise = config.noise or noise_of(run.recipe)
+    own_data = None if config.dataset else config.data
+    with one_thread():
+        engine, classifier = open_run(run, config.engine, noise, own_data, config.batch_size)
+    facts = _facts(run, config, engine, noise, about, weights)
+    if run.weights_digest() != weights:
+        raise RunError(f"the weights of {run.path} changed since the certification began: start it again")
+    return Certification(
+        classifier=classifier,
+        samples=samples_of(about.images),
+        certifier=config.certifier,
+        seed=config.seed,
+        every=config.every,
+        max_images=config.max_images,
+        label_known=config.label_known,
+        facts=facts,
+    )
+
+
+def _facts(
+    run: Run, config: CertificationConfig, engine: str, noise: Noise, about: EvaluatedImages, weights: str
+) -> dict[str, Any]:
+    recipe = run.recipe
+    names = (recipe.model["name"], about.dataset, config.certifier.name, noise.name, engine)
+    return {
+        "dataset": recipe.dataset["name"],
+        "split": "test",
+        **about.facts,
+        "sigma": recipe.sigma,
+        "weights": weights,
+        "data": about.images.digest,
+        "code": code_digests(names),
+        "artefact": artefact_digest(artefact_path(run, engine, weights)),
+    }
 
 
 def certify_run(
@@ -86,51 +244,31 @@ def certify_run(
 ) -> Path:
     """Certify the chosen test images of a run, or a shard of them; returns the certificate file, or the shard's part.
 
-    `on_image` is called with (number of images, row). The images are certified by `executor`, by
-    default a pool of `workers` processes of one thread each, one per core, or one per GPU: images are independent,
-    while threads of one forward pass wait for each other.
+    `on_image` is called with (number of images, row). The votes are counted by `executor`, by default by a pool of
+    `workers` processes of one thread each, one per core, or one per GPU: images are independent, while threads of one
+    forward pass wait for each other.
     """
     workers = default_workers() if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
-    session = CertificationSession(config)
-    chosen: Sequence[int] = range(0, len(session.images), config.every)[: config.max_images]
-    chosen = chosen if shard is None else shard.of(chosen)
-    wanted = Request(session.header, chosen, session.image_digest)
-    with resume.open_file(session.run, wanted, rounding_environment(session.config.engine), shard) as file:
-        with events.working(session.run.path, "certify", file=file.path.name, images=len(chosen)) as log:
-            certify_missing(session, file, chosen, workers, executor, log_images(log, on_image))
+    run = Run(config.run, config.trust)
+    certification = open_certification(config, run)
+    chosen = certification.chosen if shard is None else shard.of(certification.chosen)
+    environment = rounding_environment(certification.classifier.engine)
+    with resume.open_file(run, certification.request(chosen), environment, shard) as file:
+        with events.working(run.path, "certify", file=file.path.name, images=len(chosen)) as log:
+            certify_missing(certification, file, chosen, workers, executor, _logged(log, on_image))
         if shard is None:
-            keep_pictures(file.path, file.rows(), session.images)
+            keep_pictures(file.path, file.rows(), certification.samples)
     return file.path
 
 
-def certify_missing(
-    session: Session[Any],
-    file: RowStore,
-    chosen: Sequence[int],
-    workers: int,
-    executor: Executor | None,
-    on_image: OnImage,
-) -> None:
-    """Certify the chosen images that a file has no row of, and append their rows in order."""
-    done = {row.index: row for row in file.rows()}
-    on_image(len(chosen), None)
-    for row in done.values():
-        on_image(len(chosen), row)
-    missing = [index for index in chosen if index not in done]
-    with closing(certificates(session, missing, workers, executor)) as rows:
-        for row in rows:
-            file.append(row)
-            on_image(len(chosen), row)
-
-
-def log_images(log: events.EventLog, on_image: OnImage) -> OnImage:
-    """Wrap `on_image` to log every few seconds, and at the end, how many images are done and correct."""
+def _logged(log: EventLog, on_image: OnImage) -> OnImage:
+    """Also log how many images are done and correct, and their mean radius, every few seconds and at the end."""
     done = correct = 0
     radii = 0.0
 
-    def log_image(total: int, row: Row | None) -> None:
+    def sink(total: int, row: Row | None) -> None:
         nonlocal done, correct, radii
         if row is not None:
             done += 1
@@ -140,115 +278,49 @@ def log_images(log: events.EventLog, on_image: OnImage) -> OnImage:
                 log.write("image", done=done, images=total, correct=correct, mean_radius=radii / done)
         on_image(total, row)
 
-    return log_image
+    return sink
 
 
-def certify_image(config: SessionConfig[Item], item: Item) -> Row:
-    """The certificate of one image: the same in any process. `config` is that of an open session."""
-    return _open_once(config).certify(item)
+def merge_shards(run: Run, data: Path | None = None) -> list[Path]:
+    """Merge the part files of a run into certificate files, as certification without shards leaves them.
+
+    `data` is where the images are. Where they cannot be read, only the pictures for a report are left out.
+    """
+    return merge(run, partial(_with_pictures, run, data))
 
 
-def certify_images(session: Session[Any], indices: Sequence[int], workers: int) -> Iterator[Row]:
-    """The certificates of these test images in their order, on `workers` processes."""
-    return certificates(session, indices, workers, None)
+def _with_pictures(run: Run, data: Path | None, path: Path, header: Mapping[str, Any], rows: Sequence[Row]) -> None:
+    try:
+        images = evaluated_images(run, *named_in(run, header), data).images
+        if images.digest != header.get("data"):
+            raise DataError("the images there are not those that were certified", "data")
+        keep_pictures(path, rows, samples_of(images))
+    except (ValueError, LookupError, OSError) as error:
+        reason = error.args[0] if isinstance(error, LookupError) and error.args else error
+        warnings.warn(
+            f"{path} has no pictures for a report: {reason}; merge again where the data are", RunWarning, stacklevel=2
+        )
 
 
-class CertificationSession(ByIndex):
-    """A loaded classifier and the images of a run: what one process needs to certify."""
+def keep_pictures(certificates: Path, made: Sequence[Row], samples: Samples) -> None:
+    """Store the images of a certificate file that are worth a look, so that a report needs no dataset.
 
-    def __init__(self, config: CertificationConfig, about: Evaluated | None = None) -> None:
-        self.run = Run(config.run, config.trust)
-        weights = self.run.weights_digest()
-        _expect_same(self.run, config.identity, _pinned({"weights": weights}))
-        about = about or evaluated(self.run, config.split, config.dataset, config.data)
-        self.images: Images = about.images
-        noise = config.noise or noise_of(self.run.recipe)
-        first = not config.identity  # workers need not repeat the engine's comparison of the process that started them
-        with one_thread():
-            own = None if config.dataset else config.data
-            engine, self.classifier = open_run(self.run, config.engine, noise, own, config.batch_size, first)
-        config = replace(config, engine=engine, noise=noise)
-        self.header = _header(self.run, config, noise, about)
-        found = _pinned({name: self.header[name] for name in PINNED})
-        # The classifier was loaded after the digest was computed: the file must not have changed in between.
-        _expect_same(self.run, (*config.identity, *_pinned({"weights": weights})), found)
-        # Absolute: a worker may have another working directory.
-        data = config.data and config.data.absolute()
-        self.config = replace(config, identity=found, run=Path(config.run).absolute(), data=data)
-
-    def image_digest(self, index: int) -> str:
-        """The digest of a test image; empty where there is none of that number."""
-        return self.images.image_digest(index) if index < len(self.images) else ""
-
-    def shipment(self) -> "RunShipment":
-        return RunShipment(self.config, shipped_files(self.run.path))
-
-    def certify(self, item: int | Sample, voter: Voter | None = None) -> Row:
-        """The certificate of one test image; `voter` votes in place of the classifier."""
-        config = self.config
-        classifier = voter or self.classifier
-        return certified_row(classifier, config.certifier, config.seed, config.label_known, self.sample(item))
+    The caller holds the lock of the certificate file.
+    """
+    path, rows = gallery.pictures_file(certificates), gallery.chosen(made)
+    wanted = {str(row.index): row.digest for row in rows}
+    if path.parent.is_dir():
+        disk.sweep(path.parent, [path.name])
+    if not wanted or _kept(path) == wanted:
+        return
+    pictures = {str(row.index): samples.sample(row.index)[0].numpy() for row in rows}
+    if {len(pixels) for pixels in pictures.values()} <= gallery.CHANNELS:
+        gallery.write(path, pictures, wanted)
 
 
-@lru_cache(maxsize=1)
-def _open_once(config: SessionConfig[Item]) -> Session[Item]:
-    """A process that certifies many images loads them and the weights once; the configuration identifies them."""
-    return config.open()
-
-
-@dataclass(frozen=True)
-class RunShipment:
-    """A run for a worker that cannot read it; the images come with the tasks."""
-
-    config: CertificationConfig
-    files: Mapping[str, bytes]
-
-    def open(self) -> CertificationSession:
-        return opened(self.files, self._open)
-
-    def _open(self, folder: Path) -> CertificationSession:
-        config = replace(self.config, run=folder)
-        data: str = json.loads(dict(config.identity)["data"])
-        name = dict(config.dataset).get("name") or Run(config.run, config.trust).recipe.dataset["name"]
-        return CertificationSession(config, Evaluated(AbsentImages(data), {}, name))
-
-
-PINNED = ("weights", "data", "code", "artefact")
-"""The digests of a header that must be the same in every certifying process."""
-
-
-def _pinned(header: Mapping[str, Any]) -> Identity:
-    return tuple((name, json.dumps(value, sort_keys=True)) for name, value in header.items())
-
-
-def _expect_same(run: Run, meant: Identity, found: Identity) -> None:
-    """Refuse digests that changed since the certification began, in this process or the one that started it."""
-    for name, value in found:
-        if dict(meant).get(name, value) != value:
-            raise RunError(f"the {name} of {run.path} changed since the certification began: start it again")
-
-
-def _header(run: Run, config: CertificationConfig, noise: Noise, about: Evaluated) -> dict[str, Any]:
-    recipe, certifier, weights = run.recipe, config.certifier, run.weights_digest()
-    names = (recipe.model["name"], about.dataset, certifier.name, noise.name, config.engine)
-    facts: dict[str, Any] = {"dataset": recipe.dataset["name"], "split": "test", **about.facts}
-    if not config.label_known:
-        facts["label_known"] = False
-    return make_header(
-        certifier=certifier.name,
-        parameters=asdict(certifier),
-        noise=noise.describe(),
-        sigma=recipe.sigma,
-        weights=weights,
-        data=about.images.digest,
-        code=code_digests(names),
-        artefact=artefact_digest(artefact_path(run, config.engine, weights)),
-        seed=config.seed,
-        images=len(about.images),
-        every=config.every,
-        most=config.max_images,
-        batch_size=config.batch_size,
-        engine=config.engine,
-        device=default_device().type,
-        **facts,
-    )
+def _kept(path: Path) -> dict[str, Any] | None:
+    """What a file of pictures holds; None if it is missing or damaged, which is then written again."""
+    try:
+        return gallery.read(path)[1] if path.is_file() else None
+    except ValueError:
+        return None

@@ -12,11 +12,11 @@ from PIL import Image
 from torch import Tensor
 
 from radii import certifiers
-from radii.certifiers import Certifier
+from radii.certifiers import Certifier, certify_image
 from radii.datasets import as_image
+from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.classifier import SmoothedClassifier
 
 OneImage = Tensor | NDArray[Any] | Image.Image
 MOST_SEED = 1 << 128
@@ -121,7 +121,7 @@ def _certify(
         raise ValueError(
             f"the classifier is a {type(classifier).__name__}, expected a radii.SmoothedClassifier: make one of it"
         )
-    found = certifier.certify(classifier, as_image(image), noise, label)
+    found = certify_image(certifier, classifier, as_image(image), noise, label)
     if classifier.names is None or found.prediction == ABSTAIN:
         return found
     return replace(found, name=classifier.names[found.prediction])

@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from radii.certification.replay import replay
-from radii.certification.verify_rows import Checked, check_digests, check_header, check_images, check_radii
+from radii.certification.checks import Checked, check_digests, check_header, check_images, check_radii, replay
 from radii.errors import ParameterError
 from radii.runs import certificates, resume
 from radii.runs.certificates import Certificates, Row

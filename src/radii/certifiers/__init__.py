@@ -3,9 +3,9 @@
 from typing import Any
 
 from radii import plugins
-from radii.certifiers.base import Certifier
+from radii.certifiers.base import Certifier, certify_image
 
-__all__ = ["Certifier", "create", "names"]
+__all__ = ["Certifier", "certify_image", "create", "names"]
 
 
 def names() -> list[str]:

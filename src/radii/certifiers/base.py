@@ -2,9 +2,9 @@
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Protocol, get_args
+from typing import Any, ClassVar, NamedTuple, Protocol, get_args
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,10 +15,24 @@ from radii.plugins import Component
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.noise import Noise
+from radii.smoothing.questions import Answer, Question, Task
+
+
+class About(NamedTuple):
+    """What a certifier may know about the classifier."""
+
+    noise: Noise
+    classes: int
+    block: int
+    """Copies of one forward pass; fewer at a time cost as much."""
+
+
+Steps = Generator[Question, Any, Certificate]
+"""A certification of one image: it yields questions, is sent their answers, and returns the certificate."""
 
 
 class Voter(Protocol):
-    """What a certifier needs from a smoothed classifier."""
+    """Whoever answers questions, such as a smoothed classifier."""
 
     @property
     def noise(self) -> Noise: ...
@@ -29,11 +43,24 @@ class Voter(Protocol):
     @property
     def batch_size(self) -> int: ...
 
-    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]: ...
+    def count(self, tasks: Sequence[Task]) -> list[Answer]:
+        """Answer the question of every task."""
 
-    def probabilities(
-        self, image: Any, samples: int, noise: NoiseAddress, sharpness: float = 1.0
-    ) -> Iterator[NDArray[np.float64]]: ...
+
+def certify_image(
+    certifier: "Certifier", voter: Voter, image: Any, address: NoiseAddress, label: int | None = None
+) -> Certificate:
+    """Certify one image: ask the voter each question of the certifier at once."""
+    steps = certifier.certify(About(voter.noise, voter.classes, voter.batch_size), label)
+    answer = None
+    while True:
+        try:
+            question = steps.send(answer)
+        except StopIteration as stopped:
+            certificate: Certificate = stopped.value
+            return certificate
+        (answer,) = voter.count([Task(image, address, question)])
+        question.check(answer, voter.classes)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -62,29 +89,11 @@ class Certifier(Component, ABC):
         """The field that states the number of samples, and the fewest that a prediction can need."""
 
     @abstractmethod
-    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        """Certify one image; `noise` is the address of its draws, `label` its true class where it is known."""
+    def certify(self, about: About, label: int | None = None) -> Steps:
+        """Certify one image: yield questions about its noisy copies, return the certificate.
 
-    def votes(self, classifier: Voter, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
-        """The votes of noisy copies, or a ParameterError unless each has cast one: [class]."""
-        counts = classifier.votes(image, samples, noise)
-        if counts.shape != (classifier.classes,) or counts.min() < 0 or counts.sum() != samples:
-            got = f"{counts.sum()} votes {list(counts.shape)}"
-            raise _miscounted(samples, got, f"{samples} votes [{classifier.classes}], none below 0")
-        return counts
-
-    def probabilities(
-        self, classifier: Voter, image: Any, samples: int, noise: NoiseAddress, sharpness: float
-    ) -> Iterator[NDArray[np.float64]]:
-        """The class probabilities of noisy copies by blocks, or a ParameterError unless each has a row."""
-        rows = 0
-        for block in classifier.probabilities(image, samples, noise, sharpness):
-            rows += len(block)
-            if rows > samples or block.shape[1:] != (classifier.classes,):
-                raise _miscounted(samples, f"a block {list(block.shape)}", f"[row, {classifier.classes}]")
-            yield block
-        if rows < samples:
-            raise _miscounted(samples, f"{rows} rows", f"{samples}")
+        `label` is the true class where it is known.
+        """
 
     def possible_radii(
         self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
@@ -104,7 +113,10 @@ class Certifier(Component, ABC):
         """The certificate of this certifier; a radius below zero proves nothing."""
         counts = tuple(map(int, counts))
         if sum(counts) > samples:
-            raise _miscounted(samples, f"{sum(counts)} votes", f"{samples} at most")
+            raise ParameterError(
+                f"the certifier {self.name!r} counted {sum(counts)} votes of {samples} samples: it miscounts",
+                "certifier",
+            )
         if prediction == ABSTAIN or not radius >= 0:
             prediction, radius = ABSTAIN, 0.0
         return Certificate(prediction, float(radius), samples, counts, self)
@@ -116,9 +128,3 @@ class Certifier(Component, ABC):
                 f"radius {radius:g} can never be certified at failure {self.failure:g} under {noise}, "
                 f"even if all samples agree; the largest that can is {math.floor(largest * 1e4) / 1e4:g}"
             )
-
-
-def _miscounted(samples: int, found: str, expected: str) -> ParameterError:
-    return ParameterError(
-        f"the classifier gave {found} for {samples} samples, expected {expected}: it miscounts", "classifier"
-    )

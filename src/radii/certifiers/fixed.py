@@ -1,17 +1,19 @@
 """A fixed number of samples: some pick the class, fresh ones bound its probability (Cohen et al. 2019, CERTIFY)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radii.certifiers.base import Certifier, Voter
+from radii.certifiers.base import About, Certifier, Steps
 from radii.fields import option
-from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import binomial_lower, binomial_upper, fewest_to_certify
-from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
+from radii.smoothing.questions import Votes
+
+SELECTION, ESTIMATION = 0, 1
+"""The stages of the noise."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -33,28 +35,28 @@ class Fixed(Certifier):
     def fewest_samples(self) -> tuple[str, int]:
         return "estimation", fewest_to_certify(self._share)
 
-    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
+    def certify(self, about: About, label: int | None = None) -> Steps:
         if self.radius is not None:
-            return self._decide(self.radius, classifier, image, noise)
-        top = int(self.votes(classifier, image, self.selection, noise.at(0)).argmax())
-        counts = self.votes(classifier, image, self.estimation, noise.at(1))
-        return self.proven(top, self._radius(counts, top, classifier.noise), self.selection + self.estimation, counts)
+            return (yield from self._decide(self.radius, about))
+        top = int((yield Votes(SELECTION, 0, self.selection)).argmax())
+        counts = yield Votes(ESTIMATION, 0, self.estimation)
+        return self.proven(top, self._radius(counts, top, about.noise), self.selection + self.estimation, counts)
 
-    def _decide(self, radius: float, classifier: Voter, image: Any, noise: NoiseAddress) -> Certificate:
+    def _decide(self, radius: float, about: About) -> Steps:
         """Whether the whole estimation would certify at least this radius, from as few of its blocks as possible."""
-        agreed = np.eye(classifier.classes, dtype=np.int64)[0]
-        self.expect_reachable(radius, self._radius(self.estimation * agreed, 0, classifier.noise), classifier.noise)
-        top = int(self.votes(classifier, image, self.selection, noise.at(0)).argmax())
-        counts = np.zeros(classifier.classes, dtype=np.int64)
-        left, block, worst, best = self.estimation, 0, -np.inf, np.inf
+        agreed = np.eye(about.classes, dtype=np.int64)[0]
+        self.expect_reachable(radius, self._radius(self.estimation * agreed, 0, about.noise), about.noise)
+        top = int((yield Votes(SELECTION, 0, self.selection)).argmax())
+        counts = np.zeros(about.classes, dtype=np.int64)
+        drawn, worst, best = 0, -np.inf, np.inf
         while worst < radius <= best:
-            more = min(left, classifier.batch_size)
-            counts += self.votes(classifier, image, more, noise.at(1).from_block(block))
-            left, block = left - more, block + 1
-            worst = self._radius(_with(counts, _runner_up(counts, top), left), top, classifier.noise)
-            best = self._radius(_with(counts, top, left), top, classifier.noise)
-        spent = self.selection + self.estimation - left
-        return self.proven(top if worst >= radius else ABSTAIN, radius, spent, counts)
+            more = min(self.estimation - drawn, about.block)
+            counts += yield Votes(ESTIMATION, drawn, more)
+            drawn += more
+            left = self.estimation - drawn
+            worst = self._radius(_with(counts, _runner_up(counts, top), left), top, about.noise)
+            best = self._radius(_with(counts, top, left), top, about.noise)
+        return self.proven(top if worst >= radius else ABSTAIN, radius, self.selection + drawn, counts)
 
     def possible_radii(
         self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise

@@ -2,20 +2,21 @@
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.special import betaincinv
 
-from radii.certifiers.base import Certifier, Voter
+from radii.certifiers.base import About, Certifier, Steps
 from radii.fields import option
-from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import binomial_lower, binomial_upper, fewest_to_certify
-from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
+from radii.smoothing.questions import Votes
 from radii.smoothing.sequential import looks_until
 
+PILOT, ESTIMATION = 0, 1
+"""The stages of the noise."""
 PILOT_ERROR = 0.1
 """Error probability of each side of the pilot's interval: it affects radius and samples, never the guarantee."""
 POINTS = 33
@@ -37,18 +38,18 @@ class Planned(Certifier):
     def fewest_samples(self) -> tuple[str, int]:
         return "most_samples", fewest_to_certify(self.failure)
 
-    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        pilot = self.votes(classifier, image, self.pilot, noise.at(0))
+    def certify(self, about: About, label: int | None = None) -> Steps:
+        pilot = yield Votes(PILOT, 0, self.pilot)
         top = int(pilot.argmax())
         interval = (
             binomial_lower(int(pilot[top]), self.pilot, PILOT_ERROR),
             binomial_upper(int(pilot[top]), self.pilot, PILOT_ERROR),
         )
-        samples = plan(classifier.noise, interval, self.tolerance, self.most_samples, self.failure)
+        samples = plan(about.noise, interval, self.tolerance, self.most_samples, self.failure)
         if samples == 0:
             return self.proven(ABSTAIN, 0.0, self.pilot, ())
-        counts = self.votes(classifier, image, samples, noise.at(1))
-        radius = classifier.noise.radius(binomial_lower(int(counts[top]), samples, self.failure))
+        counts = yield Votes(ESTIMATION, 0, samples)
+        radius = about.noise.radius(binomial_lower(int(counts[top]), samples, self.failure))
         return self.proven(top, radius, self.pilot + samples, counts)
 
     def possible_radii(

@@ -1,17 +1,16 @@
 """The smoothed classifier's class without a radius: a two-sided test of the top two (Cohen et al. 2019, PREDICT)."""
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radii.certifiers.base import Certifier, Voter
+from radii.certifiers.base import About, Certifier, Steps
 from radii.fields import option
-from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import coin_p_value, fewest_to_predict
-from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
+from radii.smoothing.questions import Votes
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -23,8 +22,8 @@ class Prediction(Certifier):
     def fewest_samples(self) -> tuple[str, int]:
         return "samples", fewest_to_predict(self.failure)
 
-    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        counts = self.votes(classifier, image, self.samples, noise.at(0))
+    def certify(self, about: About, label: int | None = None) -> Steps:
+        counts = yield Votes(0, 0, self.samples)
         return self.proven(self._decided(counts), 0.0, self.samples, counts)
 
     def possible_radii(

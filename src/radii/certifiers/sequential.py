@@ -2,18 +2,20 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radii.certifiers.base import Certifier, Voter
+from radii.certifiers.base import About, Certifier, Steps
 from radii.fields import option
-from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.bounds import binomial_lower, fewest_to_certify
-from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
+from radii.smoothing.questions import Votes
 from radii.smoothing.sequential import SequentialTests, sequential_tests
+
+PILOT, FIRST_LOOK = 0, 1
+"""The stages of the noise: every look has one of its own."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,18 +44,18 @@ class Sequential(Certifier):
     def fewest_samples(self) -> tuple[str, int]:
         return "most_samples", fewest_to_certify(self.failure)
 
-    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        tests = self.tests(classifier.noise)
+    def certify(self, about: About, label: int | None = None) -> Steps:
+        tests = self.tests(about.noise)
         spent = 0
         if label is None:
-            label, spent = int(self.votes(classifier, image, self.pilot, noise.at(0)).argmax()), self.pilot
-        elif not 0 <= label < classifier.classes:
-            raise ValueError(f"label = {label}, expected a class from 0 to {classifier.classes - 1}")
-        counts = np.zeros(classifier.classes, dtype=np.int64)
+            label, spent = int((yield Votes(PILOT, 0, self.pilot)).argmax()), self.pilot
+        elif not 0 <= label < about.classes:
+            raise ValueError(f"label = {label}, expected a class from 0 to {about.classes - 1}")
+        counts = np.zeros(about.classes, dtype=np.int64)
         crossed = np.zeros(len(self.radii), dtype=np.bool_)
         drawn = 0
         for look, samples in enumerate(tests.looks):
-            counts += self.votes(classifier, image, samples - drawn, noise.at(1 + look))
+            counts += yield Votes(FIRST_LOOK + look, 0, samples - drawn)
             drawn = samples
             crossed, proven, stop = tests.update(look, counts[label], crossed)
             if stop:

@@ -2,19 +2,19 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cache, partial
-from typing import Any
+from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
 
-from radii.certifiers.base import Certifier, Voter
+from radii.certifiers.base import About, Certifier, Steps
 from radii.fields import option
-from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.betting import betting_lower
 from radii.smoothing.bounds import bernstein_lower, hoeffding_lower
-from radii.smoothing.certificate import Certificate
+from radii.smoothing.questions import Probabilities
 
+SELECTION, ESTIMATION = 0, 1
+"""The stages of the noise."""
 Values = NDArray[np.float64]
 
 
@@ -34,17 +34,11 @@ class Soft(Certifier):
     def fewest_samples(self) -> tuple[str, int]:
         return "estimation", _fewest(self.bound, self.failure)
 
-    def certify(self, classifier: Voter, image: Any, noise: NoiseAddress, label: int | None = None) -> Certificate:
-        draw = partial(self.probabilities, classifier, image, sharpness=self.sharpness)
-        blocks = draw(samples=self.selection, noise=noise.at(0))
-        top = int(sum(block.sum(0) for block in blocks).argmax())
-        values = np.empty(self.estimation)
-        filled = 0
-        for block in draw(samples=self.estimation, noise=noise.at(1)):
-            values[filled : filled + len(block)] = block[:, top]
-            filled += len(block)
+    def certify(self, about: About, label: int | None = None) -> Steps:
+        top = int((yield Probabilities(SELECTION, 0, self.selection, self.sharpness)).argmax())
+        values = yield Probabilities(ESTIMATION, 0, self.estimation, self.sharpness, label=top)
         lower = BOUNDS[self.bound](values, self.failure)
-        radius = classifier.noise.radius(lower) if lower >= 0.5 else -1.0
+        radius = about.noise.radius(lower) if lower >= 0.5 else -1.0
         return self.proven(top, radius, self.selection + self.estimation, ())
 
 

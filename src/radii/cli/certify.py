@@ -102,7 +102,7 @@ def certify(
     part = None if shard is None else Shard.parse(shard)
     from radii import certifiers
     from radii.certification.certify import CertificationConfig, certify_run
-    from radii.certification.evaluated import dataset_key
+    from radii.certification.data import dataset_key
     from radii.certification.load import noise_of
 
     certifier = certifiers.create(with_, **parse_fields(set, radii))
@@ -165,7 +165,7 @@ def _check_merge(values: Mapping[str, object]) -> None:
 
 
 def _print_merged(run: Run, data: Path | None, linf: bool, json: bool) -> None:
-    from radii.certification.merging import merge_shards
+    from radii.certification.certify import merge_shards
 
     with printed_warnings():
         merged = merge_shards(run, data)

@@ -19,8 +19,8 @@ from radii.runs.run import Run
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from radii.engines import SmoothedClassifier
     from radii.smoothing.certificate import Certificate
-    from radii.smoothing.classifier import SmoothedClassifier
     from radii.training.weights import ModelSpec
 
 ESTIMATION = 1_000

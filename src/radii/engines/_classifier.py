@@ -3,10 +3,14 @@
 import threading
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from numbers import Integral, Real
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from radii.engines._prepare import AUTO, create, prepare
@@ -14,11 +18,13 @@ from radii.engines._state import state_of
 from radii.engines.base import EngineSpec, drawn
 from radii.errors import ParameterError
 from radii.onnx import OnnxGraph
-from radii.smoothing import classifier as smoothing
-from radii.smoothing.logits import unwrapped
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.logits import check_logits, unwrapped
 from radii.smoothing.modes import evaluating
-from radii.smoothing.noise import Noise
+from radii.smoothing.noise import Gaussian, Noise
+from radii.smoothing.packing import answer_tasks
 from radii.smoothing.probe import BlockProbe
+from radii.smoothing.questions import Answer, Task, Votes
 
 DEFAULT = "torch"
 
@@ -33,7 +39,7 @@ class _Prepared:
     """The state of the base; None where the caller sees to it that the base does not change."""
 
 
-class SmoothedClassifier(smoothing.SmoothedClassifier):
+class SmoothedClassifier:
     """The most likely class of a base classifier under noise.
 
     `base` is any nn.Module that maps images [batch, channel, height, width] with pixels in [0, 1] to logits
@@ -67,22 +73,77 @@ class SmoothedClassifier(smoothing.SmoothedClassifier):
         names: Sequence[str] | None = None,
         artefact: Path | None = None,
     ) -> None:
-        super().__init__(base, sigma=sigma, classes=classes, noise=noise, batch_size=batch_size, names=names)
-        self.engine = _checked(engine, base, artefact)
+        if (sigma is None) == (noise is None):
+            raise ValueError("a smoothed classifier needs either sigma or noise, and not both")
+        if not isinstance(base, nn.Module):
+            raise ValueError(f"the base classifier is a {type(base).__name__}, expected a torch.nn.Module")
+        if noise is not None and not isinstance(noise, Noise):
+            raise ValueError(f"noise = {noise!r}, expected a noise, such as radii.smoothing.noise.create('grid', ...)")
+        for name, value, least in (("classes", classes, 2), ("batch_size", batch_size, 1)):
+            if not isinstance(value, Integral) or value < least:
+                raise ValueError(f"{name} = {value!r}, expected at least {least}, a whole number")
+        self.base = base
+        self.noise = noise or Gaussian(float(sigma) if isinstance(sigma, Real) else cast(float, sigma))
+        self.classes = int(classes)
+        self.batch_size = int(batch_size)
+        self.names = None if names is None else _checked_names(names, self.classes)
+        self.engine = _checked_engine(engine, base, artefact)
         self.artefact = artefact
         """Where an engine that calibrates keeps its files, for the classifier of a run."""
         self._lock = threading.RLock()
         self._forms: dict[Hashable, _Prepared] = {}
+        self._probe = BlockProbe()
+        self._compared = False
+        """Whether the engine was compared with the base on real images already, in the process that sent this one."""
 
     def __repr__(self) -> str:
-        return f"{super().__repr__()[:-1]}, engine={self.engine!r})"
+        base, noise = type(self.base).__name__, self.noise
+        return f"SmoothedClassifier({base}, noise={noise!r}, classes={self.classes}, engine={self.engine!r})"
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is prepared: another process prepares it again."""
-        return {**vars(self), "_lock": None, "_forms": {}, "_probe": BlockProbe()}
+        return {**vars(self), "_lock": None, "_forms": {}, "_probe": BlockProbe(), "_compared": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update({**state, "_lock": threading.RLock()})
+
+    @property
+    def sigma(self) -> float:
+        """The standard deviation of Gaussian noise."""
+        if not isinstance(self.noise, Gaussian):
+            raise AttributeError(f"the noise {self.noise} has no sigma: ask for `noise`")
+        return self.noise.sigma
+
+    @property
+    def device(self) -> torch.device:
+        """Where the base classifier is."""
+        return next((tensor.device for tensor in self.base.parameters()), torch.device("cpu"))
+
+    def count(self, tasks: Sequence[Task]) -> list[Answer]:
+        """Answer the question of every task. Tasks about images of one size share forward passes."""
+        answers: dict[int, Answer] = {}
+        sizes: dict[torch.Size, list[int]] = {}
+        for number, task in enumerate(tasks):
+            check_image(task.image)
+            sizes.setdefault(task.image.shape, []).append(number)
+        for numbers in sizes.values():
+            answers.update(zip(numbers, self._count([tasks[number] for number in numbers]), strict=True))
+        return [answers[number] for number in range(len(tasks))]
+
+    def votes(self, image: Tensor, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
+        """Count how often each class wins over `samples` noisy copies: [class]."""
+        question = Votes(noise.stage, noise.first_block * self.batch_size, samples)
+        return self.count([Task(image, noise, question)])[0]
+
+    def _count(self, tasks: Sequence[Task]) -> list[Answer]:
+        """Answer tasks about images of one size."""
+        device = self.device
+        pixels = tasks[0].image.detach().to(device, torch.float32).permute(1, 2, 0)
+        form = self._prepared(pixels).form
+        forward = partial(self._logits, form)
+        with evaluating(form):
+            self._probe.check(form, forward, pixels, self.noise, self.batch_size)
+            return answer_tasks(tasks, self.noise, self.batch_size, device, forward)
 
     def state(self) -> Hashable:
         """Equal as long as the base is the same function: it changes with weights, buffers, hooks and attributes."""
@@ -100,9 +161,6 @@ class SmoothedClassifier(smoothing.SmoothedClassifier):
         """
         self.engine = engine
         self._forms[self._key(image.permute(1, 2, 0))] = _Prepared(engine, form, self.state() if watched else None)
-
-    def _form(self, pixels: Tensor) -> nn.Module:
-        return self._prepared(pixels).form
 
     def _prepared(self, pixels: Tensor) -> _Prepared:
         key = self._key(pixels)
@@ -141,7 +199,27 @@ class SmoothedClassifier(smoothing.SmoothedClassifier):
             return torch.cat([image.expand(self.batch_size, *shape), drawn(self.batch_size, shape)])[::2]
 
         artefact = self.artefact or Path()
-        return EngineSpec(original, shape, self.noise, self.batch_size, artefact, _no_calibration, examples)
+        compared_on = None if self._compared else examples
+        return EngineSpec(original, shape, self.noise, self.batch_size, artefact, _no_calibration, compared_on)
+
+    def _logits(self, form: nn.Module, block: Tensor) -> Tensor:
+        """Logits of a block [batch, height, width, channel]."""
+        return check_logits(self._output(form, block), len(block), self.classes)
+
+    # Around each forward pass, not the loop: the caller that iterates over blocks keeps its own mode.
+    @torch.inference_mode()
+    def _output(self, form: nn.Module, block: Tensor) -> object:
+        """What a module returns for a block [batch, height, width, channel]."""
+        try:
+            return form(block.permute(0, 3, 1, 2))
+        except Exception as error:
+            rows, height, width, channels = block.shape
+            reason = (str(error).splitlines() or [""])[0]
+            raise ParameterError(
+                f"the base classifier does not take {rows} images of {channels} x {height} x {width} "
+                f"(channels x height x width): {type(error).__name__}: {reason}",
+                "base",
+            ) from error
 
 
 class _LogitsOf(nn.Module):
@@ -156,7 +234,7 @@ class _LogitsOf(nn.Module):
         return logits
 
 
-def _checked(engine: str | None, base: nn.Module, artefact: Path | None) -> str:
+def _checked_engine(engine: str | None, base: nn.Module, artefact: Path | None) -> str:
     if engine is None:
         return "onnx" if any(isinstance(module, OnnxGraph) for module in base.modules()) else DEFAULT
     if not isinstance(engine, str):
@@ -171,3 +249,27 @@ def _checked(engine: str | None, base: nn.Module, artefact: Path | None) -> str:
 
 def _no_calibration() -> Tensor:
     raise ParameterError("there are no training images here to calibrate on: load the run, and name its data", "engine")
+
+
+def _checked_names(names: Sequence[str], classes: int) -> tuple[str, ...]:
+    """The names of the classes, checked."""
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise ValueError(f"names = {names!r}, expected the name of every class, such as ('cat', 'dog')")
+    if len(names) != classes:
+        raise ValueError(f"names has {len(names)} names, expected one for each of {classes} classes")
+    return tuple(names)
+
+
+def check_image(image: Tensor) -> None:
+    """Raise a ValueError unless this is one image with pixels in [0, 1]."""
+    if not isinstance(image, Tensor):
+        raise ValueError(f"the image is a {type(image).__name__}, expected a torch.Tensor: torch.from_numpy makes one")
+    if image.ndim != 3:
+        raise ValueError(f"the image has shape {list(image.shape)}, expected [channel, height, width]: one image")
+    if not image.numel():
+        raise ValueError(f"the image has shape {list(image.shape)}: it has no pixels")
+    if not image.is_floating_point():
+        raise ValueError(f"the image holds {image.dtype}, expected floating-point pixels in [0, 1]: divide by 255")
+    low, high = float(image.min()), float(image.max())
+    if not (low >= 0.0 and high <= 1.0):
+        raise ValueError(f"the image has pixels from {low:g} to {high:g}, expected finite numbers in [0, 1]")

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from radii import certifiers
 from radii.certification.certify import CertificationConfig, OnImage, certify_run
-from radii.certification.evaluated import Key, dataset_key, open_other
+from radii.certification.data import Key, dataset_key, open_other
 from radii.papers.budgets import Budget
 from radii.papers.tables import PaperTable, Row, System, TableError
 from radii.published_datasets import corrupted_sets

@@ -1,11 +1,9 @@
 """Soft labels: how a trained run's base classifier votes on noisy copies of every training image (CAT-RS)."""
 
 import io
-import time
 from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import Executor
 from contextlib import closing
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,49 +12,21 @@ from numpy.typing import NDArray
 
 from radii import disk
 from radii.certification.load import noise_of, open_run
-from radii.datasets import Images
+from radii.datasets import samples_of
 from radii.device import default_workers
 from radii.disk import locked
 from radii.engines import AUTO
 from radii.runs import readers
 from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.questions import Question, Votes
 from radii.training.build import dataset_of
-from radii.workers.delivery import in_order
-from radii.workers.session import ByIndex, Sample, one_thread
-from radii.workers.shipping import AbsentImages, opened, shipped_files
+from radii.workers.backends import run_programs
+from radii.workers.scheduler import Program
+from radii.workers.voter import one_thread
 
 BLOCK = 128
 """Noisy copies of a forward block, on which the draws depend."""
-Votes = tuple[NDArray[np.int64], float]
-"""The votes for every class on one image, and the seconds that they took."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class VotingConfig:
-    """Everything that determines the soft labels of a run."""
-
-    run: Path
-    samples: int = 10_000
-    settle: int | None = None
-    """Votes after which an image that has only votes for one class gets no more; by default every image gets all."""
-    seed: int = 0
-    engine: str = AUTO
-    data: Path | None = None
-    trust: frozenset[str] = frozenset()
-    identity: tuple[str, str] | None = None
-    """The expected digests of weights and images; any are accepted if it is None."""
-
-    def __post_init__(self) -> None:
-        if self.samples < 1:
-            raise ValueError(f"samples = {self.samples}, expected a whole number >= 1")
-        if not 0 <= self.seed < 1 << 128:
-            raise ValueError(f"seed = {str(self.seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
-        if self.settle is not None and (self.settle < 1 or self.settle % BLOCK):
-            raise ValueError(f"settle = {self.settle}, expected a multiple of the {BLOCK} votes of a block")
-
-    def open(self) -> "VotingSession":
-        return VotingSession(self)
 
 
 def soft_labels(
@@ -77,91 +47,50 @@ def soft_labels(
     None; the values do not depend on how many. With `settle`, the shares of an image whose first votes are all for one
     class are of these alone; those of the others are as without.
     """
-    config = VotingConfig(
-        run=run.path, samples=samples, settle=settle, seed=seed, engine=engine, data=data, trust=run.trusted
-    )
+    _expect_votes(samples, settle, seed)
     workers = default_workers() if workers is None else workers
-    session = VotingSession(config)
+    weights = run.weights_digest()
+    images = samples_of(dataset_of(run, data).part("train"))
+    with one_thread():
+        name, classifier = open_run(run, engine, noise_of(run.recipe), data, min(samples, BLOCK))
+    if run.weights_digest() != weights:
+        raise RunError(f"the weights of {run.path} changed since the votes began: start them again")
+    settled = {} if settle is None else {"settle": settle}
+    stated = {"samples": samples, "seed": seed, "engine": name, **settled}
+    header = {**stated, "weights": weights, "data": images.digest}
+
+    def program(index: int) -> Program[NDArray[np.int64]]:
+        image, _ = images.sample(index)
+        return Program(image, NoiseAddress(seed, index, purpose="soft_labels"), _votes(samples, settle))
+
     with locked(run.soft_labels_file):
-        counts = _Counts(run, session.header, session.classifier.classes)
-        missing = range(len(counts), len(session.images))
-        with closing(_votes(session, missing, workers, executor)) as votes:
-            for index, found in zip(missing, votes, strict=True):
-                counts.append(found)
-                on_image(index + 1, len(session.images))
-        counts.publish(len(session.images))
+        counts = _Counts(run, header, classifier.classes)
+        first, total = len(counts), len(images)
+        finished = run_programs(classifier, lambda number: program(first + number), total - first, workers, executor)
+        with closing(finished):
+            for number, (votes, seconds, _) in enumerate(finished, start=first + 1):
+                counts.append((votes, seconds))
+                on_image(number, total)
+        counts.publish(total)
     return run.soft_labels_file
 
 
-def _votes(
-    session: "VotingSession", indices: range, workers: int, executor: Executor | None
-) -> Generator[Votes, None, None]:
-    """The votes in the order of the images."""
-    if executor is None and (workers == 1 or len(indices) < 2):
-        yield from map(session.vote, indices)
-    else:
-        yield from in_order(session, indices, cast_votes, workers, executor)
+def _expect_votes(samples: int, settle: int | None, seed: int) -> None:
+    if samples < 1:
+        raise ValueError(f"samples = {samples}, expected a whole number >= 1")
+    if not 0 <= seed < 1 << 128:
+        raise ValueError(f"seed = {str(seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
+    if settle is not None and (settle < 1 or settle % BLOCK):
+        raise ValueError(f"settle = {settle}, expected a multiple of the {BLOCK} votes of a block")
 
 
-def cast_votes(session: "VotingSession", item: int | Sample) -> Votes:
-    """The votes on one training image: the same in any process."""
-    return session.vote(item)
-
-
-class VotingSession(ByIndex):
-    """A loaded classifier and its training images: what one process needs to vote."""
-
-    def __init__(self, config: VotingConfig, images: Images | None = None) -> None:
-        self.run = run = Run(config.run, config.trust)
-        self.images = dataset_of(run, config.data).part("train") if images is None else images
-        with one_thread():
-            first, block = config.identity is None, min(config.samples, BLOCK)
-            engine, self.classifier = open_run(run, config.engine, noise_of(run.recipe), config.data, block, first)
-        identity = run.weights_digest(), self.images.digest
-        if config.identity not in (None, identity):
-            raise RunError(f"the weights or images of {run.path} changed since the votes began: start them again")
-        # Absolute: a worker may have another working directory.
-        data = config.data and config.data.absolute()
-        self.config = replace(config, engine=engine, identity=identity, run=run.path.absolute(), data=data)
-
-    @property
-    def header(self) -> dict[str, object]:
-        """What determines the votes, as it is stored beside them."""
-        config, (weights, data) = self.config, self.config.identity or ("", "")
-        settled = {} if config.settle is None else {"settle": config.settle}
-        stated = {"samples": config.samples, "seed": config.seed, "engine": config.engine, **settled}
-        return {**stated, "weights": weights, "data": data}
-
-    def shipment(self) -> "VotingShipment":
-        return VotingShipment(self.config, shipped_files(self.run.path))
-
-    def vote(self, item: int | Sample) -> Votes:
-        """The votes on one training image."""
-        began = time.perf_counter()
-        index, image, _ = self.sample(item)
-        address = NoiseAddress(self.config.seed, index, purpose="soft_labels")
-        samples = self.config.samples
-        first = min(self.config.settle or samples, samples)
-        with one_thread():
-            votes = self.classifier.votes(image, first, address)
-            if first < samples and votes.max() < first:
-                votes = votes + self.classifier.votes(image, samples - first, address.from_block(first // BLOCK))
-        return votes, time.perf_counter() - began
-
-
-@dataclass(frozen=True)
-class VotingShipment:
-    """A run for a worker that cannot read it; the images come with the tasks."""
-
-    config: VotingConfig
-    files: Mapping[str, bytes]
-
-    def open(self) -> VotingSession:
-        return opened(self.files, self._open)
-
-    def _open(self, folder: Path) -> VotingSession:
-        assert self.config.identity is not None
-        return VotingSession(replace(self.config, run=folder), AbsentImages(self.config.identity[1]))
+def _votes(samples: int, settle: int | None) -> Generator[Question, NDArray[np.int64], NDArray[np.int64]]:
+    """Ask for the votes on one image: no more where the first `settle` are all for one class."""
+    first = min(settle or samples, samples)
+    votes = yield Votes(0, 0, first)
+    if first < samples and votes.max() < first:
+        votes = votes + (yield Votes(0, first, samples - first))
+    return votes
 
 
 def _other(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
@@ -197,7 +126,7 @@ class _Counts:
     def __len__(self) -> int:
         return self._rows(self.file, 4 * self.classes)
 
-    def append(self, found: Votes) -> None:
+    def append(self, found: tuple[NDArray[np.int64], float]) -> None:
         """Add the votes on the next image, the time first: a kill in between leaves one time too many, which is cut."""
         votes, seconds = found
         disk.append(self.times, np.array([seconds], "<f8").tobytes())

@@ -1,20 +1,111 @@
-"""The workers of a Dask cluster, as an executor."""
+"""Workers of any executor of `concurrent.futures`, and of a Dask cluster."""
 
 import logging
 import re
 import threading
+import time
 import warnings
 from collections.abc import Callable, Iterator
-from concurrent.futures import Executor, Future
+from concurrent.futures import CancelledError, Executor, Future
 from contextlib import contextmanager
 from functools import partial
-from importlib import import_module
+from importlib import import_module, metadata
+from itertools import count
+from queue import Empty, SimpleQueue
 from typing import Any
 
-from radii.errors import ParameterError
+from radii.errors import ParameterError, RunWarning
+from radii.workers.pool import Call, Outcome, WorkerError
 
+SILENCE = 20.0
+"""Seconds without an answer from any worker before a warning, unless tasks have taken longer before."""
 TIMEOUT = 30.0
-"""Seconds that a scheduler may take to answer."""
+"""Seconds that a Dask scheduler may take to answer."""
+RESUME = "Finished rows are saved: run the same command or call to resume"
+
+
+def expect_same_version(theirs: str) -> None:
+    """Raise a WorkerError for a worker that runs another version of radii."""
+    ours = metadata.version("radii")
+    if theirs != ours:
+        raise WorkerError(
+            f"a worker runs radii {theirs}, this is {ours}: install the same version on every worker", "executor"
+        )
+
+
+class ExecutorPool:
+    """The workers of an executor, of which only `submit` is used: pools of processes, Dask, MPI, Parsl."""
+
+    def __init__(self, executor: Executor) -> None:
+        self._executor = executor
+        self._name = type(executor).__name__
+        self._tickets = count()
+        self._calls: dict[int, tuple[Call, Future[Any]]] = {}
+        self._done: SimpleQueue[int] = SimpleQueue()
+        self._longest = 0.0
+        """The longest time, in seconds, that an answer was waited for."""
+
+    def expect_radii(self) -> None:
+        """Check a worker's version before any work is sent: Dask's workers die of what they cannot unpickle."""
+        self.submit(Call("the check of the radii version", metadata.version, ("radii",)))
+        expect_same_version(self.next()[1].value())
+
+    def submit(self, call: Call) -> int:
+        ticket = next(self._tickets)
+        future = self._or_failed(call, lambda: self._executor.submit(call.function, *call.arguments))
+        self._calls[ticket] = (call, future)
+        future.add_done_callback(partial(_put, self._done, ticket))
+        return ticket
+
+    def next(self) -> tuple[int, Outcome]:
+        began = time.monotonic()
+        ticket = self._answered()
+        self._longest = max(self._longest, time.monotonic() - began)
+        call, future = self._calls.pop(ticket)
+        return ticket, Outcome(True, self._or_failed(call, future.result))
+
+    def close(self) -> None:
+        for _, future in self._calls.values():
+            future.cancel()
+
+    def _answered(self) -> int:
+        """Wait for a call that is done; warn if nobody answers, and again after twice the time."""
+        patience, waited = max(SILENCE, 2 * self._longest), 0.0
+        while True:
+            try:
+                return self._done.get(timeout=patience)
+            except Empty:
+                waited += patience
+                patience = waited
+                self._warn(waited)
+
+    def _warn(self, seconds: float) -> None:
+        warnings.warn(
+            f"no worker has answered for {seconds:.0f} s, {len(self._calls)} tasks are waiting: check that the workers "
+            f"of {self._name} run; the work goes on when one answers",
+            RunWarning,
+            stacklevel=2,
+        )
+
+    def _or_failed(self, call: Call, function: Callable[[], Any]) -> Any:
+        """Call a function of the executor; its errors become a WorkerError. Errors of the work come back as results."""
+        try:
+            return function()
+        except CancelledError as error:
+            raise WorkerError(
+                f"{self._name} dropped {call.name}: it was shut down, or lost its scheduler. {RESUME}", "executor"
+            ) from error
+        except Exception as error:
+            reason = f"{type(error).__name__}: {(str(error).splitlines() or [''])[0]}".rstrip(": ")
+            raise WorkerError(
+                f"{self._name} failed at {call.name} ({reason}): it was shut down, or its workers died or run another "
+                f"radii version. {RESUME}",
+                "executor",
+            ) from error
+
+
+def _put(done: "SimpleQueue[int]", ticket: int, _: Future[Any]) -> None:
+    done.put(ticket)
 
 
 @contextmanager
@@ -49,7 +140,7 @@ def _expect_port(address: str) -> None:
 
 
 def _within(seconds: float, connect: Callable[[], Any]) -> Any:
-    """What a call returns; a TimeoutError after some time, since Dask waits for ever where nobody says a word."""
+    """Call a function; raise a TimeoutError after some time, since Dask waits for ever where nobody answers."""
     answer: Future[Any] = Future()
 
     def call() -> None:
@@ -64,7 +155,7 @@ def _within(seconds: float, connect: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """A logger that says nothing: what goes wrong with a scheduler is told by the futures that it cancels."""
+    """Silence a logger: the futures that a scheduler cancels tell what went wrong with it."""
     logger = logging.getLogger(name)
     before, logger.disabled = logger.disabled, True
     try:

@@ -1,4 +1,4 @@
-"""Worker processes that are replaced when they die and end with their parent.
+"""A pool of worker processes, which are replaced when they die and end with their parent.
 
 Imports no torch: a worker watches its parent before torch is loaded.
 """
@@ -10,7 +10,7 @@ import sys
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from itertools import count
 from multiprocessing import get_context, parent_process, resource_tracker
@@ -18,6 +18,8 @@ from multiprocessing.connection import Connection, wait
 from multiprocessing.context import SpawnProcess
 from types import ModuleType
 from typing import Any
+
+import cloudpickle
 
 from radii.errors import ParameterError
 
@@ -55,12 +57,12 @@ class Outcome:
 class _Worker:
     """A process, the connection to it, and the ticket of its present call; `slot` is its place among the workers."""
 
-    def __init__(self, slot: int, variables: Mapping[str, str], needs_main: bool) -> None:
+    def __init__(self, slot: int, variables: Mapping[str, str]) -> None:
         self.slot = slot
         self.ticket: int | None = None
         self.connection, theirs = get_context("spawn").Pipe()
         self.process: SpawnProcess = get_context("spawn").Process(target=_work, args=(theirs, variables), daemon=True)
-        with _without_interrupts(), nullcontext() if needs_main else _without_main():
+        with _without_interrupts(), _without_main():
             self.process.start()
         theirs.close()
 
@@ -82,8 +84,8 @@ class _Worker:
         self.connection.close()
 
 
-class ProcessCrew:
-    """Processes that compute calls, started as they are needed; `variables` are the environment variables of each."""
+class ProcessPool:
+    """Worker processes, started as they are needed. `variables` are the environment variables of each."""
 
     def __init__(self, workers: int, variables: Sequence[Mapping[str, str]] = ()) -> None:
         if workers < 1:  # nobody would ever do the work
@@ -124,16 +126,15 @@ class ProcessCrew:
 
     def _start(self) -> _Worker:
         slot = self._free.pop(0)
-        first = self._calls[self._waiting[0]]
         variables = self._variables[slot % len(self._variables)] if self._variables else {}
-        worker = _Worker(slot, variables, needs_main(pickle.dumps((first.function, first.arguments))))
+        worker = _Worker(slot, variables)
         self._workers.append(worker)
         return worker
 
     def _give(self, worker: _Worker) -> None:
         ticket = self._waiting.popleft()
         call = self._calls[ticket]
-        worker.give(ticket, pickle.dumps((call.function, call.arguments)))
+        worker.give(ticket, cloudpickle.dumps((call.function, call.arguments)))
 
     def _collect(self, worker: _Worker) -> tuple[int, Outcome] | None:
         """Take a worker's outcome and give it the next call, or replace it if it died."""
@@ -217,14 +218,9 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-def needs_main(pickled: bytes) -> bool:
-    """Whether a pickled object is of a class or function of the user's script itself."""
-    return b"__main__" in pickled
-
-
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Processes that are started here do not run the user's script again, whose classes they do not need."""
+    """Start processes that do not run the user's script again: cloudpickle sends its functions and classes by value."""
     main = sys.modules["__main__"]
     sys.modules["__main__"] = ModuleType("__main__")
     try:

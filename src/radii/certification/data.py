@@ -19,7 +19,7 @@ Key = tuple[tuple[str, Any], ...]
 """A dataset's table as a value that can be hashed; empty for the run's own."""
 
 
-class Evaluated(NamedTuple):
+class EvaluatedImages(NamedTuple):
     """The images of certificates, and what a header says of them beside their digest."""
 
     images: Images
@@ -35,19 +35,19 @@ def dataset_key(spec: Spec | Key | None) -> Key:
     return tuple(named_table(dict(spec) if isinstance(spec, tuple) else spec, "dataset").items())
 
 
-def evaluated(run: Run, part: Part, other: Key, data: Path | None) -> Evaluated:
+def evaluated_images(run: Run, part: Part, other: Key, data: Path | None) -> EvaluatedImages:
     """The images to certify; `data` is where they are, of the run's own dataset or of the other one."""
     if not other:
         own = dataset_of(run, data)
         held_out = {} if own.validation is None else {"validation": own.validation}
         facts = {} if part == "test" else {"split": part, **held_out}
-        return Evaluated(own.part(part), facts, run.recipe.dataset["name"])
+        return EvaluatedImages(own.part(part), facts, run.recipe.dataset["name"])
     if part != "test":
         raise ValueError(f"split = {part!r} is of the run's own data: leave out the other dataset")
     found = open_other(other, data)
     _expect_same_classes(run, found)
     stated = {key: value for key, value in dataset_fields(found).items() if key != "path"}
-    return Evaluated(
+    return EvaluatedImages(
         found.part("test"), {"dataset": found.name, EVALUATED_ON: {"name": found.name, **stated}}, found.name
     )
 

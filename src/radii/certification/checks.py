@@ -1,7 +1,7 @@
-"""The checks of one certificate file: its digests, images and radii."""
+"""The checks of one certificate file: its digests, images and radii, and rows that are computed again."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -10,18 +10,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from radii import certifiers
-from radii.certification.evaluated import evaluated, named_in
+from radii.certification.certify import Certification, CertificationConfig, open_certification
+from radii.certification.data import evaluated_images, named_in
 from radii.certifiers import Certifier
 from radii.datasets import DataError, Images
-from radii.provenance import artefact_digest, artefact_path, code_digests
+from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
 from radii.runs import trust
 from radii.runs.certificates import FORMAT, Certificates, Row
 from radii.runs.run import Run
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
+from radii.smoothing.questions import NearTies, Task
 from radii.training.weights import model_spec
+from radii.workers.voter import one_thread
 
+ROUNDING = 1e-4
+"""How far float32 arithmetic in another order may move a logit of a deep network, as a share of the largest."""
+INT8_ROUNDING = 0.05
+"""The same for eight-bit arithmetic, whose steps are coarser."""
+MEAN_ROUNDING = 1e-3
+"""How far rounding may move a radius of mean probabilities, as a share of it."""
 TOLERANCE = 1e-9
 """The relative tolerance of a recomputed radius: other versions of a library may differ in the last digits."""
 
@@ -73,7 +82,7 @@ class Checked:
         try:
             named = named_in(self.run, self.header)
             if named not in self.opened:
-                self.opened[named] = evaluated(self.run, *named, self.data).images
+                self.opened[named] = evaluated_images(self.run, *named, self.data).images
         except DataError as error:
             self.cannot(f"the data were not found: {error}")
             return None
@@ -195,3 +204,100 @@ def noise_of(checked: Checked) -> Noise:
     name = table.pop("name")
     trust.require([name], checked.run.trusted, checked.path)
     return noises.create(name, **table)
+
+
+def replay(checked: Checked, rows: Sequence[Row], workers: int) -> Iterator[Row]:
+    """Certify images again from their noise addresses and compare; yields each replayed row."""
+    try:
+        certification = _certification(checked)
+    except (LookupError, ValueError, TypeError, OSError) as error:
+        checked.cannot(f"it cannot be replayed: {in_words(error)}")
+        return
+    here = [row for row in rows if 0 <= row.index < len(certification.samples)]
+    for row, again in zip(here, certification.rows([row.index for row in here], workers), strict=True):
+        checked.replayed += 1
+        if _answer(row) != _answer(again):
+            _explain(checked, certification, row, again)
+        yield row
+
+
+def _certification(checked: Checked) -> Certification:
+    """The certification that a header describes."""
+    header = checked.header
+    engine = checked.engine or header["engine"]
+    trust.require([engine], checked.run.trusted, checked.path)
+    part, other = named_in(checked.run, header)
+    config = CertificationConfig(
+        run=checked.run.path,
+        certifier=certifier_of(checked),
+        noise=noise_of(checked),
+        seed=header["seed"],
+        engine=engine,
+        batch_size=header["batch_size"],
+        data=checked.data,
+        split=part,
+        dataset=other,
+        trust=checked.run.trusted,
+        label_known=header.get("label_known", True),
+    )
+    return open_certification(config, checked.run)
+
+
+def _answer(row: Row) -> tuple[Any, ...]:
+    return row.prediction, row.radius, row.samples, {label: count for label, count in row.counts.items() if count}
+
+
+def _explain(checked: Checked, certification: Certification, row: Row, again: Row) -> None:
+    """Report a row that a replay does not reproduce, unless it was made elsewhere and rounding explains it."""
+    what = f"a replay gives class {again.prediction} with radius {again.radius}, not {row.prediction} with {row.radius}"
+    if _same_place(checked, certification, row):
+        checked.differs(f"{what}; {_moved(row, again)} votes differ", row)
+        return
+    moved, most = _moved(row, again), _near_ties(certification, row)
+    if row.samples != again.samples and most:
+        checked.cannot(f"image {row.index} took {row.samples} samples, here {again.samples}, as rounding may decide")
+    elif not row.counts and not again.counts:
+        if not _nearly(row, again):
+            checked.differs(what, row)
+    elif moved > most:
+        checked.differs(f"{what}; {moved} votes differ, rounding explains at most {most}", row)
+    else:
+        checked.moved += moved
+
+
+def _nearly(row: Row, again: Row) -> bool:
+    """Whether two results from mean probabilities are equal up to rounding."""
+    return row.prediction == again.prediction and math.isclose(row.radius, again.radius, rel_tol=MEAN_ROUNDING)
+
+
+def _same_place(checked: Checked, certification: Certification, row: Row) -> bool:
+    """Whether a row was made with this engine, instruction set, device and versions: then no vote may differ."""
+    if certification.classifier.engine != checked.header["engine"]:
+        return False
+    number = list(checked.made.rows).index(row)
+    before = [each for each in checked.header.get("environments", []) if each["first_row"] <= number]
+    here = {**rounding_environment(certification.classifier.engine), "first_row": 0}
+    return bool(before) and {**before[-1], "first_row": 0} == here
+
+
+def _moved(row: Row, again: Row) -> int:
+    """How many votes are for another class."""
+    labels = row.counts.keys() | again.counts.keys()
+    return math.ceil(sum(abs(row.counts.get(label, 0) - again.counts.get(label, 0)) for label in labels) / 2)
+
+
+def _near_ties(certification: Certification, row: Row) -> int:
+    """Count the copies of an image whose two largest logits are within the rounding of the engine."""
+    classifier = certification.classifier
+    rounding = INT8_ROUNDING if "int8" in classifier.engine else ROUNDING
+    image, address, steps = certification.program(row.index)
+    ties, answer = 0, None
+    while True:
+        try:
+            question = steps.send(answer)  # type: ignore[arg-type]
+        except StopIteration:
+            return ties
+        near = NearTies(question.stage, question.first, question.count, rounding)
+        with one_thread():
+            answer, found = classifier.count([Task(image, address, question), Task(image, address, near)])
+        ties += int(found[0])

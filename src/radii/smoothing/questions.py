@@ -1,0 +1,128 @@
+"""Questions about the noisy copies of one image. A certifier asks them, a voter answers them.
+
+A question names copies by their stage and number. Stages never share draws, so answers about different stages are
+independent.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from typing import Any, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from radii.errors import ParameterError
+from radii.smoothing.addresses import NoiseAddress
+
+Answer = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Question(ABC):
+    """Something about the copies `first` to `first + count` of a stage."""
+
+    stage: int
+    first: int
+    count: int
+
+    def __post_init__(self) -> None:
+        if self.count < 1:
+            raise ValueError(f"samples = {self.count}, expected at least 1")
+
+    @abstractmethod
+    def answer(self, logits: Tensor) -> Tensor:
+        """Answer for some of the copies, from their logits [copy, class]."""
+
+    @abstractmethod
+    def join(self, parts: Sequence[Answer]) -> Answer:
+        """Combine the answers for consecutive copies."""
+
+    @abstractmethod
+    def check(self, answer: Answer, classes: int) -> None:
+        """Raise a ParameterError unless this can be the answer for all copies."""
+
+    def split(self, size: int, block: int) -> list[Self]:
+        """Split into parts of whole blocks, about `size` copies each; the last part may be shorter."""
+        blocks = -(-self.count // block)
+        parts = min(blocks, -(-self.count // size))
+        bounds = [number * blocks // parts * block for number in range(parts)] + [self.count]
+        return [replace(self, first=self.first + low, count=high - low) for low, high in pairwise(bounds)]
+
+    def _expect(self, good: bool, got: str, expected: str) -> None:
+        if not good:
+            raise ParameterError(
+                f"the classifier gave {got} for {self.count} samples, expected {expected}: it miscounts", "classifier"
+            )
+
+
+@dataclass(frozen=True)
+class Votes(Question):
+    """How often does each class win? The answer is [class]."""
+
+    def answer(self, logits: Tensor) -> Tensor:
+        return logits.argmax(1).bincount(minlength=logits.shape[1])
+
+    def join(self, parts: Sequence[Answer]) -> Answer:
+        return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
+
+    def check(self, answer: Answer, classes: int) -> None:
+        good = answer.shape == (classes,) and answer.min() >= 0 and answer.sum() == self.count
+        got = f"{answer.sum()} votes {list(answer.shape)}"
+        self._expect(good, got, f"{self.count} votes [{classes}], none below 0")
+
+
+@dataclass(frozen=True)
+class Probabilities(Question):
+    """How likely is the class `label` for each copy? The answer is [copy]; without a label, the sums [class].
+
+    Probabilities are the softmax of `sharpness` times the logits.
+    """
+
+    sharpness: float = 1.0
+    label: int | None = None
+
+    def answer(self, logits: Tensor) -> Tensor:
+        probabilities = (self.sharpness * logits.double()).softmax(1)
+        return probabilities.sum(0) if self.label is None else probabilities[:, self.label]
+
+    def join(self, parts: Sequence[Answer]) -> Answer:
+        return np.sum(parts, axis=0) if self.label is None else np.concatenate(parts)
+
+    def check(self, answer: Answer, classes: int) -> None:
+        shape = (classes,) if self.label is None else (self.count,)
+        most = self.count if self.label is None else 1
+        got = f"probabilities {list(answer.shape)} from {answer.min():g} to {answer.max():g}"
+        good = answer.shape == shape and answer.min() >= 0 and answer.max() <= most * (1 + 1e-9)
+        self._expect(good, got, f"{list(shape)} from 0 to {most}")
+
+
+@dataclass(frozen=True)
+class NearTies(Question):
+    """For how many copies do the two largest logits differ by less than rounding may move them? The answer is [1].
+
+    `rounding` is a share of the largest logit; both logits may move.
+    """
+
+    rounding: float = 0.0
+
+    def answer(self, logits: Tensor) -> Tensor:
+        first, second = logits.topk(2, dim=1).values.unbind(1)
+        return (first - second <= 2 * self.rounding * logits.abs().amax(1)).sum(0, keepdim=True)
+
+    def join(self, parts: Sequence[Answer]) -> Answer:
+        return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
+
+    def check(self, answer: Answer, classes: int) -> None:
+        good = answer.shape == (1,) and 0 <= answer[0] <= self.count
+        self._expect(good, f"{answer.tolist()} near ties", f"one number up to {self.count}")
+
+
+class Task(NamedTuple):
+    """A question about an image whose noise has this address."""
+
+    image: Tensor
+    address: NoiseAddress
+    question: Question
