@@ -1,12 +1,16 @@
 import math
 import os
+import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 import torch
+
+if TYPE_CHECKING:
+    from radii.runs.run import Run
 
 # Tests run two at a time on two cores: more threads would compete for them.
 torch.set_num_threads(1)
@@ -22,6 +26,28 @@ def logs() -> Path:
     if not named or not Path(named).is_dir():
         pytest.skip("RADII_LOGS names no folder of published logs")
     return Path(named)
+
+
+@pytest.fixture(scope="session")
+def trained_digits(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A digits_cnn run of two epochs, trained once a session. Tests take a copy of it: see digits_run."""
+    from radii.runs.recipe import Recipe, Training
+    from radii.training.loop import train
+
+    training = Training(epochs=2, images_per_step=128, learning_rate=0.05)
+    recipe = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training)
+    return train(recipe, tmp_path_factory.mktemp("trained") / "digits").path
+
+
+@pytest.fixture
+def digits_run(trained_digits: Path, tmp_path: Path) -> "Callable[..., Run]":
+    """Copy the trained run into the folder of a test: digits_run() or digits_run("other")."""
+    from radii.runs.run import Run
+
+    def copy(name: str = "run") -> Run:
+        return Run(shutil.copytree(trained_digits, tmp_path / name))
+
+    return copy
 
 
 @pytest.fixture

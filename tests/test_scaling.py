@@ -7,7 +7,7 @@ import pytest
 
 from radii import certifiers
 from tools.scaling import page, prices
-from tools.scaling.crew import Machines, simulate
+from tools.scaling.workers import Machines, simulate
 
 NEAR = np.concatenate([np.full(290, 0.99), np.full(10, 0.852)])
 """Probabilities of labels: most images are cheap, and the last ones lie near the threshold of radius 0.5."""

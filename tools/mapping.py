@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
 from typing import TypeVar
 
-from radii.workers.pool import Call, Outcome, ProcessCrew
+from radii.workers.pool import Call, Outcome, ProcessPool
 
 Item = TypeVar("Item")
 Result = TypeVar("Result")
@@ -18,12 +18,12 @@ def map_in_processes(
     A worker that dies is replaced and its item is computed again; the third death at one item is a WorkerError. An
     error of the function is raised in the order of the items. The workers end with the iterator or this process.
     """
-    with closing(ProcessCrew(workers)) as crew:
-        tickets = [crew.submit(Call(f"{name} {item}", function, (item,))) for item in items]
+    with closing(ProcessPool(workers)) as pool:
+        tickets = [pool.submit(Call(f"{name} {item}", function, (item,))) for item in items]
         outcomes: dict[int, Outcome] = {}
         for ticket in tickets:
             while ticket not in outcomes:
-                done, outcome = crew.next()
+                done, outcome = pool.next()
                 outcomes[done] = outcome
             result: Result = outcomes.pop(ticket).value()
             yield result

@@ -16,7 +16,7 @@ from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
-from radii.workers import crew
+from radii.workers import cluster as cluster_module
 from radii.workers.cluster import cluster_executor
 from radii.workers.pool import WorkerError
 from tools.cluster import dask_cluster, dask_scheduler, without_times
@@ -69,22 +69,22 @@ def test_soft_labels_by_two_dask_workers_one_killed_are_the_same(config: Certifi
 
 
 @pytest.mark.slow
-def test_a_cluster_without_workers_is_told_of_and_one_without_scheduler_is_an_error(
+def test_cluster_without_workers_warns_and_one_without_scheduler_is_an_error(
     config: CertificationConfig, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(crew, "SILENCE", 1.0)
+    monkeypatch.setattr(cluster_module, "SILENCE", 1.0)
     with dask_scheduler() as scheduler, cluster_executor(scheduler.address) as executor:
         gone = threading.Timer(3.0, scheduler.kill)
         gone.start()
         with (
-            pytest.warns(RunWarning, match=r"no worker has answered for \d s, tasks not done: 1"),
-            pytest.raises(WorkerError, match="dropped the question for its radii: .* lost its scheduler"),
+            pytest.warns(RunWarning, match=r"no worker has answered for \d s, 1 tasks are waiting"),
+            pytest.raises(WorkerError, match="dropped the check of the radii version: .* lost its scheduler"),
         ):
             certify_run(config, workers=2, executor=executor)
 
 
 @pytest.mark.parametrize("address", ["tcp://127.0.0.1:1", "nowhere", "", "http://h:1", "tcp://h:port", "tcp://h:99999"])
-def test_no_scheduler_is_a_sentence(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_scheduler_is_reported(address: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radii.workers.cluster.TIMEOUT", 1.0)
     with (
         pytest.raises(ParameterError, match=r"no Dask scheduler answers at .*expected an address such as tcp://"),
@@ -94,7 +94,7 @@ def test_no_scheduler_is_a_sentence(address: str, monkeypatch: pytest.MonkeyPatc
 
 
 @pytest.mark.parametrize("words", [b"", b"HTTP/1.1 400 Bad Request\r\n\r\n"])
-def test_another_server_is_no_scheduler(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_another_kind_of_server_is_reported(words: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radii.workers.cluster.TIMEOUT", 1.0)
     ended = threading.Event()
     with socket.create_server(("127.0.0.1", 0)) as server:

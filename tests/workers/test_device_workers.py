@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from radii.device import default_workers, worker_variables
-from radii.workers.pool import Call, ProcessCrew
+from radii.workers.pool import Call, ProcessPool
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -46,11 +46,11 @@ def visible_device(_: int) -> tuple[int, str]:
 
 @pytest.mark.slow
 def test_workers_get_the_gpus_in_turn() -> None:
-    crew = ProcessCrew(3, [{"CUDA_VISIBLE_DEVICES": name} for name in ("5", "7")])
+    pool = ProcessPool(3, [{"CUDA_VISIBLE_DEVICES": name} for name in ("5", "7")])
     try:
         for number in range(3):
-            crew.submit(Call(f"item {number}", visible_device, (number,)))
-        found = dict(crew.next()[1].value() for _ in range(3))
+            pool.submit(Call(f"item {number}", visible_device, (number,)))
+        found = dict(pool.next()[1].value() for _ in range(3))
     finally:
-        crew.close()
+        pool.close()
     assert sorted(found.values()) == ["5", "5", "7"]

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from radii.workers.session import one_thread
 
 from benchmarks import sample_cost
 from benchmarks.timing import machine
@@ -18,6 +17,7 @@ from radii.engines import EngineSpec, SmoothedClassifier, folded, prepare
 from radii.runs import certificates
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Gaussian
+from radii.workers.voter import one_thread
 
 FILE = Path(__file__).with_name("costs.json")
 NETWORKS: dict[str, tuple[str, tuple[int, int, int], int]] = {

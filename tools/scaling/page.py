@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from benchmarks import sample_cost
 from radii import certifiers
 from tools.scaling import costs, prices
-from tools.scaling.crew import Machines, Simulation, simulate
+from tools.scaling.workers import Machines, Simulation, simulate
 
 PAGE = Path(__file__).parents[2] / "docs" / "scaling.md"
 IMAGENET = 50_000
@@ -23,7 +23,7 @@ SEQUENTIAL = certifiers.create("sequential", radii=(0.5,))
 HEAD = """# Beyond these machines, on paper and by simulation
 
 Written by `scripts/simulate`. Costs of a sample are measured; machines, prices and the network are stated; the time of
-many workers is simulated with the code that hands out the work (`radii.workers.spread`, `pace`, `blocks`): only the
+many workers is simulated with the code that hands out the work (`radii.workers.scheduler`): only the
 forward passes and the clock are not real.
 
 What was run on real hardware: one machine with two cores, its pool of processes, and a Dask cluster of two worker

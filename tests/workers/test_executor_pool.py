@@ -10,10 +10,10 @@ from importlib.metadata import PackageNotFoundError
 from typing import Any
 
 import pytest
-from radii.workers.crew import ExecutorCrew, crew_of
 
 from radii.errors import RunWarning
-from radii.workers import crew
+from radii.workers import cluster
+from radii.workers.cluster import ExecutorPool
 from radii.workers.pool import Call, WorkerError
 
 
@@ -41,41 +41,43 @@ class Idle(Executor):
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(crew, "SILENCE", 0.05)
+    monkeypatch.setattr(cluster, "SILENCE", 0.05)
     with warnings.catch_warnings():
         warnings.simplefilter("always", RunWarning)
         yield
 
 
 def test_every_call_is_answered_once() -> None:
-    with ThreadPoolExecutor(3) as pool, closing(ExecutorCrew(pool)) as workers:
+    with ThreadPoolExecutor(3) as pool, closing(ExecutorPool(pool)) as workers:
         tickets = {workers.submit(call(number)): number for number in range(20)}
         answers = dict(workers.next() for _ in tickets)
     assert {ticket: outcome.value() for ticket, outcome in answers.items()} == tickets
 
 
 def test_an_executor_that_fails_is_a_sentence() -> None:
-    with pytest.raises(WorkerError, match=r"Refusing failed at image 4 \(RuntimeError: cannot schedule .*is kept"):
-        ExecutorCrew(Refusing()).submit(call())
+    with pytest.raises(
+        WorkerError, match=r"Refusing failed at image 4 \(RuntimeError: cannot schedule .*rows are saved"
+    ):
+        ExecutorPool(Refusing()).submit(call())
 
 
 def test_a_cancelled_call_is_a_sentence() -> None:
     pool = Idle()
-    workers = ExecutorCrew(pool)
+    workers = ExecutorPool(pool)
     workers.submit(call())
     pool.futures[0].cancel()
-    with pytest.raises(WorkerError, match=r"Idle has dropped image 4: it was shut down, or lost its sched.*is kept"):
+    with pytest.raises(WorkerError, match=r"Idle dropped image 4: it was shut down, or lost its sched.*rows are saved"):
         workers.next()
 
 
 @pytest.mark.usefixtures("impatient")
-def test_workers_that_do_not_answer_are_told_of_until_one_does() -> None:
+def test_silent_workers_are_a_warning_until_one_answers() -> None:
     pool = Idle()
-    workers = ExecutorCrew(pool)
+    workers = ExecutorPool(pool)
     ticket = workers.submit(call())
     answer = threading.Timer(0.4, pool.futures[0].set_result, (7,))
     answer.start()
-    with pytest.warns(RunWarning, match=r"no worker has answered for 0 s, tasks not done: 1; see whether") as told:
+    with pytest.warns(RunWarning, match=r"no worker has answered for 0 s, 1 tasks are waiting: check that") as told:
         done, outcome = workers.next()
     assert (done, outcome.value()) == (ticket, 7)
     assert 2 <= len(told) <= 4  # after 0.05, 0.1, 0.2 s, not all the time
@@ -84,7 +86,7 @@ def test_workers_that_do_not_answer_are_told_of_until_one_does() -> None:
 @pytest.mark.usefixtures("impatient")
 def test_tasks_that_took_long_before_are_no_news() -> None:
     pool = Idle()
-    workers = ExecutorCrew(pool)
+    workers = ExecutorPool(pool)
     workers._longest = 1.0
     workers.submit(call())
     threading.Timer(0.2, pool.futures[0].set_result, (7,)).start()
@@ -95,7 +97,7 @@ def test_tasks_that_took_long_before_are_no_news() -> None:
 
 def test_what_is_not_done_is_cancelled_at_the_end() -> None:
     pool = Idle()
-    with closing(ExecutorCrew(pool)) as workers:
+    with closing(ExecutorPool(pool)) as workers:
         workers.submit(call())
     assert pool.futures[0].cancelled()
 
@@ -121,22 +123,11 @@ class Elsewhere(Executor):
     ("version", "message"),
     [
         ("0.0.1", r"a worker runs radii 0.0.1, this is .*: install the same version on every worker"),
-        (PackageNotFoundError("radii"), r"failed at the question for its radii \(PackageNotFoundError: .*no radii"),
+        (PackageNotFoundError("radii"), r"failed at the check of the radii version \(PackageNotFoundError: "),
     ],
 )
 def test_workers_without_this_radii_are_sent_no_work(version: str | Exception, message: str) -> None:
     pool = Elsewhere(version)
     with pytest.raises(WorkerError, match=message):
-        crew_of(1, pool)
+        ExecutorPool(pool).expect_radii()
     assert pool.asked == [metadata.version]
-
-
-def test_the_question_is_taken_back_when_it_is_interrupted(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: ExecutorCrew) -> None:
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(ExecutorCrew, "next", interrupted)
-    pool = Idle()
-    with pytest.raises(KeyboardInterrupt):
-        crew_of(1, pool)
-    assert pool.futures[0].cancelled()
