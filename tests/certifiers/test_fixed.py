@@ -2,35 +2,24 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from radii import certifiers
+from radii.certifiers import certify_image
 from radii.certifiers.fixed import Fixed
 from radii.engines import SmoothedClassifier
 from radii.smoothing import bounds
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Gaussian
-
-
-class FixedVotes(SmoothedClassifier):
-    """Returns the counts that a test passes, first those of the selection."""
-
-    def __init__(self, *rounds: tuple[int, ...], sigma: float = 1.0) -> None:
-        self.rounds = list(rounds)
-        self.noise, self.classes, self.batch_size = Gaussian(sigma), len(rounds[0]), 128
-
-    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
-        counts = np.array(self.rounds[noise.stage])
-        assert counts.sum() == samples
-        return counts
+from tools.voters import FakeVoter
 
 
 def certify(certifier: Fixed, *rounds: tuple[int, ...]) -> tuple[int, float]:
-    found = certifier.certify(FixedVotes(*rounds), None, NoiseAddress(0))
+    """Certify from the counts of every stage, first those of the selection."""
+    voter = FakeVoter(lambda question: rounds[question.stage], classes=len(rounds[0]))
+    found = certify_image(certifier, voter, None, NoiseAddress(0))
     assert found.samples == sum(map(sum, rounds))
     assert found.counts == rounds[-1]
     assert found.certifier is certifier
@@ -85,8 +74,8 @@ def test_early_decision_of_a_radius_equals_that_of_all_samples(
     image, saved = torch.full((1, 1, 1), place), 0
     for index in range(10):
         noise = NoiseAddress(5, index)
-        full = Fixed(estimation=2_000, bound=bound).certify(pixel, image, noise)
-        short = Fixed(estimation=2_000, bound=bound, radius=0.1).certify(pixel, image, noise)
+        full = certify_image(Fixed(estimation=2_000, bound=bound), pixel, image, noise)
+        short = certify_image(Fixed(estimation=2_000, bound=bound, radius=0.1), pixel, image, noise)
         certified = full.prediction != ABSTAIN and full.radius >= 0.1
         assert short.prediction == (full.prediction if certified else ABSTAIN)
         assert short.radius == (0.1 if certified else 0.0)
@@ -100,14 +89,10 @@ def test_early_decision_of_a_radius_equals_that_of_all_samples(
 
 def test_sampling_stops_at_the_first_block_that_decides() -> None:
     """All misses: stops as soon as too few samples remain."""
-
-    class Misses(FixedVotes):
-        def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
-            return np.array([0, samples] if noise.stage == 0 else [samples, 0])
-
+    misses = FakeVoter(lambda question: (0, question.count) if question.stage == 0 else (question.count, 0))
     certifier = Fixed(estimation=1_000, radius=0.0)
     fewest = next(hits for hits in range(1_001) if bounds.binomial_lower(hits, 1_000, 0.001) >= 0.5)
-    found = certifier.certify(Misses((0, 0)), None, NoiseAddress(0))
+    found = certify_image(certifier, misses, None, NoiseAddress(0))
     assert found.samples == 100 + 128 * -(-(1_000 - fewest + 1) // 128)
 
 
@@ -115,7 +100,7 @@ def test_unreachable_radius_is_refused(pixel: SmoothedClassifier) -> None:
     image = torch.full((1, 1, 1), 0.9)
     largest = Gaussian(0.25).radius(bounds.binomial_lower(1_000, 1_000, 0.001))
     with pytest.raises(ValueError, match=r"radius 0\.7 can never be certified .* the largest that can is 0\.6158$"):
-        Fixed(estimation=1_000, radius=0.7).certify(pixel, image, NoiseAddress(0))
+        certify_image(Fixed(estimation=1_000, radius=0.7), pixel, image, NoiseAddress(0))
     assert largest == pytest.approx(0.61581, abs=1e-5)
 
 

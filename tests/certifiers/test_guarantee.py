@@ -1,17 +1,17 @@
 """Every certifier's guarantee by simulation: false certificates are no more frequent than the failure probability."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 from scipy.special import ndtr, ndtri
 
 from radii import certifiers
-from radii.certifiers import Certifier
-from radii.certifiers.base import Voter
+from radii.certifiers import Certifier, certify_image
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
+from tools.voters import random_voter
 
 RUNS = 20_000
 FAILURE = 0.05
@@ -63,22 +63,20 @@ def is_false(certificate: Certificate, certifier: Certifier, truth: float) -> bo
 @pytest.mark.slow
 @pytest.mark.parametrize("chances", SOURCES, ids=lambda chances: "-".join(f"{chance:.2f}" for chance in chances))
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda case: case if isinstance(case, str) else str(case))
-def test_false_certificates(
-    name: str, fields: dict[str, Any], chances: tuple[float, ...], random_voter: Callable[..., Voter]
-) -> None:
+def test_false_certificates(name: str, fields: dict[str, Any], chances: tuple[float, ...]) -> None:
     certifier = certifiers.create(name, failure=FAILURE, **fields)
     voter, noise, truth = random_voter(*chances, seed=11), NoiseAddress(0), true_radius(certifier, chances)
-    false = sum(is_false(certifier.certify(voter, None, noise), certifier, truth) for _ in range(RUNS))
+    false = sum(is_false(certify_image(certifier, voter, None, noise), certifier, truth) for _ in range(RUNS))
     assert false <= FAILURE * RUNS + 5 * math.sqrt(RUNS * FAILURE * (1 - FAILURE))
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("radii", [(0.5,), (0.0, 0.25, 0.5, 0.75)])
-def test_false_certificates_of_a_known_label(radii: tuple[float, ...], random_voter: Callable[..., Voter]) -> None:
+def test_false_certificates_of_a_known_label(radii: tuple[float, ...]) -> None:
     certifier = certifiers.create("sequential", failure=FAILURE, radii=radii, most_samples=2_000, futility=0.0)
     voter = random_voter(AT_HALF_SIGMA, 1 - AT_HALF_SIGMA, seed=12)
     runs = RUNS // 2
-    found = [certifier.certify(voter, None, NoiseAddress(0), label=0).radius for _ in range(runs)]
+    found = [certify_image(certifier, voter, None, NoiseAddress(0), label=0).radius for _ in range(runs)]
     false = sum(radius >= 0.5 for radius in found)
     deviation = math.sqrt(runs * FAILURE * (1 - FAILURE))
     assert FAILURE * runs / 2 < false <= FAILURE * runs + 5 * deviation

@@ -2,53 +2,45 @@
 
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
-from numpy.typing import NDArray
 
 from radii import certifiers
+from radii.certifiers import certify_image
 from radii.certifiers.planned import Planned, plan
 from radii.engines import SmoothedClassifier
 from radii.smoothing import bounds
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Gaussian
-
-
-class FixedVotes(SmoothedClassifier):
-    """A fixed share of votes for class 1 in the pilot, and another one afterwards."""
-
-    def __init__(self, pilot: float, later: float) -> None:
-        self.noise, self.classes, self.batch_size = Gaussian(1.0), 2, 128
-        self.shares = (pilot, later)
-        self.draws: list[tuple[int, int]] = []
-
-    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
-        self.draws.append((noise.stage, samples))
-        hits = round(samples * self.shares[noise.stage])
-        return np.array([samples - hits, hits])
+from radii.smoothing.questions import Votes
+from tools.voters import FakeVoter
 
 
 def test_bound_uses_only_fresh_samples() -> None:
-    voter = FixedVotes(0.9, 0.8)
-    found = Planned(tolerance=0.05).certify(voter, None, NoiseAddress(0))
-    (pilot, (stage, samples)) = voter.draws
-    assert pilot == (0, 200)
-    assert stage == 1
+    """Class 1 has 0.9 of the votes in the pilot, and 0.8 afterwards."""
+
+    def votes(question: Votes) -> tuple[int, int]:
+        hits = round(question.count * (0.9, 0.8)[question.stage])
+        return question.count - hits, hits
+
+    voter = FakeVoter(votes)
+    found = certify_image(Planned(tolerance=0.05), voter, None, NoiseAddress(0))
+    pilot, later = voter.asked
+    samples = later.count
+    assert pilot == Votes(0, 0, 200)
+    assert later == Votes(1, 0, samples)
     lower = bounds.binomial_lower(round(0.8 * samples), samples, 0.001)
     assert found.radius == Gaussian(1.0).radius(lower)
     assert (found.prediction, found.samples, sum(found.counts)) == (1, 200 + samples, samples)
 
 
 def test_uncertifiable_images_use_only_the_pilot() -> None:
-    class Undecided(FixedVotes):
-        def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
-            return np.array([samples - 2 * (samples // 3), samples // 3, samples // 3])
+    def votes(question: Votes) -> tuple[int, int, int]:
+        third = question.count // 3
+        return question.count - 2 * third, third, third
 
-    undecided = Undecided(0.0, 0.0)
-    undecided.classes = 3
-    found = Planned().certify(undecided, None, NoiseAddress(0))
+    found = certify_image(Planned(), FakeVoter(votes, classes=3), None, NoiseAddress(0))
     assert (found.prediction, found.radius, found.samples) == (ABSTAIN, 0.0, 200)
 
 
@@ -69,8 +61,8 @@ def test_plan_covers_its_interval() -> None:
 
 def test_tolerance_is_in_units_of_the_radius(pixel: SmoothedClassifier) -> None:
     image = torch.full((1, 1, 1), 0.7)
-    strict, loose = (Planned(tolerance=value).certify(pixel, image, NoiseAddress(0)) for value in (0.005, 0.05))
-    full = certifiers.create("fixed").certify(pixel, image, NoiseAddress(0))
+    strict, loose = (certify_image(Planned(tolerance=value), pixel, image, NoiseAddress(0)) for value in (0.005, 0.05))
+    full = certify_image(certifiers.create("fixed"), pixel, image, NoiseAddress(0))
     assert loose.samples < strict.samples < full.samples
     assert full.radius - 0.05 < loose.radius
     assert full.radius - 0.01 < strict.radius

@@ -1,28 +1,18 @@
 """Cohen's PREDICT: the class or an abstention."""
 
-from typing import Any
-
-import numpy as np
 import pytest
-from numpy.typing import NDArray
 
 from radii import certifiers
+from radii.certifiers import certify_image
 from radii.certifiers.prediction import Prediction
-from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.noise import Gaussian
+from tools.voters import FakeVoter
 
 
 def predict(*counts: int) -> Certificate:
-    class FixedVotes(SmoothedClassifier):
-        def __init__(self) -> None:
-            self.noise, self.classes, self.batch_size = Gaussian(1.0), len(counts), 128
-
-        def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
-            return np.array(counts)
-
-    return Prediction(samples=sum(counts)).certify(FixedVotes(), None, NoiseAddress(0))
+    voter = FakeVoter(lambda _: counts, classes=len(counts))
+    return certify_image(Prediction(samples=sum(counts)), voter, None, NoiseAddress(0))
 
 
 @pytest.mark.parametrize(("samples", "fewest"), [(100, 67), (1_000, 553)])

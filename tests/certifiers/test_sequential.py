@@ -1,6 +1,5 @@
 """The sequential certifier: which radius it certifies, what it samples, and how many samples it saves."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -11,12 +10,15 @@ from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from radii import certifiers
+from radii.certifiers import certify_image
 from radii.certifiers.base import Voter
 from radii.certifiers.sequential import Sequential
 from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.certificate import ABSTAIN
+from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.noise import Gaussian
+from radii.smoothing.questions import Votes
+from tools.voters import FakeVoter, random_voter
 
 GRID = (0.0, 0.05, 0.1, 0.15, 0.2)
 
@@ -25,24 +27,25 @@ def image(place: float) -> Tensor:
     return torch.full((1, 1, 1), place)
 
 
-class RecordingVoter(SmoothedClassifier):
-    """Records every call of votes; each call gives all votes to the next of `winners`."""
+def unanimous(*winners: int) -> FakeVoter:
+    """Make a voter of three classes: the first question gets all votes for the first of `winners`, and so on."""
+    coming = list(winners)
 
-    def __init__(self, *winners: int) -> None:
-        self.noise, self.classes, self.batch_size = Gaussian(0.25), 3, 128
-        self.winners = list(winners)
-        self.draws: list[tuple[int, int]] = []
+    def votes(question: Votes) -> NDArray[np.int64]:
+        winner = coming.pop(0) if len(coming) > 1 else coming[0]
+        return np.where(np.arange(3) == winner, question.count, 0)
 
-    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
-        self.draws.append((noise.stage, samples))
-        winner = self.winners[min(len(self.draws), len(self.winners)) - 1]
-        return np.where(np.arange(3) == winner, samples, 0)
+    return FakeVoter(votes, classes=3, noise=Gaussian(0.25))
+
+
+def certify(certifier: Sequential, voter: Voter, label: int | None = None) -> Certificate:
+    return certify_image(certifier, voter, None, NoiseAddress(0), label)
 
 
 def test_every_look_has_its_own_stage_after_the_pilot() -> None:
-    recorder = RecordingVoter(2)
-    found = Sequential(radii=(0.6,)).certify(recorder, None, NoiseAddress(0))
-    stages, sizes = zip(*recorder.draws, strict=True)
+    recorder = unanimous(2)
+    found = certify(Sequential(radii=(0.6,)), recorder)
+    stages, sizes = zip(*((question.stage, question.count) for question in recorder.asked), strict=True)
     assert stages == tuple(range(len(stages)))
     assert sizes[:4] == (64, 64, 128, 128)
     assert (found.prediction, found.radius, found.samples) == (2, 0.6, sum(sizes))
@@ -50,34 +53,34 @@ def test_every_look_has_its_own_stage_after_the_pilot() -> None:
 
 
 def test_known_label_needs_no_pilot() -> None:
-    recorder = RecordingVoter(1)
-    found = Sequential().certify(recorder, None, NoiseAddress(0), label=1)
-    assert recorder.draws == [(1, 64)]
+    recorder = unanimous(1)
+    found = certify(Sequential(), recorder, label=1)
+    assert recorder.asked == [Votes(1, 0, 64)]
     assert (found.prediction, found.radius, found.samples) == (1, 0.0, 64)
 
 
 def test_wrong_label_stops_at_the_first_look() -> None:
-    found = Sequential(radii=(0.0, 0.25)).certify(RecordingVoter(1), None, NoiseAddress(0), label=0)
+    found = certify(Sequential(radii=(0.0, 0.25)), unanimous(1), label=0)
     assert (found.prediction, found.radius, found.samples) == (ABSTAIN, 0.0, 64)
 
 
 def test_pilot_samples_are_discarded() -> None:
     """The pilot selects class 0; the fresh samples all vote for class 1."""
-    found = Sequential().certify(RecordingVoter(0, 1), None, NoiseAddress(0))
+    found = certify(Sequential(), unanimous(0, 1))
     assert (found.prediction, found.counts) == (ABSTAIN, (0, 64, 0))
 
 
 def test_certified_radius_is_one_of_the_given_radii(pixel: SmoothedClassifier) -> None:
     certifier = Sequential(radii=GRID, most_samples=20_000)
     for place, sure in [(0.52, 0.0), (0.62, 0.1), (0.68, 0.15), (0.9, 0.2)]:
-        found = certifier.certify(pixel, image(place), NoiseAddress(1), label=0)
+        found = certify_image(certifier, pixel, image(place), NoiseAddress(1), label=0)
         assert found.prediction == 0
         assert found.radius == sure
-    assert certifier.certify(pixel, image(0.9), NoiseAddress(1)).samples < 1_000
+    assert certify_image(certifier, pixel, image(0.9), NoiseAddress(1)).samples < 1_000
 
 
 def test_abstains_where_the_smallest_radius_is_not_certified(pixel: SmoothedClassifier) -> None:
-    found = Sequential(radii=(0.2, 0.3)).certify(pixel, image(0.6), NoiseAddress(1), label=0)
+    found = certify_image(Sequential(radii=(0.2, 0.3)), pixel, image(0.6), NoiseAddress(1), label=0)
     assert (found.prediction, found.radius) == (ABSTAIN, 0.0)
 
 
@@ -86,8 +89,8 @@ def test_futility_never_certifies_more(place: float, pixel: SmoothedClassifier) 
     patient, hasty = (Sequential(radii=GRID, most_samples=2_000, futility=futility) for futility in (0.0, 0.2))
     saved = 0
     for index in range(30):
-        full = patient.certify(pixel, image(place), NoiseAddress(2, index), label=0)
-        quick = hasty.certify(pixel, image(place), NoiseAddress(2, index), label=0)
+        full = certify_image(patient, pixel, image(place), NoiseAddress(2, index), label=0)
+        quick = certify_image(hasty, pixel, image(place), NoiseAddress(2, index), label=0)
         assert quick.samples <= full.samples
         assert quick.radius <= full.radius
         assert quick.prediction in (ABSTAIN, full.prediction)
@@ -100,21 +103,21 @@ def test_certificates_do_not_depend_on_the_order_of_images(pixel: SmoothedClassi
     places = {index: 0.5 + index / 100 for index in range(20)}
 
     def certify(order: list[int]) -> list[Any]:
-        found = {index: certifier.certify(pixel, image(places[index]), NoiseAddress(3, index)) for index in order}
+        found = {
+            index: certify_image(certifier, pixel, image(places[index]), NoiseAddress(3, index)) for index in order
+        }
         return [(found[index], found[index].counts) for index in sorted(order)]
 
     assert certify(list(range(20))) == certify(list(reversed(range(20))))
 
 
-def test_single_radius_needs_about_a_hundredth_of_the_samples(random_voter: Callable[..., Voter]) -> None:
+def test_single_radius_needs_about_a_hundredth_of_the_samples() -> None:
     """Label probabilities distributed as on real data: radii up to two sigma, a third below one half."""
     rng = np.random.default_rng(0)
     radii = np.where(rng.random(2_000) < 0.35, rng.uniform(-2, 0, 2_000), rng.uniform(0, 3, 2_000))
     certifier = Sequential(radii=(0.5,))
     found = [
-        certifier.certify(
-            random_voter(float(ndtr(radius)), float(1 - ndtr(radius)), seed=index), None, NoiseAddress(0), 0
-        )
+        certify(certifier, random_voter(float(ndtr(radius)), float(1 - ndtr(radius)), seed=index), 0)
         for index, radius in enumerate(radii)
     ]
     assert np.mean([one.samples for one in found]) < 1_300
@@ -152,18 +155,18 @@ def test_fields_out_of_range_are_refused(fields: dict[str, Any], message: str) -
 
 
 def test_unreachable_radius_is_refused_before_sampling() -> None:
-    recorder = RecordingVoter(0)
+    recorder = unanimous(0)
     with pytest.raises(ValueError, match=r"radius 0\.7 can never be certified .* the largest that can is 0\.6158$"):
-        Sequential(radii=(0.0, 0.7), most_samples=1_000).certify(recorder, None, NoiseAddress(0))
-    assert recorder.draws == []
+        certify(Sequential(radii=(0.0, 0.7), most_samples=1_000), recorder)
+    assert recorder.asked == []
 
 
 def test_largest_reachable_radius_is_certified() -> None:
-    recorder = RecordingVoter(0)
-    found = Sequential(radii=(0.6158,), most_samples=1_000).certify(recorder, None, NoiseAddress(0))
+    recorder = unanimous(0)
+    found = certify(Sequential(radii=(0.6158,), most_samples=1_000), recorder)
     assert (found.prediction, found.radius, found.samples) == (0, 0.6158, 1_064)
 
 
 def test_label_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="label = 3, expected a class from 0 to 2"):
-        Sequential().certify(RecordingVoter(0), None, NoiseAddress(0), label=3)
+        certify(Sequential(), unanimous(0), label=3)

@@ -1,7 +1,6 @@
 """Soft-RS: the bound of the mean probability, and the classifier that it certifies."""
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
@@ -11,6 +10,7 @@ import torch
 from numpy.typing import NDArray
 
 from radii import certifiers
+from radii.certifiers import certify_image
 from radii.certifiers.soft import Soft
 from radii.engines import SmoothedClassifier
 from radii.smoothing import bounds
@@ -18,26 +18,18 @@ from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.betting import betting_lower
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.noise import Gaussian
-
-
-class Scores(SmoothedClassifier):
-    """Yields given probabilities of class 1, in blocks."""
-
-    def __init__(self, values: NDArray[np.float64]) -> None:
-        self.noise, self.classes, self.batch_size = Gaussian(1.0), 2, 128
-        self.values = values
-
-    def probabilities(
-        self, image: Any, samples: int, noise: NoiseAddress, sharpness: float = 1.0
-    ) -> Iterator[NDArray[np.float64]]:
-        for start in range(0, samples, 128):
-            values = self.values[start : min(samples, start + 128)]
-            yield np.stack([1 - values, values], 1)
+from radii.smoothing.questions import Probabilities
+from tools.voters import FakeVoter
 
 
 def certify(values: NDArray[np.float64], **fields: Any) -> Certificate:
-    certifier = Soft(estimation=len(values), **fields)
-    return certifier.certify(Scores(values), None, NoiseAddress(0))
+    """Certify from the probabilities of class 1 of two."""
+
+    def answer(question: Probabilities) -> NDArray[np.float64]:
+        rows = np.stack([1 - values, values], 1)[: question.count]
+        return rows.sum(0) if question.label is None else rows[:, question.label]
+
+    return certify_image(Soft(estimation=len(values), **fields), FakeVoter(answer), None, NoiseAddress(0))
 
 
 @pytest.mark.parametrize(("bound", "radius"), [("bernstein", 3.57167), ("hoeffding", 2.51945)])
@@ -75,7 +67,7 @@ def test_prediction_is_the_class_of_the_largest_mean_probability() -> None:
 
 def test_large_sharpness_approaches_the_votes(pixel: SmoothedClassifier) -> None:
     image, noise = torch.full((1, 1, 1), 0.8), NoiseAddress(0)
-    found = Soft(estimation=2_000, sharpness=1e9, bound="hoeffding").certify(pixel, image, noise)
+    found = certify_image(Soft(estimation=2_000, sharpness=1e9, bound="hoeffding"), pixel, image, noise)
     share = pixel.votes(image, 2_000, noise.at(1))[0] / 2_000
     assert found.radius == pytest.approx(Gaussian(0.25).radius(bounds.hoeffding_lower(share, 2_000, 0.001)))
 

@@ -8,6 +8,7 @@ from scipy.special import ndtr
 from torch import Tensor, nn
 
 from radii import certifiers
+from radii.certifiers import certify_image
 from radii.engines import SmoothedClassifier
 from radii.smoothing import noise as noises
 from radii.smoothing.addresses import NoiseAddress
@@ -80,7 +81,7 @@ def certify_many(
 ) -> list[Certificate]:
     classifier = SmoothedClassifier(base, noise=noise, classes=classes)
     certifier = certifiers.create(name, failure=FAILURE, **fields)
-    return [certifier.certify(classifier, image, NoiseAddress(1, index)) for index in range(RUNS)]
+    return [certify_image(certifier, classifier, image, NoiseAddress(1, index)) for index in range(RUNS)]
 
 
 def test_every_certifier_and_noise_is_tested() -> None:
@@ -117,7 +118,7 @@ def test_radius_approaches_the_distance_with_enough_samples(
     name: str, fields: dict[str, Any], reach: float, direction: Tensor, grey: Tensor, noise: Noise
 ) -> None:
     classifier = SmoothedClassifier(Slabs(direction, [-0.5]), noise=noise, classes=2)
-    found = certifiers.create(name, **fields).certify(classifier, grey, NoiseAddress(0))
+    found = certify_image(certifiers.create(name, **fields), classifier, grey, NoiseAddress(0))
     assert found.prediction == 1
     assert reach * 0.5 < found.radius <= 0.5
 
@@ -125,7 +126,7 @@ def test_radius_approaches_the_distance_with_enough_samples(
 def test_more_samples_give_larger_radii(direction: Tensor, grey: Tensor, noise: Noise) -> None:
     classifier = SmoothedClassifier(Slabs(direction, [-0.5]), noise=noise, classes=2)
     radii = [
-        certifiers.create("fixed", estimation=count).certify(classifier, grey, NoiseAddress(0)).radius
+        certify_image(certifiers.create("fixed", estimation=count), classifier, grey, NoiseAddress(0)).radius
         for count in (100, 1_000, 10_000)
     ]
     assert radii == sorted(radii)
@@ -164,5 +165,5 @@ def test_radius_is_in_pixel_units_before_normalisation(direction: Tensor, grey: 
 
     for base in (Slabs(direction, [-0.25]), Scaled(direction, [-0.25])):
         classifier = SmoothedClassifier(base, noise=noise, classes=2)
-        found = certifiers.create("fixed", estimation=10_000).certify(classifier, grey, NoiseAddress(0))
+        found = certify_image(certifiers.create("fixed", estimation=10_000), classifier, grey, NoiseAddress(0))
         assert 0.2 < found.radius <= 0.25

@@ -1,40 +1,14 @@
 """Faulty classifiers that must be refused, unusual ones that must not be, and networks that are hard to fold."""
 
-from collections.abc import Callable, Iterator
-from typing import Any
+from collections.abc import Callable
 
-import numpy as np
 import torch
 import torch.nn.functional as F
-from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils import parametrizations
 
-from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.noise import Gaussian
-
 Fault = Callable[[Tensor, Tensor], Tensor]
 """A function of (logits, images) that returns the faulty logits."""
-
-
-class Miscounter:
-    """A fair coin that returns `factor` votes or rows per sample."""
-
-    noise = Gaussian(1.0)
-    batch_size = 128
-    classes = 2
-
-    def __init__(self, factor: float) -> None:
-        self.factor = factor
-
-    def votes(self, image: Any, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
-        total = max(round(self.factor * samples), 1)
-        return np.array([total - total // 2, total // 2])
-
-    def probabilities(
-        self, image: Any, samples: int, noise: NoiseAddress, sharpness: float = 1.0
-    ) -> Iterator[NDArray[np.float64]]:
-        yield np.ones((round(self.factor * samples), 2)) / 2
 
 
 class LastBits(nn.Module):

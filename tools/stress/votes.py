@@ -27,9 +27,9 @@ from tools.stress.classifiers import (
     Base,
     Fault,
     LastBits,
-    Miscounter,
 )
 from tools.stress.outcome import Effort, Outcome, refused
+from tools.voters import miscounter
 
 BLOCK = 32
 WRONG_OUTPUTS: dict[str, Callable[[Tensor, Tensor], object]] = {
@@ -53,11 +53,11 @@ def miscounts(effort: Effort) -> Outcome:
     tries, accepted, asked = effort.times(20, 1), [], 0
     for name in certifiers.names():
         for number in range(tries):
-            voters: list[tuple[str, Voter]] = [(f"factor {factor}", Miscounter(factor)) for factor in FACTORS]
+            voters: list[tuple[str, Voter]] = [(f"factor {factor}", miscounter(factor)) for factor in FACTORS]
             for told, voter in [*voters, *((told, _classifier(fault)) for told, fault in WRONG_OUTPUTS.items())]:
                 asked += 1
                 image = torch.rand((1, 8, 8), generator=torch.Generator().manual_seed(number))
-                act = partial(certifiers.create(name).certify, voter, image, NoiseAddress(number))
+                act = partial(certifiers.certify_image, certifiers.create(name), voter, image, NoiseAddress(number))
                 if not refused(act, "returned|miscounts|not finite"):
                     accepted.append(f"{told} under {name}")
     counts = {"classifiers": len(WRONG_OUTPUTS) + len(FACTORS), "certifiers": len(certifiers.names()), "tries": asked}

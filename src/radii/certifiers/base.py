@@ -59,7 +59,10 @@ def certify_image(
         except StopIteration as stopped:
             certificate: Certificate = stopped.value
             return certificate
-        (answer,) = voter.count([Task(image, address, question)])
+        answers = voter.count([Task(image, address, question)])
+        if len(answers) != 1:
+            raise ParameterError(f"the classifier gave {len(answers)} answers for 1 question", "classifier")
+        answer = answers[0]
         question.check(answer, voter.classes)
 
 

@@ -69,8 +69,11 @@ class Votes(Question):
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
 
     def check(self, answer: Answer, classes: int) -> None:
-        good = answer.shape == (classes,) and answer.min() >= 0 and answer.sum() == self.count
-        got = f"{answer.sum()} votes {list(answer.shape)}"
+        whole = answer.dtype.kind in "iu"
+        # The largest is checked too, because a sum of large numbers wraps around.
+        good = whole and answer.shape == (classes,) and answer.min() >= 0
+        good = good and answer.max() <= self.count == answer.sum()
+        got = f"{answer.sum()} votes {list(answer.shape)}" if whole else f"{answer.dtype} {list(answer.shape)}"
         self._expect(good, got, f"{self.count} votes [{classes}], none below 0")
 
 
@@ -78,7 +81,8 @@ class Votes(Question):
 class Probabilities(Question):
     """How likely is the class `label` for each copy? The answer is [copy]; without a label, the sums [class].
 
-    Probabilities are the softmax of `sharpness` times the logits.
+    Probabilities are the softmax of `sharpness` times the logits. In the sums they are rounded to multiples of 2**-32:
+    such sums are exact up to two million copies, so that they do not depend on the order of the copies.
     """
 
     sharpness: float = 1.0
@@ -86,7 +90,9 @@ class Probabilities(Question):
 
     def answer(self, logits: Tensor) -> Tensor:
         probabilities = (self.sharpness * logits.double()).softmax(1)
-        return probabilities.sum(0) if self.label is None else probabilities[:, self.label]
+        if self.label is None:
+            return (probabilities * 2.0**32).round().sum(0) / 2.0**32
+        return probabilities[:, self.label].clone()  # a view would keep the probabilities of all classes in memory
 
     def join(self, parts: Sequence[Answer]) -> Answer:
         return np.sum(parts, axis=0) if self.label is None else np.concatenate(parts)
@@ -94,8 +100,12 @@ class Probabilities(Question):
     def check(self, answer: Answer, classes: int) -> None:
         shape = (classes,) if self.label is None else (self.count,)
         most = self.count if self.label is None else 1
-        got = f"probabilities {list(answer.shape)} from {answer.min():g} to {answer.max():g}"
-        good = answer.shape == shape and answer.min() >= 0 and answer.max() <= most * (1 + 1e-9)
+        finite = answer.dtype.kind == "f" and answer.size > 0 and bool(np.isfinite(answer).all())
+        good = finite and answer.shape == shape and answer.min() >= 0 and answer.max() <= most * (1 + 1e-9)
+        if self.label is None:
+            good = good and abs(answer.sum() - self.count) <= 1e-4 * self.count
+        got = f"probabilities {list(answer.shape)}"
+        got += f" from {answer.min():g} to {answer.max():g}, {answer.sum():g} in all" if finite else ", not all finite"
         self._expect(good, got, f"{list(shape)} from 0 to {most}")
 
 
@@ -116,7 +126,7 @@ class NearTies(Question):
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
 
     def check(self, answer: Answer, classes: int) -> None:
-        good = answer.shape == (1,) and 0 <= answer[0] <= self.count
+        good = answer.dtype.kind in "iu" and answer.shape == (1,) and 0 <= answer[0] <= self.count
         self._expect(good, f"{answer.tolist()} near ties", f"one number up to {self.count}")
 
 

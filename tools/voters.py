@@ -1,0 +1,53 @@
+"""Voters without a model, for tests and stress runs."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from radii.smoothing.noise import Gaussian, Noise
+from radii.smoothing.questions import Answer, Probabilities, Question, Task, Votes
+
+
+class FakeVoter:
+    """Answers each question by a function, and keeps the questions in `asked`."""
+
+    def __init__(
+        self, answer: Callable[[Any], Any], *, classes: int = 2, noise: Noise | None = None, batch_size: int = 128
+    ) -> None:
+        self.answer = answer
+        self.classes = classes
+        self.noise = noise or Gaussian(1.0)
+        self.batch_size = batch_size
+        self.asked: list[Question] = []
+
+    def count(self, tasks: Sequence[Task]) -> list[Answer]:
+        self.asked += [task.question for task in tasks]
+        return [np.asarray(self.answer(task.question)) for task in tasks]
+
+
+def random_voter(*chances: float, seed: int = 0) -> FakeVoter:
+    """Make a voter that draws the class of every copy with these probabilities; every question gets new draws."""
+    rng = np.random.default_rng(seed)
+
+    def answer(question: Question) -> Answer:
+        if isinstance(question, Votes):
+            return rng.multinomial(question.count, chances)
+        assert isinstance(question, Probabilities)
+        rows = rng.multinomial(1, chances, question.count).astype(float)
+        return rows.sum(0) if question.label is None else rows[:, question.label]
+
+    return FakeVoter(answer, classes=len(chances))
+
+
+def miscounter(factor: float) -> FakeVoter:
+    """Make a voter for a fair coin that counts `factor` votes or rows per sample."""
+
+    def answer(question: Question) -> Answer:
+        total = max(round(factor * question.count), 1)
+        if isinstance(question, Votes):
+            return np.array([total - total // 2, total // 2])
+        assert isinstance(question, Probabilities)
+        return np.full(2, total / 2) if question.label is None else np.full(total, 0.5)
+
+    return FakeVoter(answer)
