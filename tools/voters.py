@@ -1,10 +1,12 @@
-"""Voters without a model, for tests and stress runs."""
+"""Voters for tests and stress runs: without a model, or with a model that runs as it is."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
+from torch import Tensor, nn
 
+from radii.engines import SmoothedClassifier
 from radii.smoothing.noise import Gaussian, Noise
 from radii.smoothing.questions import Answer, Probabilities, Question, Task, Votes
 
@@ -51,3 +53,11 @@ def miscounter(factor: float) -> FakeVoter:
         return np.full(2, total / 2) if question.label is None else np.full(total, 0.5)
 
     return FakeVoter(answer)
+
+
+def plain(base: nn.Module, *images: Tensor, **fields: Any) -> SmoothedClassifier:
+    """Make a smoothed classifier that runs its base as it is for images of these sizes: no engine prepares it."""
+    classifier = SmoothedClassifier(base, **fields)
+    for image in images:
+        classifier.adopt("torch", image, base)
+    return classifier

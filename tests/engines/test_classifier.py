@@ -10,8 +10,8 @@ import torch
 from torch import Tensor, nn
 
 import radii
-from radii.engines import SmoothedClassifier as Plain
 from radii.smoothing.addresses import NoiseAddress
+from tools.voters import plain
 
 IMAGE = torch.rand(1, 8, 8, generator=torch.Generator().manual_seed(0))
 NOISE = NoiseAddress(0)
@@ -29,12 +29,12 @@ def smoothed(model: nn.Module, **options: object) -> radii.SmoothedClassifier:
     return radii.SmoothedClassifier(model, sigma=0.5, classes=4, batch_size=32, **options)  # type: ignore[arg-type]
 
 
-def votes(classifier: Plain) -> list[int]:
+def votes(classifier: radii.SmoothedClassifier) -> list[int]:
     return [int(count) for count in classifier.votes(IMAGE, 320, NOISE)]
 
 
 def of_base(model: nn.Module) -> list[int]:
-    return votes(Plain(model, sigma=0.5, classes=4, batch_size=32))
+    return votes(plain(model, IMAGE, sigma=0.5, classes=4, batch_size=32))
 
 
 def test_own_module_is_folded_and_keeps_its_votes() -> None:

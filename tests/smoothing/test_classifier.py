@@ -15,6 +15,8 @@ from torch.nn import functional as F
 from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.normalisation import Normalisation, Normalise
+from radii.smoothing.questions import Probabilities, Task
+from tools.voters import plain
 
 IMAGE = torch.full((3, 4, 4), 0.5)
 NOISE = NoiseAddress(0, 3, 1)
@@ -38,14 +40,14 @@ class Recorder(nn.Module):
 
 
 def smoothed(base: nn.Module, sigma: float = 0.25, classes: int = 2, batch_size: int = 128) -> SmoothedClassifier:
-    return SmoothedClassifier(base, sigma=sigma, classes=classes, batch_size=batch_size)
+    return plain(base, IMAGE, sigma=sigma, classes=classes, batch_size=batch_size)
 
 
 def probed(
     base: nn.Module, recorder: Recorder, samples: int, image: Tensor = IMAGE, **fields: float
 ) -> SmoothedClassifier:
     """A classifier that has passed its probe for this many samples, and a recorder that has forgotten it."""
-    classifier = SmoothedClassifier(base, **{"sigma": 0.25, "classes": 2, **fields})  # type: ignore[arg-type]
+    classifier = plain(base, image, **{"sigma": 0.25, "classes": 2, **fields})
     classifier.votes(image, samples, NoiseAddress(99))
     recorder.seen.clear()
     recorder.places.clear()
@@ -64,16 +66,17 @@ def test_votes_are_those_of_the_noisy_copies() -> None:
     base = Recorder()
     votes = probed(base, base, 300).votes(IMAGE, 300, NOISE)
     inputs = torch.cat(base.seen)
-    assert len(inputs) == 300
+    assert len(inputs) == 3 * 128
+    inputs = inputs[:300]
     assert votes[0] == (inputs[:, 0, 0, 0] >= 0.5).sum()
 
 
 def test_noise_comes_from_the_address_and_is_added_to_the_pixels() -> None:
     base, image = Recorder(), torch.rand(3, 4, 4)
     probed(base, base, 200, image, sigma=0.3).votes(image, 200, NOISE)
-    for number, block in enumerate(base.seen):
-        noise = torch.empty(len(block), 4, 4, 3).normal_(generator=NOISE.generator(number, "cpu"))
-        torch.testing.assert_close(block, image + 0.3 * noise.permute(0, 3, 1, 2))
+    for number, (block, rows) in enumerate(zip(base.seen, (128, 72), strict=True)):
+        noise = torch.empty(rows, 4, 4, 3).normal_(generator=NOISE.generator(number, "cpu"))
+        torch.testing.assert_close(block[:rows], image + 0.3 * noise.permute(0, 3, 1, 2))
 
 
 def test_pieces_of_a_stage_add_up_to_the_stage() -> None:
@@ -109,20 +112,19 @@ def test_block_size_is_part_of_the_draws() -> None:
     assert not torch.equal(a.seen[1], b.seen[0][64:])
 
 
-def test_probabilities_and_moments() -> None:
-    classifier = smoothed(Recorder())
-    probabilities = np.concatenate(list(classifier.probabilities(IMAGE, 300, NOISE)))
+def test_probabilities_and_their_sums() -> None:
+    ask = [Probabilities(1, 0, 300), Probabilities(1, 0, 300, label=0), Probabilities(1, 0, 300, label=1)]
+    sums, *values = smoothed(Recorder()).count([Task(IMAGE, NOISE, question) for question in ask])
+    probabilities = np.stack(values, 1)
     assert probabilities.shape == (300, 2)
     assert probabilities.sum(1) == pytest.approx(1.0)
-    sums, squares = classifier.moments(IMAGE, 300, NOISE)
     assert sums == pytest.approx(probabilities.sum(0))
-    assert squares == pytest.approx((probabilities**2).sum(0))
 
 
 def test_large_sharpness_gives_votes() -> None:
     classifier = smoothed(Recorder())
-    probabilities = np.concatenate(list(classifier.probabilities(IMAGE, 300, NOISE, sharpness=1e9)))
-    assert (probabilities.sum(0).round() == classifier.votes(IMAGE, 300, NOISE)).all()
+    (sums,) = classifier.count([Task(IMAGE, NOISE, Probabilities(1, 0, 300, sharpness=1e9))])
+    assert (sums.round() == classifier.votes(IMAGE, 300, NOISE)).all()
 
 
 def test_runs_in_eval_mode_and_restores_every_mode() -> None:
@@ -181,8 +183,10 @@ def test_refuses_a_base_of_other_classes() -> None:
 
 
 def test_refuses_an_image_that_the_base_does_not_take() -> None:
+    image = torch.zeros(3, 5, 5)
     with pytest.raises(ValueError, match="does not take 128 images of 3 x 5 x 5"):
-        smoothed(nn.Sequential(nn.Flatten(), nn.Linear(48, 2))).votes(torch.zeros(3, 5, 5), 10, NOISE)
+        base = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
+        plain(base, image, sigma=0.25, classes=2).votes(image, 10, NOISE)
 
 
 @pytest.mark.parametrize(
@@ -218,9 +222,8 @@ def test_refuses_zero_samples() -> None:
         smoothed(Recorder()).votes(IMAGE, 0, NOISE)
 
 
-def test_blocks_of_probabilities_leave_the_callers_mode_alone() -> None:
-    blocks = smoothed(Recorder()).probabilities(IMAGE, 300, NOISE)
-    next(blocks)
+def test_the_callers_mode_is_left_alone() -> None:
+    smoothed(Recorder()).votes(IMAGE, 300, NOISE)
     assert torch.is_grad_enabled()
     assert not torch.is_inference_mode_enabled()
 

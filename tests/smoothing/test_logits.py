@@ -11,13 +11,15 @@ from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.logits import rounding, same_up_to_rounding
+from radii.smoothing.questions import Probabilities, Question, Task, Votes
+from tools.voters import plain
 
 IMAGE = torch.full((3, 4, 4), 0.5)
 NOISE = NoiseAddress(0, 3, 1)
 
 
 def smoothed(base: nn.Module) -> SmoothedClassifier:
-    return SmoothedClassifier(base, sigma=0.25, classes=2)
+    return plain(base, IMAGE, sigma=0.25, classes=2)
 
 
 class Returns(nn.Module):
@@ -54,13 +56,13 @@ FORMS: dict[str, tuple[Callable[[Tensor], object], str]] = {
 }
 
 
-@pytest.mark.parametrize("ask", ["votes", "moments", "probabilities"])
+@pytest.mark.parametrize("question", [Votes(0, 0, 300), Probabilities(0, 0, 300)], ids=["votes", "probabilities"])
 @pytest.mark.parametrize(("form", "message"), FORMS.values(), ids=FORMS)
 def test_output_other_than_one_row_of_logits_per_image_is_refused(
-    form: Callable[[Tensor], object], message: str, ask: str
+    form: Callable[[Tensor], object], message: str, question: Question
 ) -> None:
     with pytest.raises(ParameterError, match=message) as caught:
-        list(getattr(smoothed(Returns(form)), ask)(IMAGE, 300, NOISE))
+        smoothed(Returns(form)).count([Task(IMAGE, NOISE, question)])
     assert "\n" not in str(caught.value)
 
 

@@ -70,7 +70,6 @@ BY_PLACE: dict[str, Fault] = {
 BY_LENGTH: dict[str, Fault] = {
     "more than 64 rows": lambda z, _: z.flip(1) if len(z) > 64 else z,
     "one row": lambda z, _: z.flip(1) if len(z) == 1 else z,
-    "the very length of a last block": lambda z, _: z.flip(1) if len(z) == 37 else z,
     "the share of a whole block": lambda z, _: z * len(z) / 128,
 }
 HONEST: dict[str, Fault] = {

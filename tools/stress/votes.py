@@ -29,7 +29,7 @@ from tools.stress.classifiers import (
     LastBits,
 )
 from tools.stress.outcome import Effort, Outcome, refused
-from tools.voters import miscounter
+from tools.voters import miscounter, plain
 
 BLOCK = 32
 WRONG_OUTPUTS: dict[str, Callable[[Tensor, Tensor], object]] = {
@@ -106,7 +106,7 @@ def _classifier(fault: Callable[[Tensor, Tensor], object]) -> SmoothedClassifier
 
 def _probe_refuses(fault: Fault, number: int) -> bool:
     image = torch.rand((1, 8, 8), generator=torch.Generator().manual_seed(number))
-    classifier = SmoothedClassifier(Base(fault, seed=number), sigma=0.5, classes=3)
+    classifier = plain(Base(fault, seed=number), image, sigma=0.5, classes=3)
     return refused(lambda: classifier.votes(image, 128 + 37, NoiseAddress(number)), "depends on")
 
 
