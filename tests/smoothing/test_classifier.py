@@ -184,9 +184,9 @@ def test_refuses_a_base_of_other_classes() -> None:
 
 def test_refuses_an_image_that_the_base_does_not_take() -> None:
     image = torch.zeros(3, 5, 5)
+    classifier = plain(nn.Sequential(nn.Flatten(), nn.Linear(48, 2)), image, sigma=0.25, classes=2)
     with pytest.raises(ValueError, match="does not take 128 images of 3 x 5 x 5"):
-        base = nn.Sequential(nn.Flatten(), nn.Linear(48, 2))
-        plain(base, image, sigma=0.25, classes=2).votes(image, 10, NOISE)
+        classifier.votes(image, 10, NOISE)
 
 
 @pytest.mark.parametrize(
