@@ -26,8 +26,8 @@ from radii.provenance import (
     structure_digest,
     weights_digest,
 )
-from radii.reports.facts import duration
 from radii.reports.results import Results
+from radii.reports.text import duration
 from radii.runs import resume
 from radii.runs.certificates import Certificates, Row, header_file, read_header
 from radii.runs.recipe import fields_of, named_table
