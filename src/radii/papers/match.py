@@ -13,7 +13,7 @@ from radii.papers.tables import PaperTable, Row, System
 from radii.published_datasets import corrupted_sets
 from radii.reports import protocol
 from radii.reports.metrics import EpochTime, epoch_time
-from radii.runs import certificates, readers, recipe
+from radii.runs import certificates, readers
 from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
@@ -49,10 +49,6 @@ class TrainedRun:
             except (ValueError, OSError) as error:
                 warnings.warn(f"{file} is left out: {error}", RunWarning, stacklevel=2)
         return readable
-
-    @cached_property
-    def weights_digest(self) -> str | None:
-        return self.run.weights_digest() if self.run.finished else None
 
     @cached_property
     def epoch_time(self) -> EpochTime | None:
@@ -114,8 +110,9 @@ Results = Mapping[str, Sequence[Result]]
 
 
 def open_run(path: Path) -> TrainedRun:
-    """Read the recipe of a run."""
-    return TrainedRun(Run(path), recipe.read(path / "recipe.toml"))
+    """Open a run and read its recipe."""
+    run = Run(path)
+    return TrainedRun(run, run.stated_recipe())
 
 
 def scan_runs(folders: Iterable[Path]) -> list[TrainedRun]:
@@ -218,7 +215,7 @@ def has_own_test_images(certified: Certificates) -> bool:
 def has_present_weights(trained: TrainedRun, certified: Certificates) -> bool:
     """Return whether certificates can belong to the run's present weights, under l2 noise of its sigma."""
     recorded = certified.header.get("weights")
-    same_weights = recorded is None or trained.weights_digest in (None, recorded)
+    same_weights = recorded is None or not trained.run.finished or recorded == trained.run.weights_digest()
     return same_weights and certified.sigma in (None, trained.recipe.sigma) and noise_name(certified) in NOISES
 
 
