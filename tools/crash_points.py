@@ -18,6 +18,7 @@ from typing import Any
 
 import numpy as np
 import torch
+from safetensors.torch import load_file
 
 from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
@@ -74,9 +75,7 @@ def prepare(folder: Path) -> None:
 
 
 def run_tensors(run: Run) -> dict[str, torch.Tensor]:
-    from radii.training.weights import read_tensors
-
-    return read_tensors(run.weights())
+    return load_file(run.weights())
 
 
 def do_train(folder: Path) -> None:

@@ -56,7 +56,7 @@ def certify(run: Run, data: Path | None = None) -> Path:
 
 
 @pytest.mark.usefixtures("birds")
-def test_a_run_finds_its_data_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_run_finds_its_data_from_another_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = train(parse(PHOTOGRAPHS, "here"), "runs/birds")
     assert run.recipe.dataset["path"] == "../../birds"
     assert run.recipe.model == {"name": "resnet18", "width": 4}
@@ -68,7 +68,7 @@ def test_a_run_finds_its_data_again(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.usefixtures("birds")
-def test_a_run_and_its_data_may_move_together(tmp_path: Path) -> None:
+def test_run_and_data_may_move_together(tmp_path: Path) -> None:
     train(parse(PHOTOGRAPHS, "here"), "runs/birds")
     (tmp_path / "elsewhere").mkdir()
     for name in ("runs", "birds"):
@@ -134,7 +134,7 @@ def test_fine_tuning_of_another_model_is_refused(tmp_path: Path) -> None:
     assert not (tmp_path / "other").exists()
 
 
-def test_a_run_started_from_changed_weights_is_not_continued(tmp_path: Path) -> None:
+def test_run_whose_initial_weights_changed_is_not_continued(tmp_path: Path) -> None:
     first = train(DIGITS, tmp_path / "first")
     tuned = replace(DIGITS, training=replace(TRAINING, initial=str(first.weights_file)))
     train(tuned, tmp_path / "tuned")

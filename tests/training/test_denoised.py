@@ -47,7 +47,7 @@ def denoised(classifier: Run) -> Run:
     return train(wrapped(classifier), classifier.path.with_name("denoised"))
 
 
-def test_the_run_is_complete_in_itself(classifier: Run, denoised: Run, tmp_path: Path) -> None:
+def test_run_holds_the_weights_of_its_classifier(classifier: Run, denoised: Run, tmp_path: Path) -> None:
     moved = Run(shutil.copytree(denoised.path, tmp_path / "moved"))
     assert moved.recipe.model == {"name": "denoised", "classifier": {"name": "digits_cnn"}, "denoiser": SMALL}
     assert moved.recipe.normalisation == "none"
@@ -59,35 +59,33 @@ def test_the_run_is_complete_in_itself(classifier: Run, denoised: Run, tmp_path:
     assert radii.load(moved, engine="torch").classes == 10
 
 
-def test_the_origin_names_the_classifier(classifier: Run, denoised: Run) -> None:
+def test_origin_names_the_classifier(classifier: Run, denoised: Run) -> None:
     assert denoised.origin()["classifier"]["path"] == "../classifier"
     assert denoised.source("classifier") == classifier.path
 
 
-def test_only_the_denoiser_is_optimised(classifier: Run) -> None:
+def test_only_the_denoiser_is_trained(classifier: Run) -> None:
     components = build(wrapped(classifier))
     (group,) = make_optimizer(components.training, components.model).param_groups
     denoiser = components.model.get_submodule("1.denoiser")
     assert {id(parameter) for parameter in group["params"]} == {id(parameter) for parameter in denoiser.parameters()}
 
 
-def test_the_same_command_continues_and_another_classifier_is_refused(
-    classifier: Run, denoised: Run, tmp_path: Path
-) -> None:
+def test_run_continues_only_with_the_same_classifier(classifier: Run, denoised: Run, tmp_path: Path) -> None:
     assert train(wrapped(classifier), denoised.path).finished
     other = train(replace(CLASSIFIER, seed=1), tmp_path / "other")
     with pytest.raises(RunError, match="was started from another classifier"):
         train(wrapped(other), denoised.path)
 
 
-def test_a_denoised_run_can_be_fine_tuned(denoised: Run, tmp_path: Path) -> None:
+def test_denoised_run_can_be_fine_tuned(denoised: Run, tmp_path: Path) -> None:
     tuned = train(recipe_from(denoised.recipe, denoised.path, "gaussian", ["training.epochs=1"]), tmp_path / "tuned")
     before, after = load_file(denoised.weights_file), load_file(tuned.weights_file)
     changed = {key.split(".")[1] for key in before if not torch.equal(before[key], after[key])}
     assert changed == {"denoiser"}
 
 
-def test_a_denoiser_in_front_of_a_denoiser(denoised: Run, tmp_path: Path) -> None:
+def test_denoiser_in_front_of_a_denoiser(denoised: Run, tmp_path: Path) -> None:
     twice = train(recipe_from(denoised.recipe, denoised.path, "denoising", ["training.epochs=1"]), tmp_path / "twice")
     assert twice.recipe.model["classifier"] == denoised.recipe.model
     inner = trained_model(twice).get_submodule("1.classifier").state_dict()
@@ -95,7 +93,7 @@ def test_a_denoiser_in_front_of_a_denoiser(denoised: Run, tmp_path: Path) -> Non
     assert all(torch.equal(inner[key], kept[key]) for key in kept)
 
 
-def test_a_classifier_without_weights_is_refused(denoised: Run, tmp_path: Path) -> None:
+def test_classifier_without_weights_is_refused(denoised: Run, tmp_path: Path) -> None:
     """Its own recipe, trained again, would put the denoiser in front of random weights."""
     with pytest.raises(ParameterError, match="the classifier of the model 'denoised' has no weights"):
         train(denoised.recipe, tmp_path / "again")
@@ -103,7 +101,7 @@ def test_a_classifier_without_weights_is_refused(denoised: Run, tmp_path: Path) 
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"model": {"name": "denoised", "classifier": "nowhere"}}, "nowhere is not a run"),
         ({"model": "denoised"}, "needs the field 'classifier'"),
@@ -111,13 +109,15 @@ def test_a_classifier_without_weights_is_refused(denoised: Run, tmp_path: Path) 
         ({"model": "digits_cnn"}, "this one has none"),
     ],
 )
-def test_what_cannot_be_trained_is_told(classifier: Run, tmp_path: Path, change: dict[str, object], told: str) -> None:
-    with pytest.raises((ValueError, LookupError), match=told):
+def test_models_that_cannot_be_trained_are_refused(
+    classifier: Run, tmp_path: Path, change: dict[str, object], message: str
+) -> None:
+    with pytest.raises((ValueError, LookupError), match=message):
         train(wrapped(classifier, **change), tmp_path / "run")
     assert not (tmp_path / "run").exists()
 
 
-def test_a_classifier_of_other_images_is_refused(classifier: Run, tmp_path: Path) -> None:
+def test_classifier_of_other_images_is_refused(classifier: Run, tmp_path: Path) -> None:
     images, labels = np.zeros((8, 6, 6), np.uint8), np.arange(8) % 2
     arrays = tmp_path / "mine.npz"
     np.savez(arrays, train_images=images, train_labels=labels, test_images=images, test_labels=labels)
@@ -133,7 +133,7 @@ PARTS = [
 
 
 @pytest.mark.parametrize(("old", "new", "kind"), PARTS)
-def test_code_that_a_part_names_is_not_run(
+def test_code_in_the_model_of_a_run_is_not_run(
     denoised: Run, tmp_path: Path, old: str, new: str, kind: type[Exception]
 ) -> None:
     run = Run(shutil.copytree(denoised.path, tmp_path / "run"))
@@ -144,7 +144,7 @@ def test_code_that_a_part_names_is_not_run(
         radii.load(run)
 
 
-def test_a_classifier_that_names_code_is_refused(classifier: Run, tmp_path: Path) -> None:
+def test_classifier_that_names_code_is_refused(classifier: Run, tmp_path: Path) -> None:
     run = Run(shutil.copytree(classifier.path, tmp_path / "theirs"))
     run.recipe_file.write_text(run.recipe_file.read_text().replace('"digits_cnn"', '"os:system"'))
     with pytest.raises(UntrustedError, match="os:system"):
@@ -153,7 +153,7 @@ def test_a_classifier_that_names_code_is_refused(classifier: Run, tmp_path: Path
         recipe_from(run.recipe, run.path, "gaussian")
 
 
-def test_a_recipe_from_a_run_has_its_data_model_and_sigma(classifier: Run) -> None:
+def test_recipe_from_a_run_has_its_data_model_and_sigma(classifier: Run) -> None:
     tuned = recipe_from(
         classifier.recipe, classifier.path, "consistency", ["training.epochs=2", "objective.weight=1.5"]
     )
@@ -166,7 +166,7 @@ def test_a_recipe_from_a_run_has_its_data_model_and_sigma(classifier: Run) -> No
     assert tuned.training.initial == str(classifier.path)
 
 
-def test_a_recipe_from_a_run_without_a_shipped_one(classifier: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipe_from_a_run_without_a_shipped_recipe(classifier: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radii.runs.recipe.shipped", list)
     tuned = recipe_from(classifier.recipe, classifier.path, "consistency")
     assert tuned.training == replace(SCHEDULE, initial=str(classifier.path))
@@ -177,7 +177,7 @@ def test_a_recipe_from_a_run_without_a_shipped_one(classifier: Run, monkeypatch:
     }
 
 
-def test_the_nearest_sigma_or_a_recipe_by_name(classifier: Run) -> None:
+def test_recipe_is_chosen_by_name_or_nearest_sigma(classifier: Run) -> None:
     near = recipe_from(classifier.recipe, classifier.path, "macer", ["sigma=0.5"])
     named = recipe_from(classifier.recipe, classifier.path, "digits/macer-0.50")
     assert near.objective == parse(Path("recipes/digits/macer-0.25.toml").read_text(), "here").objective
@@ -185,7 +185,7 @@ def test_the_nearest_sigma_or_a_recipe_by_name(classifier: Run) -> None:
     assert (near.sigma, named.sigma) == (0.5, 0.25)
 
 
-def test_the_data_of_a_run_is_found_from_here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_recipe_from_a_run_finds_its_data(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     images, labels = np.zeros((8, 8, 8), np.uint8), np.arange(8) % 2
     np.savez(tmp_path / "mine.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels)
     table = {"name": "arrays", "path": str(tmp_path / "mine.npz")}
@@ -209,7 +209,7 @@ def blur(shape, size=3):
 """
 
 
-def test_parts_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_denoiser_and_classifier_from_a_module(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A factory of one's own may bring its weights along; its code is on record once it was run."""
     (tmp_path / "own_parts.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
@@ -223,7 +223,7 @@ def test_parts_of_ones_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert radii.load(run.path, trust=["own_parts"], engine="torch").classes == 10
 
 
-def test_a_classifier_of_trusted_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_classifier_of_trusted_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "own_nets.py").write_text(OWN)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
@@ -243,7 +243,7 @@ def radii_command(*arguments: str) -> None:
 
 
 @pytest.mark.slow
-def test_the_story_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_denoising_from_the_command_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Trained without noise, defended by a denoiser, certified, and taught to one small student."""
     monkeypatch.chdir(tmp_path)
     radii_command("train", "digits/standard-0.25", "--run", "runs/mine", "--set", "training.epochs=10")
@@ -262,7 +262,7 @@ def test_the_story_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     assert json.loads((student.path / "transfer.json").read_text())["method"] == "denoising"
 
 
-def test_a_denoised_run_teaches(denoised: Run, tmp_path: Path) -> None:
+def test_denoised_run_can_be_a_teacher(denoised: Run, tmp_path: Path) -> None:
     schedule = replace(CLASSIFIER, objective={"name": "transfer"})
     (student,) = train_students(denoised, schedule, ["digits_mlp"], run=tmp_path / "student")
     assert student.source("teacher") == denoised.path

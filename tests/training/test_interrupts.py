@@ -1,4 +1,4 @@
-"""Signals that are held back until the end of a step."""
+"""Signals that are delayed until the end of a step."""
 
 import signal
 import threading
@@ -8,7 +8,7 @@ import pytest
 from radii.training.interrupts import Interrupts
 
 
-def test_first_signal_is_held_until_it_is_delivered() -> None:
+def test_first_signal_is_delayed_until_it_is_delivered() -> None:
     with Interrupts() as interrupts:
         signal.raise_signal(signal.SIGINT)
         assert interrupts.pending == signal.SIGINT
@@ -17,7 +17,7 @@ def test_first_signal_is_held_until_it_is_delivered() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_second_signal_is_not_held() -> None:
+def test_second_signal_is_not_delayed() -> None:
     with Interrupts():
         signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
@@ -25,7 +25,7 @@ def test_second_signal_is_not_held() -> None:
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
 
 
-def test_held_signal_is_delivered_at_the_end() -> None:
+def test_delayed_signal_is_delivered_at_the_end() -> None:
     interrupts = Interrupts()
     interrupts.__enter__()
     signal.raise_signal(signal.SIGINT)
@@ -41,7 +41,7 @@ def test_without_a_signal_nothing_happens() -> None:
     assert signal.getsignal(signal.SIGTERM) == before
 
 
-def test_an_ignored_signal_stays_ignored() -> None:
+def test_ignored_signal_stays_ignored() -> None:
     before = signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
         with Interrupts() as interrupts:
@@ -51,7 +51,7 @@ def test_an_ignored_signal_stays_ignored() -> None:
         signal.signal(signal.SIGINT, before)
 
 
-def test_signals_are_not_held_in_another_thread() -> None:
+def test_signals_are_not_delayed_in_another_thread() -> None:
     entered: list[object] = []
 
     def enter() -> None:
@@ -70,5 +70,5 @@ def test_signal_of_another_process_is_delivered_here() -> None:
         with pytest.raises(KeyboardInterrupt):
             interrupts.deliver(signal.SIGINT)
         assert interrupts.pending is None
-        signal.raise_signal(signal.SIGINT)  # its own, which comes late
+        signal.raise_signal(signal.SIGINT)  # its own signal, which comes late
     signal.signal(signal.SIGINT, before)

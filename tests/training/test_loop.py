@@ -1,4 +1,5 @@
-import math
+"""The training loop: what a run holds, how it stops and continues, and what it refuses."""
+
 import os
 import signal
 import subprocess
@@ -6,18 +7,18 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file
 
+from radii.datasets import Dataset, Images
+from radii.datasets.base import Part
 from radii.disk import LockedError
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.training import loop
 from radii.training.loop import StepEvent, train
-from radii.training.optimizer import learning_rate
 from radii.training.step import NotFiniteError
 
 SCHEDULE = Training(epochs=3, images_per_step=256, learning_rate=0.05)
@@ -36,7 +37,7 @@ def assert_same_run(first: Run, second: Run) -> None:
     assert rows[0] == rows[1]
 
 
-def test_a_run_directory_is_complete(tmp_path: Path) -> None:
+def test_trained_run_has_recipe_environment_and_history(tmp_path: Path) -> None:
     run = train(SMALL, tmp_path / "run")
     assert run.recipe.objective == {"name": "gaussian", "copies": 1}
     assert replace(run.recipe, objective={"name": "gaussian"}) == SMALL
@@ -48,7 +49,7 @@ def test_a_run_directory_is_complete(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("stop_after", [1, 6, 7, 11])
-def test_a_stopped_run_continues_to_the_same_weights(
+def test_stopped_run_continues_to_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
 ) -> None:
     whole = train(SMALL, tmp_path / "whole")
@@ -90,7 +91,7 @@ def test_ctrl_c_ends_the_step_and_saves_it(tmp_path: Path, stop_after: int) -> N
     assert_same_run(whole, stopped)
 
 
-def test_two_cannot_train_in_one_directory(tmp_path: Path) -> None:
+def test_run_that_is_being_trained_is_locked(tmp_path: Path) -> None:
     def second(event: StepEvent) -> None:
         if event.step == 1:
             with pytest.raises(LockedError, match=f"run is being written by process {os.getpid()}: wait for it"):
@@ -118,7 +119,7 @@ def test_finished_run_on_a_read_only_disk_is_read(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_a_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
+def test_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
     recipe = replace(SMALL, training=replace(SCHEDULE, epochs=6))
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())
     command = [sys.executable, "-m", "radii", "train", "recipe.toml", "--run", "killed"]
@@ -136,7 +137,7 @@ def _one_thread() -> dict[str, str]:
     return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
-def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
+def test_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     first = weights(train(SMALL, tmp_path / "run"))
     ticks: list[StepEvent] = []
     again = weights(train(SMALL, tmp_path / "run", on_step=ticks.append))
@@ -144,7 +145,7 @@ def test_a_finished_run_is_not_trained_again(tmp_path: Path) -> None:
     assert all(torch.equal(first[key], again[key]) for key in first)
 
 
-def test_a_directory_of_another_recipe_is_refused(tmp_path: Path) -> None:
+def test_run_with_another_recipe_is_refused(tmp_path: Path) -> None:
     train(SMALL, tmp_path / "run")
     with pytest.raises(RunError, match=r"another recipe \(it has sigma = 0.25, not 0.5\)"):
         train(replace(SMALL, sigma=0.5), tmp_path / "run")
@@ -164,7 +165,7 @@ def test_non_finite_loss_stops_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     assert not Run(tmp_path / "run").finished
 
 
-def test_a_corrupt_checkpoint_is_named(tmp_path: Path) -> None:
+def test_damaged_checkpoint_is_named(tmp_path: Path) -> None:
     run = train(SMALL, tmp_path / "run")
     run.weights_file.unlink()
     run.checkpoint_file.write_bytes(b"half")
@@ -172,29 +173,7 @@ def test_a_corrupt_checkpoint_is_named(tmp_path: Path) -> None:
         train(SMALL, tmp_path / "run")
 
 
-@pytest.mark.parametrize(
-    ("schedule", "rates"),
-    [
-        ({"schedule": "step", "decay_every": 2}, [1, 1, 0.1, 0.1]),
-        ({"schedule": "multi_step", "decay_at": (1, 3)}, [1, 0.1, 0.1, 0.01]),
-        ({"schedule": "cosine"}, [1, (1 + math.sqrt(0.5)) / 2, 0.5, (1 - math.sqrt(0.5)) / 2]),
-    ],
-)
-def test_learning_rates_decay_at_the_stated_epoch(schedule: dict[str, Any], rates: list[float]) -> None:
-    training = Training(epochs=4, images_per_step=1, learning_rate=1.0, **schedule)
-    assert [learning_rate(training, epoch, 0.0) for epoch in range(4)] == pytest.approx(rates)
-
-
-def test_one_cycle_rises_to_the_rate_and_falls_to_zero() -> None:
-    training = Training(epochs=10, images_per_step=1, learning_rate=1.0, schedule="one_cycle")
-    rates = [learning_rate(training, epoch, share / 10) for epoch in range(10) for share in range(10)]
-    assert rates[0] == pytest.approx(0.04)
-    assert rates.index(max(rates)) == 30
-    assert rates[30] == pytest.approx(1.0)
-    assert rates[-1] < 0.01
-
-
-def test_a_run_begun_before_a_field_of_its_objective_existed_continues_with_the_default_alone(tmp_path: Path) -> None:
+def test_field_that_an_older_run_does_not_state_has_its_default(tmp_path: Path) -> None:
     recipe = Recipe(
         dataset="digits",
         model="digits_cnn",
@@ -209,3 +188,16 @@ def test_a_run_begun_before_a_field_of_its_objective_existed_continues_with_the_
     assert train(recipe, run.path).finished
     with pytest.raises(RunError, match="update_on = 'all', not 'first'"):
         train(replace(recipe, objective={**recipe.objective, "update_on": "first"}), run.path)
+
+
+def test_training_split_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    teacher = train(SMALL, tmp_path / "teacher")
+    read, parts = Dataset.part, []
+
+    def counted(dataset: Dataset, part: Part) -> Images:
+        parts.append(part)
+        return read(dataset, part)
+
+    monkeypatch.setattr(Dataset, "part", counted)
+    train(replace(SMALL, objective={"name": "transfer"}), tmp_path / "student", teacher=teacher)
+    assert sorted(parts) == ["test", "train"]

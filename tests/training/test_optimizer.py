@@ -1,5 +1,6 @@
 """Optimisers and learning rates as a recipe states them."""
 
+import math
 from typing import Any
 
 import pytest
@@ -62,6 +63,28 @@ def test_warm_up_rises_linearly_and_then_follows_the_schedule(schedule: str) -> 
         assert learning_rate(warm, epoch, 0.5) == pytest.approx(share * learning_rate(plain, epoch, 0.5))
 
 
-def test_a_warm_up_longer_than_the_training_is_refused() -> None:
+def test_warm_up_longer_than_the_training_is_refused() -> None:
     with pytest.raises(ValueError, match="warmup_epochs = 11, expected at most the 10 epochs"):
         training(warmup_epochs=11)
+
+
+@pytest.mark.parametrize(
+    ("schedule", "rates"),
+    [
+        ({"schedule": "step", "decay_every": 2}, [1, 1, 0.1, 0.1]),
+        ({"schedule": "multi_step", "decay_at": (1, 3)}, [1, 0.1, 0.1, 0.01]),
+        ({"schedule": "cosine"}, [1, (1 + math.sqrt(0.5)) / 2, 0.5, (1 - math.sqrt(0.5)) / 2]),
+    ],
+)
+def test_learning_rates_decay_at_the_stated_epoch(schedule: dict[str, Any], rates: list[float]) -> None:
+    training = Training(epochs=4, images_per_step=1, learning_rate=1.0, **schedule)
+    assert [learning_rate(training, epoch, 0.0) for epoch in range(4)] == pytest.approx(rates)
+
+
+def test_one_cycle_rises_to_the_rate_and_falls_to_zero() -> None:
+    training = Training(epochs=10, images_per_step=1, learning_rate=1.0, schedule="one_cycle")
+    rates = [learning_rate(training, epoch, share / 10) for epoch in range(10) for share in range(10)]
+    assert rates[0] == pytest.approx(0.04)
+    assert rates.index(max(rates)) == 30
+    assert rates[30] == pytest.approx(1.0)
+    assert rates[-1] < 0.01

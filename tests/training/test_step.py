@@ -41,7 +41,7 @@ OF_CLASSIFIERS = [name for name in OF_CLASSIFIERS if name not in ("crown_ibp", "
 
 
 @pytest.mark.parametrize("name", OF_CLASSIFIERS)
-def test_bfloat16_is_of_the_forward_passes_alone(name: str) -> None:
+def test_bfloat16_applies_to_forward_passes_only(name: str) -> None:
     model = Seen()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
     loss = Loss(objectives.create(name, sigma=0.3), model, "bfloat16")
@@ -64,7 +64,7 @@ def test_bfloat16_is_of_the_forward_passes_alone(name: str) -> None:
     assert model.kinds == {torch.float32}
 
 
-def test_a_denoiser_is_trained_in_bfloat16() -> None:
+def test_denoiser_is_trained_in_bfloat16() -> None:
     torch.manual_seed(0)
     model = Denoised(nn.Conv2d(1, 1, 3, padding=1), Seen())
     before = [parameter.clone() for parameter in model.denoiser.parameters()]
@@ -74,7 +74,7 @@ def test_a_denoiser_is_trained_in_bfloat16() -> None:
 
 
 @pytest.mark.parametrize("field", ["precision", "batch_norm"])
-def test_other_words_are_refused(field: str) -> None:
+def test_unknown_choices_are_refused(field: str) -> None:
     stated = {"epochs": 1, "images_per_step": 1, "learning_rate": 0.1, field: "half"}
     with pytest.raises(ValueError, match=f"training: {field} = 'half', expected one of"):
         from_mapping(Training, stated, "[training]")

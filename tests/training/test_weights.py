@@ -76,7 +76,7 @@ def test_checkpoint_bomb_is_refused(tmp_path: Path) -> None:
         import_checkpoint(path, RECIPE, tmp_path / "run")
 
 
-def test_a_checkpoint_of_whole_numbers_is_refused(run: Run, tmp_path: Path) -> None:
+def test_checkpoint_of_integers_is_refused(run: Run, tmp_path: Path) -> None:
     tensors = {key.removeprefix("1."): tensor.to(torch.int8) for key, tensor in load_file(run.weights_file).items()}
     torch.save(tensors, tmp_path / "net.pt")
     with pytest.raises(

@@ -6,13 +6,14 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import torch
+from safetensors.torch import load_file
 from torch import Tensor, nn
 
 from radii.interop.importer import write_run
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
 from radii.training.build import open_dataset
-from radii.training.weights import expect_plain, make_model, read_tensors, spec_for
+from radii.training.weights import expect_plain, make_model, spec_for
 
 MOST_UNPACKED = 4
 """How many times its own size a checkpoint may unpack to."""
@@ -34,7 +35,7 @@ def read_checkpoint(checkpoint: Path) -> dict[str, Tensor]:
     _check_unpacked_size(checkpoint)
     if checkpoint.suffix == ".safetensors":
         try:
-            return read_tensors(checkpoint)
+            return load_file(checkpoint)
         except Exception as error:  # safetensors has errors of its own
             raise ValueError(f"{checkpoint} is not a safetensors file that can be read: {error}") from error
     try:

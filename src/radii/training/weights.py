@@ -123,17 +123,12 @@ def trained_model(run: Run) -> nn.Module:
 def load_weights(model: nn.Module, weights: Path, name: str) -> None:
     """Load a model's weights from a safetensors file; raise a RunError if they belong to another model."""
     try:
-        tensors = read_tensors(weights)
+        tensors = load_file(weights)
         expect_plain(tensors, model.state_dict())
         model.load_state_dict(tensors)
     except Exception as error:
-        # safetensors raises its own errors, and torch several kinds.
+        # safetensors raises its own errors, and torch raises several.
         raise RunError(f"{weights} does not hold the weights of {name}: {_one_line(error)}") from error
-
-
-def read_tensors(weights: Path) -> dict[str, Tensor]:
-    """Read a safetensors file."""
-    return load_file(weights)
 
 
 def expect_plain(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) -> None:
