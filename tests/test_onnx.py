@@ -176,7 +176,7 @@ def outside(file: Path, name: str, location: str) -> bytes:
 
 
 @pytest.mark.parametrize("name", ["weight", ""])
-def test_a_graph_that_names_another_file_reads_nothing(name: str, linear_onnx: Write, tmp_path: Path) -> None:
+def test_graph_that_names_another_file_is_refused(name: str, linear_onnx: Write, tmp_path: Path) -> None:
     secret = tmp_path / "secret"
     secret.write_bytes(bytes(64 * 10 * 4))
     with pytest.raises(OnnxError, match=f"has the weights '{name}' in another file"):

@@ -16,7 +16,7 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir()) if path.is_file()}
 
 
-def test_a_set_is_the_same_from_its_seed_and_continues_after_a_kill(tmp_path: Path) -> None:
+def test_corrupt_depends_on_the_seed_only_and_resumes_after_a_kill(tmp_path: Path) -> None:
     digits = datasets.create("digits")
     whole = content(corrupt_dataset(digits, tmp_path / "a", every=150))
     assert {f"{kind}.npy" for kind in CORRUPTIONS} <= set(whole)
@@ -31,7 +31,7 @@ def test_a_set_is_the_same_from_its_seed_and_continues_after_a_kill(tmp_path: Pa
         corrupt_dataset(digits, tmp_path / "a", every=150, seed=1)
 
 
-def test_the_loader_reads_it_and_the_record_says_whose_it_is(tmp_path: Path) -> None:
+def test_corrupted_images_are_read_back_with_their_record(tmp_path: Path) -> None:
     digits = datasets.create("digits")
     corrupt_dataset(digits, tmp_path, every=150)
     made = datasets.create("corrupted", tmp_path, kind="brightness", severity=1)
@@ -47,7 +47,7 @@ def test_the_loader_reads_it_and_the_record_says_whose_it_is(tmp_path: Path) -> 
         assert np.asarray(gallery).std() > 10
 
 
-def test_files_of_others_are_not_touched(tmp_path: Path) -> None:
+def test_folder_with_other_files_is_refused(tmp_path: Path) -> None:
     np.save(tmp_path / "labels.npy", np.arange(3))
     with pytest.raises(DataError, match="holds files that radii did not make"):
         corrupt_dataset(datasets.create("digits"), tmp_path)

@@ -20,7 +20,7 @@ def write_blocks(folder: Path, kind: str) -> None:
     np.save(folder / "labels.npy", np.tile([4, 7], 5))
 
 
-def test_a_severity_is_a_block_of_the_file_and_zero_is_all(tmp_path: Path) -> None:
+def test_severity_selects_a_fifth_of_the_file_and_zero_selects_all(tmp_path: Path) -> None:
     write_blocks(tmp_path / "CIFAR-10-C", "fog")
     for severity in SEVERITIES:
         images = datasets.create("cifar10_c", tmp_path, kind="fog", severity=severity).split("test")
@@ -33,14 +33,14 @@ def test_a_severity_is_a_block_of_the_file_and_zero_is_all(tmp_path: Path) -> No
         datasets.create("cifar10_c", tmp_path, severity=6)
 
 
-def test_labels_that_are_not_five_blocks_are_refused(tmp_path: Path) -> None:
+def test_labels_that_are_not_five_severities_are_refused(tmp_path: Path) -> None:
     write_blocks(tmp_path / "CIFAR-10-C", "fog")
     np.save(tmp_path / "CIFAR-10-C" / "labels.npy", np.arange(9))
     with pytest.raises(DataError, match=r"10 images and labels\.npy has \(9,\), expected five severities"):
         datasets.create("cifar10_c", tmp_path, kind="fog").split("test")
 
 
-def test_a_set_of_radii_does_not_pass_for_the_published_one(tmp_path: Path) -> None:
+def test_images_of_radii_corrupt_are_not_read_as_cifar10_c(tmp_path: Path) -> None:
     write_blocks(tmp_path / "CIFAR-10-C", "fog")
     (tmp_path / "CIFAR-10-C" / "radii-corrupted.json").write_text("{}")
     with pytest.raises(DataError, match="was made by radii, it is not the published CIFAR-10-C"):
@@ -51,7 +51,7 @@ def test_a_set_of_radii_does_not_pass_for_the_published_one(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("kind", CORRUPTIONS)
-def test_a_corruption_grows_with_the_severity_and_depends_on_its_generator_alone(kind: str) -> None:
+def test_corruption_grows_with_severity_and_depends_only_on_the_generator(kind: str) -> None:
     rng = np.random.default_rng(0)
     coarse = rng.random((3, 8, 8, 3)).repeat(4, 1).repeat(4, 2)
 
@@ -80,5 +80,5 @@ def test_pixels_grow_with_every_severity(side: int) -> None:
     assert strengths == sorted(strengths)
 
 
-def test_own_kinds_are_the_papers_fifteen_of_cifar10_c() -> None:
+def test_corruptions_are_the_fifteen_kinds_of_cifar10_c() -> None:
     assert list(CORRUPTIONS) == list(published_datasets.KINDS["cifar10_c"].values())

@@ -111,7 +111,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
 }
 
 
-def test_every_writer_is_of_a_dataset() -> None:
+def test_every_writer_belongs_to_a_dataset() -> None:
     assert set(WRITERS) <= set(datasets.names())
 
 
@@ -150,7 +150,7 @@ def test_batches_are_pixels_of_the_stated_shape(dataset: Dataset, split: Split) 
     assert not torch.equal(batch[0], batch[1])
 
 
-def test_augmentation_depends_on_the_generator_alone(dataset: Dataset) -> None:
+def test_augmentation_depends_only_on_the_generator(dataset: Dataset) -> None:
     images = dataset.split("test" if dataset.name in TEST_ONLY else "train")
     indices = torch.arange(8)
 
@@ -179,14 +179,14 @@ def test_files_may_be_in_a_folder_with_the_name_of_the_dataset(
     assert len(datasets.create(name).split("test")) == 10
 
 
-def test_labels_are_the_publishers(tmp_path: Path) -> None:
+def test_labels_equal_the_publishers(tmp_path: Path) -> None:
     for name in ("cifar100", "svhn"):
         WRITERS[name](tmp_path)
     assert datasets.create("cifar100", tmp_path).split("train").labels.tolist() == list(range(0, 100, 5))
     assert datasets.create("svhn", tmp_path).split("test").labels.tolist() == [1, 2, 3, 4, 5, 6, 7, 8, 9, 0]
 
 
-def test_pixels_are_the_publishers(tmp_path: Path) -> None:
+def test_pixels_equal_the_publishers(tmp_path: Path) -> None:
     for name in ("mnist", "cifar10", "svhn"):
         WRITERS[name](tmp_path)
     idx = gzip.decompress((tmp_path / "t10k-images-idx3-ubyte.gz").read_bytes())
@@ -205,7 +205,7 @@ def packed(folder: Path) -> bytes:
     return content.getvalue()
 
 
-def test_an_archive_reads_as_its_folder(tmp_path: Path) -> None:
+def test_archive_gives_the_same_images_as_its_folder(tmp_path: Path) -> None:
     write_cifar10(tmp_path)
     (tmp_path / "packed").mkdir()
     (tmp_path / "packed" / "cifar-10-binary.tar.gz").write_bytes(packed(tmp_path))

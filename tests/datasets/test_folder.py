@@ -77,7 +77,7 @@ def test_missing_folder_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 @pytest.mark.parametrize(("size", "left", "top"), [((512, 256), 144, 16), ((300, 600), 16, 144)])
-def test_the_centre_of_the_shorter_side_made_256(size: tuple[int, int], left: int, top: int) -> None:
+def test_centre_crop_resizes_the_shorter_side_to_256(size: tuple[int, int], left: int, top: int) -> None:
     ramp = Image.fromarray(np.random.default_rng(0).integers(0, 256, (size[1], size[0], 3), np.uint8))
     shorter = min(size)
     whole = ramp.resize((256 * size[0] // shorter, 256 * size[1] // shorter), Image.Resampling.BILINEAR)
@@ -99,13 +99,13 @@ def test_random_crops_have_the_stated_areas_and_shapes() -> None:
     assert 1.3 < ratios.max() < 1.35
 
 
-def test_a_photograph_that_no_crop_fits_gives_its_middle() -> None:
+def test_crop_box_falls_back_to_the_middle() -> None:
     whole = [0.99, 0.5, 0.0, 0.0]
     assert crop_box(1000, 100, whole * 10) == (433, 0, 566, 100)
     assert crop_box(100, 1000, whole * 10) == (0, 433, 100, 566)
 
 
-def test_the_first_draw_flips() -> None:
+def test_first_draw_decides_the_flip() -> None:
     photograph = Image.fromarray(np.random.default_rng(0).integers(0, 256, (224, 224, 3), np.uint8))
     crop = [0.999999, 0.5, 0.0, 0.0] * 10
     kept, flipped = (np.asarray(random_crop(photograph, [flip, *crop])) for flip in (0.5, 0.49))

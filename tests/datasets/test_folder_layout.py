@@ -93,7 +93,7 @@ def test_classes_txt_orders_and_names_class_folders(tmp_path: Path) -> None:
         ({"list.txt": b"\xff\xfe\x00"}, "is not UTF-8"),
     ],
 )
-def test_wrong_lists_are_one_sentence(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
+def test_wrong_lists_give_one_sentence(tmp_path: Path, files: dict[str, str | bytes], message: str) -> None:
     flat(tmp_path)
     for name, content in files.items():
         (tmp_path / name).write_bytes(content if isinstance(content, bytes) else content.encode())
@@ -102,14 +102,14 @@ def test_wrong_lists_are_one_sentence(tmp_path: Path, files: dict[str, str | byt
         datasets.create("folder", place if place.exists() else tmp_path, size=8).split("test")
 
 
-def test_loose_pictures_need_classes(tmp_path: Path) -> None:
+def test_pictures_without_class_folders_are_refused(tmp_path: Path) -> None:
     picture(tmp_path / "1.png")
     with pytest.raises(DataError, match="holds photographs without classes: put them into"):
         datasets.create("folder", tmp_path, size=8)
 
 
 @pytest.mark.parametrize(("fields", "fits"), [({}, False), ({"resize": 40}, False), ({"enlarge": True}, True)])
-def test_pictures_are_not_enlarged_unless_told(tmp_path: Path, fields: dict[str, Any], fits: bool) -> None:
+def test_small_pictures_are_enlarged_only_if_stated(tmp_path: Path, fields: dict[str, Any], fits: bool) -> None:
     for name in ("a", "b"):
         picture(tmp_path / name / "1.png", size=(50, 32))
     dataset = datasets.create("folder", tmp_path, size=33, **fields)
@@ -121,7 +121,7 @@ def test_pictures_are_not_enlarged_unless_told(tmp_path: Path, fields: dict[str,
     assert len(datasets.create("folder", tmp_path, size=32).split("test")) == 2
 
 
-def test_a_picture_of_the_size_keeps_its_pixels(tmp_path: Path) -> None:
+def test_picture_of_the_right_size_keeps_its_pixels(tmp_path: Path) -> None:
     pixels = np.random.default_rng(0).integers(0, 256, (16, 16, 3), np.uint8)
     for name in ("a", "b"):
         (tmp_path / name).mkdir()
@@ -146,7 +146,7 @@ def test_grey_and_16_bits(tmp_path: Path, mode: str, value: Any, channels: int) 
 @pytest.mark.parametrize(
     ("fields", "shape"), [({"size": 8}, (3, 8, 8)), ({"size": 6, "resize": 10, "channels": 1}, (1, 6, 6))]
 )
-def test_a_picture_is_prepared_as_the_test_pictures_are(
+def test_preparation_equals_reading_the_test_split(
     tmp_path: Path, fields: dict[str, Any], shape: tuple[int, int, int]
 ) -> None:
     rng = np.random.default_rng(0)

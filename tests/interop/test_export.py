@@ -63,7 +63,9 @@ def test_exported_and_imported_model_gives_the_same_votes(tmp_path: Path) -> Non
 
 
 @pytest.mark.slow
-def test_the_normalisation_is_inside_and_nothing_is_printed(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_exported_graph_contains_the_normalisation_and_nothing_is_printed(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
     run = make_run(tmp_path / "run", "digits_mlp")
     images = torch.rand(3, 1, 8, 8)
     graph, model = OnnxGraph(read(radii.export(run, tmp_path / "x.onnx"))), trained_model(run)
@@ -102,7 +104,7 @@ def test_file_name_must_end_in_onnx(tmp_path: Path) -> None:
         radii.export(make_run(tmp_path / "run"), tmp_path / "x.pt")
 
 
-def test_certificates_of_other_weights_are_not_on_the_card(linear_onnx: Write, tmp_path: Path) -> None:
+def test_certificates_of_other_weights_are_not_in_the_description(linear_onnx: Write, tmp_path: Path) -> None:
     run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
     certify(run, "auto")
     file = radii.export(run, tmp_path / "a.onnx")

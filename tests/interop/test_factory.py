@@ -93,7 +93,7 @@ def test_weights_come_from_the_file(pictures: Path, name: str, write: Callable[[
     assert run.check()["images"] == 4
 
 
-def test_without_a_file_the_weights_are_the_factorys(pictures: Path) -> None:
+def test_without_a_file_the_factorys_weights_are_used(pictures: Path) -> None:
     run = imported(pictures, "tied")
     model = trained_model(run)
     assert torch.equal(model[1][1].weight, model[1][2].weight)  # type: ignore[index]
@@ -145,7 +145,7 @@ def test_normalisation_is_as_stated(pictures: Path, options: dict[str, Any], con
         ("load", {"weights": Path("less.pt")}, "less.pt does not hold my_nets:load"),
     ],
 )
-def test_errors_are_one_sentence_and_leave_nothing(
+def test_failed_imports_give_one_sentence_and_write_nothing(
     pictures: Path, name: str, options: dict[str, Any], message: str
 ) -> None:
     torch.save(nn.Linear(1, 1), "code.pt")

@@ -43,7 +43,7 @@ def test_run_contains_the_whole_file(linear_onnx: Write, tmp_path: Path) -> None
     assert (len(found.rows), found.header["engine"]) == (5, "onnx")
 
 
-def test_certificates_are_of_the_graph(linear_onnx: Write, tmp_path: Path) -> None:
+def test_different_graphs_have_different_digests(linear_onnx: Write, tmp_path: Path) -> None:
     """Two graphs have two digests: certificates of one are never continued for the other."""
     runs = [
         import_onnx(linear_onnx(f"{number}.onnx", shape=shape), tmp_path / number, sigma=0.25, dataset="digits")
@@ -80,7 +80,7 @@ def test_images_have_the_models_size_by_default(linear_onnx: Write, tmp_path: Pa
     torch.testing.assert_close(model(image), model[1]((image - 0.5) / 0.25))  # type: ignore[index]
 
 
-def test_constants_in_the_datasets_table_are_the_models(linear_onnx: Write, tmp_path: Path) -> None:
+def test_constants_in_the_dataset_table_are_used(linear_onnx: Write, tmp_path: Path) -> None:
     (tmp_path / "val" / "a").mkdir(parents=True)
     (tmp_path / "val" / "b").mkdir()
     table = {"name": "folder", "size": 4, "mean": (0.1, 0.2, 0.3), "std": (0.4, 0.5, 0.6)}

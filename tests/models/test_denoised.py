@@ -18,7 +18,7 @@ def seeded(**fields: object) -> nn.Sequential:
     return models.create("denoised", shape=(3, 8, 8), classes=5, **{"denoiser": SMALL, **fields})  # type: ignore[arg-type]
 
 
-def test_it_is_the_classifier_of_the_denoised_image_and_normalises_behind_the_denoiser() -> None:
+def test_denoised_image_is_normalised_and_classified() -> None:
     model = seeded(classifier="cifar_resnet20", normalisation=CIFAR10).double().eval()
     images = torch.rand((4, 3, 8, 8), dtype=torch.float64)
     mean, std = (torch.tensor(values, dtype=torch.float64).view(1, 3, 1, 1) for values in CIFAR10)
@@ -30,7 +30,7 @@ def test_it_is_the_classifier_of_the_denoised_image_and_normalises_behind_the_de
     assert isinstance(inner.classifier[0], Normalise)  # type: ignore[index]
 
 
-def test_the_classifier_is_frozen_in_eval_mode_whatever_is_asked() -> None:
+def test_classifier_stays_frozen_and_in_eval_mode() -> None:
     model = seeded(classifier="cifar_resnet20")
     for ask in (model.train, model[1].train, lambda: model.train(True)):
         ask()
@@ -43,7 +43,7 @@ def test_the_classifier_is_frozen_in_eval_mode_whatever_is_asked() -> None:
     assert all(torch.equal(value, before[key]) for key, value in after.items())
 
 
-def test_folding_leaves_the_function_as_it_is() -> None:
+def test_folding_keeps_the_function() -> None:
     model = seeded(classifier="cifar_resnet20")
     for _ in range(3):
         model(torch.rand(8, 3, 8, 8))
@@ -64,7 +64,7 @@ def test_the_published_denoiser() -> None:
     assert network(torch.rand(2, 1, 9, 13)).shape == (2, 1, 9, 13)
 
 
-def test_it_predicts_the_noise() -> None:
+def test_denoiser_predicts_the_noise() -> None:
     """With a last layer of zeros the noise is nothing, and the image is left as it is."""
     network = dncnn.dncnn((1, 8, 8), depth=3, width=4)
     nn.init.zeros_(network.noise[-1].weight)  # type: ignore[index,union-attr]
@@ -73,7 +73,7 @@ def test_it_predicts_the_noise() -> None:
     assert torch.equal(network(images), images)
 
 
-def test_a_denoiser_is_no_classifier() -> None:
+def test_denoisers_are_not_listed_as_models() -> None:
     assert "denoised" in models.names()
     assert "dncnn" not in models.names()
 
@@ -92,7 +92,7 @@ def test_parts_are_resolved_with_their_defaults() -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "told"),
+    ("fields", "message"),
     [
         ({}, "model 'denoised' needs the field 'classifier'"),
         ({"classifier": "lenett"}, "there is no model 'lenett'; did you mean 'lenet'"),
@@ -106,6 +106,6 @@ def test_parts_are_resolved_with_their_defaults() -> None:
         ({"classifier": "digits_cnn", "denoiser": "os:system"}, "expected a name, or a table"),
     ],
 )
-def test_wrong_parts_get_one_sentence(fields: dict[str, object], told: str) -> None:
-    with pytest.raises((ValueError, LookupError), match=told):
+def test_wrong_parts_give_one_sentence(fields: dict[str, object], message: str) -> None:
+    with pytest.raises((ValueError, LookupError), match=message):
         models.create("denoised", shape=(1, 8, 8), classes=3, **fields)  # type: ignore[arg-type]

@@ -230,7 +230,7 @@ def test_soft_labels_are_needed_only_where_they_are_used() -> None:
         objectives.create("catrs", sigma=0.5, target="mean_prediction", accept_by="soft_labels")
 
 
-def test_a_loss_that_may_have_no_term_is_refused(soft_labels: Tensor) -> None:
+def test_settings_that_may_leave_no_loss_are_refused(soft_labels: Tensor) -> None:
     for fields in ({}, {"mask": False, "weight": 0.0}):
         with pytest.raises(ValueError, match="expected mask = false and a weight > 0"):
             objectives.create("catrs", sigma=0.5, label_term="none", soft_labels=soft_labels, **fields)

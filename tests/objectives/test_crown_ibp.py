@@ -42,7 +42,7 @@ def margins_of(model: nn.Module, points: Tensor, labels: Tensor) -> Tensor:
 @pytest.mark.parametrize("norm", ["linf", "l2"])
 @pytest.mark.parametrize("linear", [0.0, 1.0, 0.4])
 @pytest.mark.parametrize("radius", [0.0, 0.02, 0.3])
-def test_no_point_of_the_ball_is_below_the_bounds(norm: str, linear: float, radius: float) -> None:
+def test_bounds_hold_at_every_point_of_the_ball(norm: str, linear: float, radius: float) -> None:
     for seed in range(3):
         model, images = network(seed), torch.rand(5, 1, 4, 4, dtype=torch.float64)
         labels = model(images).argmax(1)
@@ -66,7 +66,7 @@ def test_every_input_of_a_layer_is_in_its_box(norm: str) -> None:
 
 
 @pytest.mark.parametrize("mode", ["zeros", "reflect", "replicate", "circular"])
-def test_a_pixel_that_padding_repeats_moves_a_neuron_by_all_its_weights(mode: Padding) -> None:
+def test_bounds_hold_with_padding_that_repeats_pixels(mode: Padding) -> None:
     torch.manual_seed(0)
     layer = nn.Conv2d(1, 2, 5, padding=2, padding_mode=mode).double()
     images = torch.rand(1, 1, 4, 4, dtype=torch.float64)

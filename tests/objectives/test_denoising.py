@@ -55,7 +55,7 @@ class BlackBox(nn.Module):
         return logits.detach()
 
 
-def test_without_stability_the_classifier_is_never_asked(plain: nn.Module, batch: Batch) -> None:
+def test_zero_stability_never_runs_the_classifier(plain: nn.Module, batch: Batch) -> None:
     model = Denoised(nn.Conv2d(1, 1, 3, padding=1).double(), BlackBox(plain))
     (error,) = Denoising(sigma=0.4, stability=0.0).terms(model, batch, step()).values()
     error.mean().backward()
@@ -74,7 +74,7 @@ def test_a_model_without_denoiser_is_refused(plain: nn.Module, batch: Batch) -> 
         Denoising(sigma=0.4).terms(plain, batch, step())
 
 
-def test_the_classifier_stays_as_it_is_even_in_train_mode(normed: nn.Module, batch: Batch) -> None:
+def test_classifier_is_unchanged_in_train_mode(normed: nn.Module, batch: Batch) -> None:
     model = Denoised(nn.Conv2d(1, 1, 3, padding=1).double(), normed)
     normed.train().requires_grad_(True)
     before = {key: value.clone() for key, value in normed.state_dict().items()}

@@ -53,7 +53,7 @@ def read_layout(root: Path) -> Layout:
     splits = _find_splits(root)
     keys = {split: _class_keys(place) for split, place in splits.items()}
     names = _read_class_names(root if root.is_dir() else root.parent)
-    classes = sorted({key for each in keys.values() for key in each})
+    classes = sorted({key for split_keys in keys.values() for key in split_keys})
     if classes and all(key.isdecimal() for key in classes) and all(place.is_file() for place in splits.values()):
         return _numbered_layout(splits, names, max(map(int, classes)) + 1, root)
     if names:
