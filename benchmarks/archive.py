@@ -43,14 +43,14 @@ class Archive:
         self._read = cache(certificates.read)
 
     def run(self, name: str) -> Run:
-        """The run of this name."""
+        """Return the run of this name."""
         run = Run(self.folder / re.split("[:@]", name)[0], trusted=("examples.convnet",))
         if not run.recipe_file.is_file():
             raise ValueError(f"results/ has no run {name}: restore it, or take its numbers out of the template")
         return run
 
     def file(self, name: str) -> Path:
-        """The certificate file of this name."""
+        """Return the certificate file of this name."""
         folder, _, stem = name.partition(":")
         found = sorted(self.run(folder).certificates.glob(f"{stem or 'fixed'}*.tsv"))
         if len(found) != 1:
@@ -58,7 +58,7 @@ class Archive:
         return found[0]
 
     def made(self, name: str) -> Certificates:
-        """The certificates of this name."""
+        """Return the certificates of this name."""
         wanted, _, other = name.partition("@")
         found = self._read(self.file(wanted))
         if not other:
@@ -70,51 +70,53 @@ class Archive:
         return Summary(self.made(name))
 
     def radii(self, name: str) -> dict[int, float]:
-        """The certified radius of every image, 0 for a wrong prediction or an abstention."""
+        """Return the certified radius of every image, 0 for a wrong prediction or an abstention."""
         return {row.index: row.correct * row.radius for row in self.made(name).rows}
 
     def seeds(self, name: str) -> list[str]:
-        """The names of the runs that differ from this one in the seed alone, as their names have it: NAME-seed0."""
+        """Return the names of the runs that differ from this one only in the seed of their name, NAME-seed0."""
         first = self.run(name).path
         stem, found, _ = first.name.rpartition("-seed")
         alike = first.parent.glob(f"{stem}-seed[0-9]") if found else [first]
         return [str(path.relative_to(self.folder)) for path in sorted(alike)]
 
     def over_seeds(self, name: str) -> str:
-        """The mean ACR over seeds with the standard deviation of one of them; the ACR where there is one seed."""
+        """Return the mean ACR over seeds with the standard deviation of one of them; the ACR where there is one
+        seed."""
         found = [self.summary(each).acr for each in self.seeds(name)]
         return f"{down(fmean(found), 4)} ± {up(stdev(found), 4)}" if len(found) > 1 else down(found[0], 3)
 
     def error(self, name: str) -> float:
-        """The standard error of an ACR over the choice of images."""
+        """Return the standard error of an ACR over the choice of images."""
         return _measured(list(self.radii(name).values())).error
 
     def difference(self, name: str, other: str) -> Measured:
-        """The mean of the first minus the second, over the images that both have."""
+        """Return the mean of the first minus the second, over the images that both have."""
         mine, theirs = self.radii(name), self.radii(other)
         return _measured([mine[index] - theirs[index] for index in mine.keys() & theirs.keys()])
 
     def difference_at(self, name: str, other: str, radius: float) -> Measured:
-        """The first one's certified accuracy minus the second one's at a radius, over the images that both have."""
+        """Return the first one's certified accuracy minus the second one's at a radius, over the images that both
+        have."""
         mine, theirs = self.certified(name, radius), self.certified(other, radius)
         return _measured([mine[index] - theirs[index] for index in mine.keys() & theirs.keys()])
 
     def certified(self, name: str, radius: float) -> dict[int, bool]:
-        """Whether an image is certified and correct at a radius, which must be one of those that were decided."""
+        """Return whether an image is certified and correct at a radius; the radius must have been tested."""
         self.expect_decided(name, radius)
         return {row.index: row.correct and row.radius >= radius for row in self.made(name).rows}
 
     def expect_decided(self, name: str, radius: float) -> None:
-        """A ValueError where the certificates did not ask for this radius, as the answer would be a bound only."""
+        """Raise ValueError if the certificates did not test this radius: the answer would only be a bound."""
         if not self.summary(name).decided(radius):
             raise ValueError(f"{name} did not decide the radius {radius}: take one that its certificates asked for")
 
     def whole(self, few_images: str, few_samples: str) -> Measured:
-        """The ACR on the whole test set, as examples/whole_test_set.py estimates it."""
+        """Return the ACR on the whole test set, as examples/whole_test_set.py estimates it."""
         return Measured(*whole(self.file(few_images), self.file(few_samples)))
 
     def history(self, name: str, column: str) -> list[float]:
-        """A column of training.csv, one number per epoch."""
+        """Return a column of training.csv, one number per epoch."""
         if not (rows := self.run(name).history()):
             raise ValueError(f"{name} has no training.csv: restore it, or take its numbers out of the template")
         return [float(row[column]) for row in rows]
@@ -123,18 +125,18 @@ class Archive:
         return median(self.history(name, "seconds"))
 
     def method_seconds(self, name: str) -> float:
-        """The time of an epoch of the first teacher's method on a student, from transfer.json."""
+        """Return the time of an epoch of the first teacher's method on a student, from transfer.json."""
         cost = json.loads((self.run(name).path / "transfer.json").read_text())
         return float(cost["method_seconds_per_epoch"])
 
     def votes(self, name: str) -> int:
-        """How many votes the soft labels of a run are of."""
+        """Return the number of votes per image behind the soft labels of a run."""
         if (found := soft_label_samples(self.run(name))) is None:
             raise ValueError(f"{name} does not record the votes of its soft labels")
         return found
 
     def setting(self, name: str, key: str) -> Any:
-        """A value of a run's recipe, such as training.epochs."""
+        """Return a value of a run's recipe, such as training.epochs."""
         value: Any = self.run(name).recipe
         for part in key.split("."):
             value = value[part] if isinstance(value, Mapping) else getattr(value, part)
@@ -147,7 +149,8 @@ class Archive:
             return {row["name"]: row for row in csv.DictReader(file)}
 
     def speeds(self, title: str) -> dict[str, dict[str, str]]:
-        """The table of docs/performance.md below the line that starts with `title`: its rows by their first cell."""
+        """Return the table of docs/performance.md below the line that starts with `title`: its rows by their first
+        cell."""
         _, found, text = self.performance.read_text().partition(f"\n{title}")
         lines = re.findall(r"^\|.*\|$", text.split("\n\n")[1], re.MULTILINE) if found else []
         if len(lines) < 3:

@@ -39,7 +39,7 @@ print(json.dumps({"samples_per_second": rate, "peak_megabytes": peak_megabytes()
 
 
 def peer(model: str, weights: Path, shape: tuple[int, ...], sigma: float, samples: int, images: int) -> dict[str, Any]:
-    """Samples per second of ART's certify on these weights, and its peak memory above the model's."""
+    """Return samples per second of ART's certify on these weights, and its peak memory above the model's."""
     if not (ENVIRONMENT / "ready").is_file():
         subprocess.run([sys.executable, "-m", "venv", str(ENVIRONMENT)], check=True)
         subprocess.run([str(ENVIRONMENT / "bin/python"), "-m", "pip", "install", "--quiet", *PACKAGES], check=True)

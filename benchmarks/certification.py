@@ -31,7 +31,7 @@ OWN = "own module in Python"
 
 
 def measure(data: Path | None = None) -> dict[str, Any]:
-    """Every number of the certification table, in one run."""
+    """Measure every number of the certification table, in one run."""
     logs = sample_cost.published_logs()
     with tempfile.TemporaryDirectory() as folder:
         return {
@@ -45,7 +45,8 @@ def measure(data: Path | None = None) -> dict[str, Any]:
 
 
 def _forwards(name: str, shape: tuple[int, int, int], folder: Path, rounds: int) -> dict[str, Any]:
-    """Samples per second of every engine, of a plain loop and of ART, and the share of a matrix product's speed."""
+    """Return samples per second of every engine, of a plain loop and of ART, and the share of a matrix product's
+    speed."""
     torch.manual_seed(0)
     model = models.create(name).eval()
     weights = folder / f"{name}.safetensors"
@@ -80,7 +81,7 @@ def _votes(classifier: SmoothedClassifier, image: torch.Tensor) -> Any:
 
 
 def _memory() -> dict[str, float]:
-    """Peak memory above the model's for 100,000 samples of a LeNet image, in a separate process."""
+    """Return peak memory above the model's for 100,000 samples of a LeNet image, in a separate process."""
     code = "from benchmarks.certification import _peak; _peak()"
     done = subprocess.run([sys.executable, "-c", code], check=True, capture_output=True, text=True)
     return {"peak_megabytes": json.loads(done.stdout)}
@@ -96,7 +97,8 @@ def _peak() -> None:
 
 
 def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
-    """Certified accuracy at sigma of 500 MNIST images with a trained LeNet: `sequential`, and ART at a fixed n."""
+    """Return certified accuracy at sigma of 500 MNIST images with a trained LeNet: `sequential`, and ART at a fixed
+    n."""
     wanted = recipe.read(recipe.find("mnist/gaussian-0.50"), ["training.epochs=3"])
     run = train(wanted, folder / "lenet", data=data)
     config = CertificationConfig(
@@ -123,7 +125,8 @@ def _mnist(folder: Path, data: Path | None) -> dict[str, Any]:
 
 
 def _workers(run: Run, data: Path | None) -> dict[str, float]:
-    """Samples per second of one worker and of two, one thread each, fixed n, without the start of the processes."""
+    """Return samples per second of one worker and of two, one thread each, fixed n, without the start of the
+    processes."""
     rates = {}
     for workers in (1, 2):
         for path in run.certificates.glob("fixed-*"):

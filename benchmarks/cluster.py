@@ -22,7 +22,7 @@ WARM = 20
 
 
 def measure(data: Path | None = None) -> dict[str, Any]:
-    """Images per second of two Dask workers, of one, and of two processes of this machine, in turn."""
+    """Measure images per second of two Dask workers, of one, and of two processes of this machine, in turn."""
     with tempfile.TemporaryDirectory() as folder:
         wanted = recipe.read(recipe.find("mnist/gaussian-0.50"), ["training.epochs=1"])
         run = train(wanted, Path(folder) / "lenet", data=data)
@@ -49,7 +49,7 @@ def _on_dask(config: CertificationConfig, workers: int) -> float:
 
 
 def _rate(config: CertificationConfig, executor: Executor | None) -> float:
-    """Images per second after the first ones."""
+    """Return images per second after the first ones."""
     moments: list[float] = []
     path = certify_run(config, workers=2, executor=executor, on_image=lambda *_: moments.append(time.perf_counter()))
     path.unlink()

@@ -28,22 +28,22 @@ Facts = Mapping[str, Any]
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """Something that the papers have."""
+    """A method, variant, protocol or figure of the papers."""
 
     item: str
     papers: str
     command: str
     code: Sequence[str] = ()
-    """Files that have to be there for the command to work, or FILE:WORD for a word in one."""
+    """Files that the command needs, or FILE:WORD for a word in one."""
     measured: Facts | Sequence[Facts] = field(default_factory=dict)
-    """What is true of a run that has measured it; a list names values of which one suffices. Of several such sets of
-    facts, each needs a run."""
+    """The properties of a run that measured it; of the values in a list, one is enough. Each of several sets of
+    properties needs a run."""
     shown: Sequence[str] = ()
-    """Tests or pages on published numbers that show it without a run."""
+    """Tests or pages that show it on published numbers, without a run."""
     note: str = ""
-    """What is to be said beside the evidence."""
+    """A remark beside the evidence."""
     partly: str = ""
-    """What there is while it is not measured as the papers have it."""
+    """What exists while it is not measured as in the papers."""
 
 
 def main() -> None:
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def write(root: Path) -> str:
-    """The page, from the files under this root."""
+    """Return the page, from the files under this root."""
     runs = list(archived(root))
     found = [(item, *status(item, runs, root)) for item in items(root)]
     counts = Counter(word for _, word, _ in found)
@@ -81,7 +81,7 @@ def items(root: Path) -> list[Item]:
 
 
 def status(item: Item, runs: Sequence[tuple[str, Facts]], root: Path) -> tuple[str, str]:
-    """The status of an item and its evidence."""
+    """Return the status of an item and its evidence."""
     absent = [each for each in item.code if not _is_there(each, root)]
     if absent:
         return MISSING, item.note or f"no {absent[0]}"
@@ -94,7 +94,7 @@ def status(item: Item, runs: Sequence[tuple[str, Facts]], root: Path) -> tuple[s
 
 
 def _having(item: Item, runs: Sequence[tuple[str, Facts]]) -> list[str]:
-    """The runs that have measured an item, of its rarest part; none where a part is still without a run."""
+    """Return the runs that measured the rarest part of an item; none if a part has no run yet."""
     wanted = [item.measured] if isinstance(item.measured, Mapping) else item.measured
     found = [{name for name, facts in runs if each and has(facts, each)} for each in wanted]
     rarest: set[str] = min(found, key=len)
@@ -102,7 +102,7 @@ def _having(item: Item, runs: Sequence[tuple[str, Facts]]) -> list[str]:
 
 
 def _worth(name: str) -> tuple[bool, str]:
-    """The order of evidence: the embedded digits last."""
+    """Return the key that sorts evidence, the embedded digits last."""
     return name.startswith("results/digits/"), name
 
 
@@ -112,14 +112,14 @@ def _is_there(named: str, root: Path) -> bool:
 
 
 def has(facts: Facts, wanted: Facts) -> bool:
-    """Whether a run has all the wanted facts."""
+    """Return whether a run has all required properties."""
     return all(
         facts.get(key) in value if isinstance(value, list) else facts.get(key) == value for key, value in wanted.items()
     )
 
 
 def archived(root: Path) -> Iterator[tuple[str, Facts]]:
-    """Every archived run with certificates, and what is known of it, once for each of its certificate files."""
+    """Yield every archived run with its properties, once for each of its certificate files."""
     for path in sorted((root / "results").rglob("recipe.toml")):
         run = Run(path.parent)
         if FAILED_RUNS in path.parts:
@@ -140,7 +140,7 @@ def _trained(run: Run) -> dict[str, Any]:
 
 
 def _flat(run: Run) -> dict[str, Any]:
-    """The fields of a recipe, those of its components with their defaults."""
+    """Return the fields of a recipe, those of its components with their defaults."""
     found: dict[str, Any] = {}
     for key, value in asdict(recipe.read(run.recipe_file)).items():
         stated = {**_defaults(key, value), **value} if isinstance(value, Mapping) else {}
@@ -174,7 +174,7 @@ def _section(title: str, found: Sequence[tuple[Item, str]]) -> str:
 
 
 def _tables(root: Path) -> str:
-    """Every table with its rows."""
+    """Return every table with its rows."""
     found = scan_runs([root / "results"])
     lines = [
         "## Rows of the tables",

@@ -42,7 +42,7 @@ CANDIDATES = {
 
 
 def measure(_: Path | None = None, rounds: int = 3) -> dict[str, Any]:
-    """Seconds of a step of Gaussian training, batching included, with 1 or 2 threads and with 2 processes."""
+    """Measure seconds of a step of Gaussian training, batching included, with 1 or 2 threads and with 2 processes."""
     found: dict[str, dict[str, list[float]]] = {case: {name: [] for name in CANDIDATES} for case in CASES}
     for _round in range(rounds):
         for name, (command, threads) in CANDIDATES.items():
@@ -65,7 +65,7 @@ def _ratios(times: dict[str, list[float]]) -> dict[str, Any]:
 
 
 def seconds_per_step(name: str, case: Case, world: World) -> float:
-    """The median time of a step as the training loop makes it."""
+    """Return the median time of a step as the training loop makes it."""
     rng = generator("cpu", "measure", 0)
     count = case.images_per_step * (case.steps + 4)
     pixels = torch.randint(0, 256, (count, *case.shape), generator=rng, dtype=torch.uint8)

@@ -71,7 +71,7 @@ def _students(numbers: dict[str, Any]) -> str:
 
 
 def _chain(numbers: dict[str, Any]) -> str:
-    """The hours of a chain, its teacher included, beside those of training every model of it anew."""
+    """Return the hours of a chain with its teacher, and the hours of training each of its models from scratch."""
     epochs, chain = numbers["epochs"], numbers["chain"]
     rows, spent, anew = [], 0.0, 0.0
     for generation, name in enumerate(chain):
@@ -185,7 +185,7 @@ def _cluster(numbers: dict[str, Any]) -> str:
 
 
 def _cluster_misses(numbers: dict[str, Any]) -> str:
-    """Which lengths of images fall short, in words."""
+    """Describe the lengths of images that miss the aim."""
     short = [each for each in numbers["by_samples"] if each["speed_up"] < 1.7 or each["over_the_pool"] < 0.9]
     return ": **missed** at " + " and ".join(f"{each['samples']:,} samples" for each in short) if short else ""
 

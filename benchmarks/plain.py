@@ -24,7 +24,7 @@ def lenet() -> nn.Module:
 
 
 def training_step(model: nn.Module, images: Tensor, labels: Tensor, sigma: float, batch: int) -> Callable[[], None]:
-    """A step of Gaussian training, or of standard training where sigma is 0, over tensors in memory."""
+    """Return a function that makes a step of Gaussian training, or of standard training if sigma is 0."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9, weight_decay=1e-4)
     chosen = _cycle(len(images), batch)
 
@@ -47,7 +47,7 @@ def _cycle(count: int, batch: int) -> Iterator[Tensor]:
 
 
 def votes(model: nn.Module, image: Tensor, sigma: float, samples: int, batch: int) -> Tensor:
-    """Counts of classes over noisy copies: repeat, add noise, an eager forward, the largest logit."""
+    """Count the classes of noisy copies: repeat the image, add noise, run the model, take the largest logit."""
     counts = torch.zeros(10, dtype=torch.long)
     with torch.no_grad():
         for start in range(0, samples, batch):

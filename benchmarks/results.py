@@ -35,12 +35,12 @@ def main() -> None:
 
 
 def write(root: Path) -> str:
-    """The page, from the template and the files under this root."""
+    """Return the page, from the template and the files under this root."""
     return render((root / "docs" / "results.template.md").read_text(), Archive(root))
 
 
 def render(template: str, archive: Archive) -> str:
-    """The template with its placeholders filled and its paragraphs wrapped again."""
+    """Fill the placeholders of the template and wrap its paragraphs again."""
     if typed := typed_numbers(template):
         raise ValueError(f"the template has the number {typed[0]}: put a placeholder there that reads it from a file")
     filled = PLACEHOLDER.sub(lambda found: _value(found[1].strip(), archive), template)
@@ -48,7 +48,7 @@ def render(template: str, archive: Archive) -> str:
 
 
 def typed_numbers(template: str) -> list[str]:
-    """Numbers outside of placeholders and commands."""
+    """Return numbers outside of placeholders and commands."""
     return NUMBER.findall(COMMAND.sub("", PLACEHOLDER.sub("", template)))
 
 
@@ -83,7 +83,7 @@ def _literal(kind: str, text: str) -> str:
 
 
 def _table(archive: Archive, body: str) -> str:
-    """A table: a line of column names, then a line `label | name` for each row."""
+    """Render a table from a line of column names and a line `label | name` for each row."""
     head, *rows = ([cell.strip() for cell in line.split("|")] for line in body.splitlines())
     if typed := [row[0] for row in [head, *rows] if NUMBER.search(row[0])]:
         raise ValueError(
@@ -106,7 +106,7 @@ def _cell(archive: Archive, name: str, column: str) -> str:
 
 
 def _share(archive: Archive, name: str, radius: str) -> str:
-    """Certified accuracy in per cent, rounded down as in a report."""
+    """Return certified accuracy in per cent, rounded down as in a report."""
     archive.expect_decided(name, float(radius))
     return down(archive.summary(name).at(float(radius)).value, 1, 2)
 
@@ -116,13 +116,14 @@ def _acr(archive: Archive, name: str) -> str:
 
 
 def _weight(archive: Archive, name: str) -> str:
-    """The weight of an objective's second term, where its recipe states one."""
+    """Return the weight of an objective's second term, where its recipe states one."""
     stated = archive.setting(name, "objective").get("weight")
     return "" if stated is None else f"{stated:g}"
 
 
 def _published_over_seeds(archive: Archive, name: str) -> str:
-    """The mean and deviation that the papers report for a run named DATASET/BUDGET/METHOD-seed0; none for a student."""
+    """Return the mean and deviation that the papers report for a run named DATASET/BUDGET/METHOD-seed0; none for a
+    student."""
     dataset, _, run = name.split("/")
     found = re.fullmatch(r"(.+)-seed\d", run)
     return archive.published.get(f"{dataset}/{found[1]}", {}).get("over seeds", "") if found else ""
@@ -133,7 +134,7 @@ def _below(archive: Archive, name: str, other: str, digits: str = "3") -> str:
 
 
 def _points(archive: Archive, name: str, other: str, radius: str) -> str:
-    """The points of certified accuracy at a radius by which the first is above the second."""
+    """Return the points of certified accuracy at a radius by which the first is above the second."""
     found = archive.difference_at(name, other, float(radius))
     return _plus_minus(Measured(100 * found.value, 100 * found.error), 1)
 
@@ -148,21 +149,21 @@ def _plus_minus(found: Measured, digits: int) -> str:
 
 
 def _verdict(archive: Archive, name: str, published: str, aim: str, cheap: str = "") -> str:
-    """Whether an ACR, or the estimate of it on the whole test set, is within the aim of the published one."""
+    """Return whether an ACR, or the estimate of it on the whole test set, is within the aim of the published one."""
     acr = archive.whole(name, cheap).value if cheap else archive.summary(name).acr
     left = float(_literal("aim", aim)) - abs(acr - float(archive.published[published]["acr"]))
     return f"met with {down(left, 4)} to spare" if left >= 0 else f"**missed by {up(-left, 4)}**"
 
 
 def _under(archive: Archive, budget: str, name: str) -> str:
-    """The runs of a budget whose ACR is below that of one of them."""
+    """Return the runs of a budget whose ACR is below that of one of them."""
     best = archive.summary(f"{budget}/{name}").acr
     names = sorted(path.name for path in (archive.folder / budget).iterdir())
     return _listed([each for each in names if archive.summary(f"{budget}/{each}").acr < best])
 
 
 def _teacher(archive: Archive, name: str) -> str:
-    """How far a student is below the first teacher."""
+    """Return how far a student is below the first teacher."""
     run = archive.run(name)
     while (teacher := run.source("teacher")) is not None:
         run = type(run)(teacher)
@@ -170,12 +171,12 @@ def _teacher(archive: Archive, name: str) -> str:
 
 
 def _worth(archive: Archive, name: str) -> str:
-    """The training time of a student, in epochs of the teacher's method."""
+    """Return the training time of a student, in epochs of the teacher's method."""
     return f"{sum(archive.history(name, 'seconds')) / archive.method_seconds(name):.1f}"
 
 
 def _hours(archive: Archive, budget: str) -> str:
-    """The training time of all runs of a budget, in hours."""
+    """Return the training time of all runs of a budget, in hours."""
     runs = [f"{budget}/{path.name}" for path in (archive.folder / budget).iterdir()]
     return f"{sum(sum(archive.history(run, 'seconds')) for run in runs) / 3600:.1f}"
 
@@ -185,7 +186,7 @@ def _speed(archive: Archive, title: str, row: str, column: str) -> str:
 
 
 def _share_of_published(archive: Archive, which: str, aim: str) -> str:
-    """The methods whose epoch costs at most this share of the published cost, or those that cost more."""
+    """Return the methods whose epoch costs at most this share of the published cost, or those that cost more."""
     rows = archive.speeds("MNIST, LeNet")
     shares = {name: row["share of published"] for name, row in rows.items() if row["share of published"]}
     limit = float(_literal("aim", aim))

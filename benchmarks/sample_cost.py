@@ -32,7 +32,7 @@ Counts = NDArray[np.int64]
 
 
 def published_logs() -> list[Path]:
-    """The published CIFAR-10 logs of the folder that RADII_LOGS names."""
+    """Return the published CIFAR-10 logs of the folder that RADII_LOGS names."""
     folder = os.environ.get("RADII_LOGS")
     paths = sorted(Path(folder).glob("cifar10-sigma0.50-*.tsv")) if folder else []
     if not paths:
@@ -41,7 +41,8 @@ def published_logs() -> list[Path]:
 
 
 def measure_logs(paths: list[Path], seed: int = 0, repeats: int = 5) -> dict[str, Any]:
-    """Mean samples and certified accuracy, the label known, against a fixed number of samples on the same images."""
+    """Return mean samples and certified accuracy, the label known, against a fixed number of samples on the same
+    images."""
     rng = np.random.default_rng(seed)
     labels = {path.stem.removeprefix("cifar10-sigma0.50-"): label_probabilities(path, rng) for path in paths}
     one = [_compare(labels, (radius,), rng, repeats) for radius in ONE_RADIUS]
@@ -53,7 +54,7 @@ def measure_logs(paths: list[Path], seed: int = 0, repeats: int = 5) -> dict[str
 
 
 def label_probabilities(log: Path, rng: np.random.Generator) -> Numbers:
-    """The probability of every image's label."""
+    """Return the probability of every image's label."""
     rows = certificates.read(log).rows
     top = np.array([NOISE.probability_for(row.radius) for row in rows])
     wrong = (1 - top) * rng.random(len(rows))
@@ -77,7 +78,7 @@ def simulate(tests: SequentialTests, probabilities: Numbers, rng: np.random.Gene
 
 
 def fixed_accuracy(probabilities: Numbers, radius: float, failure: float) -> float:
-    """The expected certified accuracy of a fixed number of samples."""
+    """Return the expected certified accuracy of a fixed number of samples."""
     threshold = NOISE.probability_for(radius)
     fewest = bisect_left(range(SAMPLES + 1), threshold, key=lambda hits: binomial_lower(hits, SAMPLES, failure))
     return float(bdtrc(fewest - 1, SAMPLES, probabilities).mean())

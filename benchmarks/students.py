@@ -33,7 +33,7 @@ METHODS = ("gaussian", "transfer", "smoothmix")
 
 
 def measure(_: Path | None = None, rounds: int = 5) -> dict[str, Any]:
-    """Seconds per epoch of each method on each student: one thread, bfloat16, 128 images a step, as they were made."""
+    """Measure seconds per epoch of each method on each student: one thread, bfloat16, 128 images per step."""
     torch.set_num_threads(1)
     keep_freed_memory()
     images = random_images()

@@ -12,7 +12,7 @@ import torch
 
 
 def take_turns(candidates: Mapping[str, Callable[[], object]], rounds: int, warmups: int = 2) -> dict[str, float]:
-    """The median seconds of a call of each candidate, measured turn by turn."""
+    """Return the median seconds of a call of each candidate, measured turn by turn."""
     for call in candidates.values():
         for _ in range(warmups):
             call()
@@ -26,7 +26,7 @@ def take_turns(candidates: Mapping[str, Callable[[], object]], rounds: int, warm
 
 
 def machine() -> dict[str, Any]:
-    """The kind of machine that a number was measured on."""
+    """Return the kind of machine that a number was measured on."""
     return {
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
@@ -43,6 +43,6 @@ def start_of_peak() -> float:
 
 
 def peak_megabytes() -> float:
-    """The peak memory of this process since `start_of_peak`, in megabytes."""
+    """Return the peak memory of this process since `start_of_peak`, in megabytes."""
     (line,) = [line for line in Path("/proc/self/status").read_text().splitlines() if line.startswith("VmHWM")]
     return int(line.split()[1]) / 1024

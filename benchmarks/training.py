@@ -44,7 +44,8 @@ CIFAR: Settings = {
 
 
 def measure(data: Path | None = None, rounds: int = 15) -> dict[str, Any]:
-    """Seconds per epoch of every method on MNIST and CIFAR-shaped images, relative to plain loops in the same run."""
+    """Measure seconds per epoch of every method on MNIST and CIFAR-shaped images, relative to plain loops in the same
+    run."""
     mnist = datasets.create("mnist", data).split("train")
     return {
         "machine": machine(),
@@ -73,7 +74,8 @@ def _mnist(images: Images, rounds: int) -> dict[str, Any]:
 
 
 def _student(images: Images, rounds: int) -> dict[str, Any]:
-    """The cost of a student of another architecture: by transfer, by Gaussian training, or by a teacher's method."""
+    """Return the cost of a student of another architecture: by transfer, by Gaussian training, or by a teacher's
+    method."""
     teacher, student = (channels_last(models.create(name)) for name in ("lenet", "lenet_wide"))
     names = ("gaussian", "transfer", "smoothmix", "smoothadv")
     inputs = {name: 256 // MNIST[name][0].get("copies", 1) for name in names}
@@ -103,7 +105,7 @@ def _cifar(rounds: int) -> dict[str, Any]:
 
 
 def random_images() -> Images:
-    """Images of CIFAR-10's size."""
+    """Return images of CIFAR-10's size."""
     from radii.datasets.base import InMemory
 
     rng = generator("cpu", "measure", 0)
@@ -122,7 +124,7 @@ def step_of(
     learning_rate: float = 1e-4,
     precision: str = "float32",
 ) -> Callable[[], None]:
-    """A step of a method as the training loop makes it, on fresh batches, batching and augmentation included."""
+    """Return a function that makes a step of a method as the training loop does, with batching and augmentation."""
     resources: dict[str, Any] = {}
     if name == "transfer":
         resources["teacher"] = teacher

@@ -24,7 +24,7 @@ SETTINGS = {
 
 
 def measure(data: Path | None = None) -> dict[str, Any]:
-    """The ratio of times of every model, with the interval of its median over the rounds."""
+    """Measure the ratio of times of every model, with the interval of its median over the rounds."""
     place = str(data or os.environ["RADII_DATA"])
     with tempfile.TemporaryDirectory() as folder:
         base = _unpacked(Path(folder) / "base")
@@ -38,7 +38,7 @@ def measure(data: Path | None = None) -> dict[str, Any]:
 
 
 def _unpacked(folder: Path) -> Path:
-    """The source of the base version."""
+    """Return the source of the base version."""
     folder.mkdir()
     archive = subprocess.run(["git", "archive", BASE, "src", "recipes"], cwd=ROOT, check=True, capture_output=True)
     subprocess.run(["tar", "-x"], cwd=folder, input=archive.stdout, check=True)
@@ -46,7 +46,7 @@ def _unpacked(folder: Path) -> Path:
 
 
 def _ratios(name: str, base: Path, folder: Path, data: str) -> list[float]:
-    """The time of this version over that of the base, of every round; who is first changes from round to round."""
+    """Return the time of this version divided by that of the base for every round; they take turns in going first."""
     recipe, samples = SETTINGS[name]
     ratios = []
     with ExitStack() as stack:
@@ -85,7 +85,7 @@ def _asked(worker: "subprocess.Popen[str]") -> float:
 
 
 def _told(ratios: list[float]) -> dict[str, float]:
-    """The median ratio with its exact 95 % interval, from the order of the rounds."""
+    """Return the median ratio with its exact 95 % interval, from the order of the rounds."""
     ordered = sorted(ratios)
     rank = int(binom.ppf(0.025, len(ordered), 0.5))
     return {"median": statistics.median(ordered), "low": ordered[rank - 1], "high": ordered[-rank]}

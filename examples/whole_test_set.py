@@ -15,12 +15,12 @@ from radii.runs import certificates
 
 
 def radii_of(file: Path) -> dict[int, float]:
-    """The certified radius of every image, 0 for a wrong prediction or an abstention."""
+    """Return the certified radius of every image, 0 for a wrong prediction or an abstention."""
     return {row.index: row.correct * row.radius for row in certificates.read(file).rows}
 
 
 def whole(few_images: Path, few_samples: Path) -> tuple[float, float]:
-    """The average over the whole test set and its standard error."""
+    """Return the average over the whole test set and its standard error."""
     costly, cheap = radii_of(few_images), radii_of(few_samples)
     x, y = np.array([(cheap[index], radius) for index, radius in costly.items()]).T
     slope = np.polyfit(x, y, 1)[0]

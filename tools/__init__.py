@@ -1,1 +1,1 @@
-"""Development tools: the imports between packages, and a diagram of them."""
+"""Tools for development: imports and sizes of the source, fuzzing, stress tests, the manual."""

@@ -1,4 +1,4 @@
-"""A real browser, headless, for the page of a report: `python -m tools.browser PAGE FOLDER` takes its screenshots."""
+"""Open the page of a report in a headless browser: `python -m tools.browser PAGE FOLDER` takes screenshots."""
 
 import shutil
 import sys
@@ -21,7 +21,7 @@ QUIET = ("no-sandbox", "disable-gpu", "disable-dev-shm-usage", "hide-scrollbars"
 
 
 def missing() -> str:
-    """What is not installed, as a sentence; empty if all is."""
+    """Return a sentence about what is not installed; empty if nothing is missing."""
     wanted = {"chromium": BROWSERS, "chromedriver": DRIVERS}
     absent = [name for name, names in wanted.items() if not any(map(shutil.which, names))]
     return f"{' and '.join(absent)} is not installed: scripts/browser installs it as root" if absent else ""
@@ -63,12 +63,12 @@ def hover(driver: Chrome, across: float) -> None:
 
 
 def logged(driver: Any, kind: str) -> list[dict[str, Any]]:
-    """What the browser logged since the last call: its console, `browser`, or its requests, `performance`."""
+    """Return what the browser logged since the last call: its console, `browser`, or its requests, `performance`."""
     return list(driver.get_log(kind))
 
 
 def violations(driver: Chrome) -> list[str]:
-    """What axe-core finds inaccessible on the open page."""
+    """Return what axe-core finds inaccessible on the open page."""
     driver.execute_script(AXE.read_text())
     run = "axe.run(document).then(arguments[arguments.length - 1])"
     found: dict[str, Any] = driver.execute_async_script(run)
@@ -76,7 +76,7 @@ def violations(driver: Chrome) -> list[str]:
 
 
 def shots(driver: Chrome, page: Path, folder: Path) -> list[Path]:
-    """The screenshots of the manual: light, dark, phone, hover."""
+    """Take the screenshots of the manual: light, dark, phone, hover."""
     tall = {"size": (WIDE[0], TALL)}
     looks: dict[str, dict[str, Any]] = {
         "light": tall,

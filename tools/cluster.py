@@ -1,4 +1,4 @@
-"""A Dask cluster on this machine whose workers can be killed, and certificates without their times."""
+"""A Dask cluster on this machine whose workers can be killed, and rows of certificates without times."""
 
 import json
 import logging
@@ -27,16 +27,16 @@ class DaskCluster:
         self._cluster = cluster
 
     def kill(self, number: int) -> None:
-        """End a worker process by force, another one if that one has just been; Dask starts a new one in its place."""
+        """Kill a worker process; Dask starts a new one in its place."""
         running = [nanny.pid for nanny in self._cluster.workers.values() if nanny.pid is not None]
         os.kill(running[number % len(running)], signal.SIGKILL)
 
 
 @contextmanager
 def dask_cluster(workers: int = 2) -> Iterator[DaskCluster]:
-    """A scheduler and its workers; they end with the block."""
+    """Start a scheduler and workers that end with the block."""
     dask, local = import_module("dask"), import_module("distributed").LocalCluster
-    # A worker that takes long to be replaced would be given up, unlike one of `dask worker`.
+    # By default a local cluster gives up a worker that takes long to be replaced; `dask worker` does not.
     patient = dask.config.set({"distributed.deploy.lost-worker-timeout": "1 hour"})
     quiet = {"dashboard_address": ":0", "silence_logs": logging.CRITICAL}
     with patient, local(n_workers=workers, threads_per_worker=1, **quiet) as cluster:
@@ -44,7 +44,7 @@ def dask_cluster(workers: int = 2) -> Iterator[DaskCluster]:
 
 
 class DaskScheduler:
-    """A scheduler in a process of its own, to which no worker has come."""
+    """A scheduler in a process of its own, without workers."""
 
     def __init__(self, folder: Path) -> None:
         found = folder / "scheduler.json"
@@ -61,7 +61,7 @@ class DaskScheduler:
 
 @contextmanager
 def dask_scheduler() -> Iterator[DaskScheduler]:
-    """A scheduler without workers; it ends with the block."""
+    """Start a scheduler without workers that ends with the block."""
     with TemporaryDirectory() as folder:
         scheduler = DaskScheduler(Path(folder))
         try:
@@ -71,5 +71,5 @@ def dask_scheduler() -> Iterator[DaskScheduler]:
 
 
 def without_times(path: Path) -> list[Row]:
-    """The rows of a certificate file, every time set to zero; their checksums were checked."""
+    """Return the rows of a certificate file with every time set to zero, after checking their checksums."""
     return [replace(row, seconds=0.0) for row in certificates.read(path).rows]

@@ -1,7 +1,7 @@
-"""A command killed at each of its writes in turn, then given again: `python -m tools.crash_points COMMAND FOLDER`.
+"""Kill a command at each of its writes in turn, and run it again: `python -m tools.crash_points COMMAND FOLDER`.
 
-Prints, as JSON, at how many points it was killed, and those after which the same command did not come to the same end.
-A process is forked for every try, and it ends for real, so that nothing of it can tidy up.
+Prints as JSON the number of kills, and those after which the second run did not give the same result. Every try is a
+forked process that really ends, so nothing can clean up after it.
 """
 
 import csv
@@ -39,7 +39,7 @@ TRAINING = Training(epochs=2, images_per_step=16, learning_rate=0.05)
 
 
 class Dying:
-    """The module os of a process that ends at its `last` write: before it, or in the middle of it."""
+    """A replacement of the module os that ends the process before or in the middle of its `last` write."""
 
     def __init__(self, last: int | None) -> None:
         self.last = last
@@ -64,7 +64,7 @@ def recipe(folder: Path, objective: str = "gaussian") -> Recipe:
 
 
 def prepare(folder: Path) -> None:
-    """The inputs of the commands: a dataset, a trained run, a checkpoint of another tool."""
+    """Write the inputs of the commands: a dataset, a trained run, a checkpoint of another tool."""
     rng = np.random.default_rng(0)
     arrays = {name: rng.integers(0, 256, (count, 8, 8), np.uint8) for name, count in (("train", 32), ("test", 8))}
     labels = {f"{name}_labels": np.arange(len(images)) % 4 for name, images in arrays.items()}
@@ -101,7 +101,7 @@ def do_soft_labels(folder: Path) -> None:
 
 
 def do_int8(folder: Path) -> None:
-    """The artefact of the int8 engine, without the quantisation."""
+    """Write the file of the int8 engine without quantising."""
     if not (file := folder / "int8.xml").is_file():
         openvino_int8._save(None, file)
 
@@ -120,7 +120,7 @@ def save_model(_: object, path: Path, **__: object) -> None:
 
 
 def attempt(act: Callable[[Path], None], folder: Path, last: int | None) -> tuple[int, int]:
-    """Run a command in a separate process, up to its `last` write; the exit code and the number of writes."""
+    """Run a command in a process up to its `last` write; return the exit code and the number of writes."""
     reading, writing = os.pipe()
     if (child := os.fork()) == 0:
         code = 1
@@ -141,7 +141,7 @@ def attempt(act: Callable[[Path], None], folder: Path, last: int | None) -> tupl
 
 
 def end(folder: Path) -> dict[str, Any]:
-    """Everything that a command has written, without times."""
+    """Return everything that a command has written, without times."""
     return {str(path.relative_to(folder)): content(path) for path in sorted(folder.rglob("*")) if path.is_file()}
 
 

@@ -1,6 +1,6 @@
-"""The reader of .mat files in forks of one process that has scipy loaded: thousands of readings in minutes.
+"""Read .mat files in forks of one process that has scipy loaded: thousands of files in minutes.
 
-Every reading is still a process of its own with the limits of the real one; only the start of Python is left out.
+Every file is still read in a separate process with the real limits; only the start of Python is saved.
 """
 
 import os
@@ -18,7 +18,7 @@ from radii.datasets._read_mat import main as read_mat
 
 @contextmanager
 def forks() -> Iterator[None]:
-    """Have .mat files read in forks."""
+    """Read .mat files in forks inside this block."""
     command = [sys.executable, "-m", "tools.forked"]
     root, pipe = Path(__file__).parents[1], subprocess.PIPE
     with subprocess.Popen(command, cwd=root, stdin=pipe, stdout=pipe, text=True) as server:

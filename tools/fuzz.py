@@ -1,4 +1,4 @@
-"""Damaged files for every reader: each is either read or refused with an error of one sentence."""
+"""Give damaged files to a reader: it must read each one or refuse it with an error of one sentence."""
 
 import math
 import random
@@ -14,11 +14,11 @@ from pathlib import Path
 from types import FrameType
 
 SECONDS = 10.0
-"""What one reading may take."""
+"""The limit of one reading."""
 MEGABYTES = 512
-"""What all readings of a reader may add to the memory of the process."""
+"""The limit of the memory that a reader may add to the process."""
 LONGEST = 2000
-"""Characters of an error."""
+"""The limit of an error message, in characters."""
 NUMBERS = (b"0", b"-1", b"1e8", b"1e308", b"nan", b"-inf", b"9223372036854775808", b"7" * 400, b"1" * 5000, b"0.5", b"")
 TOKENS = (
     b"[" * 3000,
@@ -51,13 +51,14 @@ class Reader:
     read: Callable[[Path], object]
     unpack: Callable[[bytes], bytes] = bytes
     pack: Callable[[bytes], bytes] = bytes
-    """What is damaged is the unpacked content, for a packed file's checksum would tell of every other damage."""
+    """Unpack the content to damage it, and pack it again: the checksum of a packed file would notice any other
+    damage."""
     around: Callable[[], AbstractContextManager[object]] = nullcontext
-    """What surrounds all its readings."""
+    """A context for all readings."""
 
 
 def damaged(content: bytes, rng: random.Random) -> bytes:
-    """The content with one to three damages."""
+    """Damage the content in one to three places."""
     for _ in range(rng.choice((1, 1, 2, 3))):
         content = rng.choice(DAMAGES)(content, rng)
     return content
@@ -87,7 +88,7 @@ def _insert(content: bytes, rng: random.Random) -> bytes:
 
 
 def _number(content: bytes, rng: random.Random) -> bytes:
-    """Another number in the place of one that is written in digits."""
+    """Replace a number that is written in digits."""
     found = list(re.finditer(rb"-?\d[\d.]*(?:e-?\d+)?", content[: 1 << 16]))
     if not found:
         return _word(content, rng)
@@ -96,7 +97,7 @@ def _number(content: bytes, rng: random.Random) -> bytes:
 
 
 def _word(content: bytes, rng: random.Random) -> bytes:
-    """An extreme number in the place of some bytes, most often near the beginning, where sizes are stated."""
+    """Replace some bytes by an extreme number, most often near the beginning, where sizes are stated."""
     at, word = rng.randrange(max(1, min(len(content), rng.choice((16, 64, 512, 1 << 20))))), rng.choice(WORDS)
     return content[:at] + word + content[at + len(word) :]
 
@@ -105,7 +106,7 @@ DAMAGES = (_flip, _cut, _remove, _insert, _number, _word)
 
 
 def outcome(reader: Reader, path: Path, folder: Path) -> str:
-    """`read`, the kind of a clean error, or what is wrong with the reading, which begins with an exclamation mark."""
+    """Read a file and return `read`, `refused`, or what went wrong, beginning with an exclamation mark."""
     began = time.perf_counter()
     try:
         with _deadline():
@@ -125,7 +126,7 @@ def outcome(reader: Reader, path: Path, folder: Path) -> str:
 
 
 def fuzz(reader: Reader, folder: Path, count: int, seed: int = 0, seconds: float = math.inf) -> Counter[str]:
-    """How often damaged files were read and refused, and everything else that happened; it ends after `seconds`."""
+    """Return how often damaged files were read, refused or failed; stop after `count` files or `seconds`."""
     path = reader.make(folder)
     before, began = _peak(), time.monotonic()
     with reader.around():
@@ -142,7 +143,7 @@ def fuzz(reader: Reader, folder: Path, count: int, seed: int = 0, seconds: float
 
 
 def _outcomes(reader: Reader, path: Path, folder: Path, count: int, seed: int) -> Iterator[str]:
-    """The outcome of every damaged file; of one that is wrong, with its number."""
+    """Yield the outcome of every damaged file; a failure comes with the file's number."""
     whole = reader.unpack(path.read_bytes())
     for number in range(count):
         path.write_bytes(reader.pack(damaged(whole, random.Random(f"{seed} {number}"))))
@@ -151,7 +152,7 @@ def _outcomes(reader: Reader, path: Path, folder: Path, count: int, seed: int) -
 
 
 def complaints(found: Counter[str]) -> list[str]:
-    """What is wrong among the outcomes."""
+    """Return the failures among the outcomes."""
     return [result for result in found if result[0] == "!"]
 
 
@@ -170,5 +171,5 @@ def _deadline() -> Iterator[None]:
 
 
 def _peak() -> int:
-    """The most memory that this process has had, in megabytes."""
+    """Return the most memory that this process has had, in megabytes."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024

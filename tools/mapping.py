@@ -1,4 +1,4 @@
-"""A function mapped over items by the worker processes of radii: the smallest use of them."""
+"""Map a function over items with the worker processes of radii."""
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing
@@ -13,7 +13,7 @@ Result = TypeVar("Result")
 def map_in_processes(
     function: Callable[[Item], Result], items: Sequence[Item], workers: int, name: str = "image"
 ) -> Iterator[Result]:
-    """The results of a function in the order of the items, computed by `workers` processes.
+    """Yield the results of a function in the order of the items, computed by `workers` processes.
 
     A worker that dies is replaced and its item is computed again; the third death at one item is a WorkerError. An
     error of the function is raised in the order of the items. The workers end with the iterator or this process.

@@ -1,4 +1,4 @@
-"""What a process does on the network and in the home directory."""
+"""Record what a process does on the network and in the home directory."""
 
 import os
 import subprocess
@@ -20,7 +20,7 @@ for name in ("connect", "connect_ex", "sendto"):
 for name in ("getaddrinfo", "gethostbyname", "create_connection"):
     setattr(socket, name, recorder(name))
 """
-"""A sitecustomize: every Python process records what it does on the network, for reports are sent by children."""
+"""A sitecustomize by which every Python process records its network calls; telemetry is sent by child processes."""
 
 PREPARE = """
 from pathlib import Path
@@ -48,7 +48,7 @@ time.sleep(2)
 
 
 def run(folder: Path, script: str) -> tuple[list[str], list[Path]]:
-    """What a fresh process and its children did on the network, and left in an empty home directory."""
+    """Run a script in a new process; return its network calls and the files it left in an empty home directory."""
     home, work, calls = folder / "home", folder / "work", folder / "calls"
     home.mkdir()
     work.mkdir()

@@ -1,4 +1,4 @@
-"""Commands as processes of their own: started, watched and counted from outside."""
+"""Start commands in processes of their own, and watch these processes."""
 
 import os
 import subprocess
@@ -20,12 +20,12 @@ STOPPED = "radii: stopped; the same command continues\n"
 
 
 def start(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
-    """A command with processes of its own, as a terminal starts one."""
+    """Start a command in a process group of its own, as a terminal does."""
     return _start("radii", *arguments, cwd=cwd)
 
 
 def start_ranks(*arguments: str, cwd: Path, restarts: int = 0) -> "subprocess.Popen[str]":
-    """A command in two processes that torchrun starts, and starts again where one dies."""
+    """Start a command in two processes by torchrun, which restarts them if one dies."""
     options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "-m"]
     return _start("torch.distributed.run", *options, "--", "radii", *arguments, cwd=cwd)
 
@@ -52,14 +52,14 @@ def wait_for(condition: Callable[[], bool]) -> None:
 
 
 def members(group: int) -> list[str]:
-    """The processes of a group that run."""
+    """Return the running processes of a group."""
     listed = subprocess.run(["ps", "-A", "-o", "pgid=,stat="], check=True, capture_output=True, text=True).stdout
     found = [line.split() for line in listed.splitlines()]
     return [number for number, state in found if int(number) == group and not state.startswith("Z")]
 
 
 def copied(trained: Run, folder: Path) -> Run:
-    """A run of the same weights without certificates."""
+    """Copy a run without its certificates."""
     run = Run(folder / "run")
     run.path.mkdir()
     for path in trained.path.glob("*.*"):
@@ -72,13 +72,13 @@ def lines(run: Run) -> int:
 
 
 def alive(processes: Iterable[int]) -> list[int]:
-    """Those of some processes that run."""
+    """Return which of these processes are running."""
     listed = subprocess.run(["ps", "-A", "-o", "pid=,stat="], check=True, capture_output=True, text=True).stdout
     states = {int(number): state for number, state in map(str.split, listed.splitlines())}
     return [number for number in processes if not states.get(number, "Z").startswith("Z")]
 
 
 def workers(parent: int) -> list[int]:
-    """The processes that a command has started: multiprocessing's tracker first, then the workers; torchrun's ranks."""
+    """Return the child processes of a command: multiprocessing's tracker and the workers, or torchrun's ranks."""
     listed = subprocess.run(["ps", "-o", "pid=", "--ppid", str(parent)], check=False, capture_output=True, text=True)
     return sorted(map(int, listed.stdout.split()))

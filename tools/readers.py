@@ -1,4 +1,4 @@
-"""Every reader of the package with a small file that it reads, for the tests and for the long run."""
+"""Every reader of the package with a small file that it reads, for the tests and the stress tests."""
 
 import gzip
 import io
@@ -53,7 +53,7 @@ HEADER = {
 
 @cache
 def _trained() -> Path:
-    """A small run with certificates and a teacher: one, copied for every reader."""
+    """Train a small run with certificates and a teacher, once; every reader copies it."""
     folder = Path(mkdtemp(prefix="radii-fuzz-"))
     training = Training(epochs=1, images_per_step=512, learning_rate=0.05)
     wanted = Recipe(dataset="digits", model="digits_mlp", sigma=0.25, training=training)
@@ -77,7 +77,7 @@ def _in_run(name: str) -> Callable[[Path], Path]:
 
 
 def _sealed(folder: Path) -> Path:
-    """The same certificates as they are written now, with checksums."""
+    """Return the same certificates as they are written now, with checksums."""
     path = _in_run("certificates/fixed-1.tsv")(folder)
     rows = certificates.read(path).rows
     for old in path.parent.iterdir():
@@ -89,7 +89,7 @@ def _sealed(folder: Path) -> Path:
 
 
 def _report(path: Path) -> object:
-    """All that a report reads of a run."""
+    """Return all that a report reads of a run."""
     run = next(parent for parent in path.parents if parent.name == "run")
     return markdown(Content(inputs.read([run])), [])
 

@@ -25,7 +25,7 @@ REGION = re.compile(r"(<!-- measured: (\w+) -->\n)(?:(?!<!-- ).*\n)*(<!-- end --
 
 
 def measured(page: str, names: set[str]) -> str:
-    """A page with the tables of these names written again."""
+    """Write the tables of these names again, and return the page."""
     return REGION.sub(lambda found: _written(found, names), page)
 
 

@@ -1,7 +1,7 @@
-"""The code blocks of a page, for tests to run in order.
+"""Find the code blocks of a page, for tests to run in order.
 
-A comment in the line above a block says what is special about it: `<!-- file: NAME -->` has it written to a file,
-`<!-- not run: REASON -->` has it only parsed.
+A comment above a block changes that: `<!-- file: NAME -->` writes it to a file, `<!-- not run: REASON -->` only parses
+it.
 """
 
 import re
@@ -23,13 +23,13 @@ class Block(NamedTuple):
     text: str
     line: int
     file: str | None = None
-    """Where it is written to, instead of being run."""
+    """The file that it is written to instead of being run."""
     reason: str | None = None
     """Why it is not run."""
 
 
 def blocks(page: Path) -> list[Block]:
-    """The fenced blocks of a page, in order."""
+    """Return the fenced blocks of a page, in order."""
     text = page.read_text()
     return [
         Block(
@@ -44,13 +44,13 @@ def blocks(page: Path) -> list[Block]:
 
 
 def commands(text: str) -> list[list[str]]:
-    """The commands of a shell block as words; a comment is left out."""
+    """Return the commands of a shell block as words; a comment is left out."""
     lines = text.replace("\\\n", " ").splitlines()
     return [words for line in lines if (words := shlex.split(line, comments=True))]
 
 
 def every_command(page: Path) -> list[list[str]]:
-    """Every `radii` command of a page, in fenced blocks and in indented ones."""
+    """Return every `radii` command of a page, in fenced blocks and in indented ones."""
     text = page.read_text()
     fenced = [words for block in blocks(page) if block.language == "sh" for words in commands(block.text)]
     indented = [words for found in INDENTED.findall(FENCE.sub("", text)) for words in commands(found)]

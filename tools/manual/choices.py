@@ -53,7 +53,7 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 @cache
 def published() -> dict[tuple[str, str], dict[str, dict[str, float]]]:
-    """Certified accuracy in per cent by dataset and method, sigma, and radius, as the papers print it."""
+    """Return certified accuracy in per cent by dataset and method, sigma, and radius, as the papers print it."""
     found: dict[tuple[str, str], dict[str, dict[str, float]]] = {}
     with (ROOT / "docs" / "data" / "sigma.csv").open(newline="") as file:
         for row in csv.DictReader(file):
@@ -63,12 +63,12 @@ def published() -> dict[tuple[str, str], dict[str, dict[str, float]]]:
 
 
 def sigma_for(radius: float) -> str:
-    """The sigma that the rule takes, of those that were published."""
+    """Return the sigma that the rule takes, of those that were published."""
     return next((sigma for sigma in SIGMAS if float(sigma) >= SHARE * radius - 1e-9), SIGMAS[-1])
 
 
 def sigma_table() -> str:
-    """Certified accuracy of Gaussian training at each radius, the best sigma in bold."""
+    """Return certified accuracy of Gaussian training at each radius, the best sigma in bold."""
     rows = []
     for (dataset, method), by_sigma in published().items():
         if method == "Gaussian":
@@ -87,7 +87,7 @@ def _sigma_row(dataset: str, sigma: str, by_sigma: dict[str, dict[str, float]]) 
 
 
 def losses() -> list[float]:
-    """What the rule loses against the best sigma, in points, for every dataset, method and radius above 0."""
+    """Return the points that the rule loses against the best sigma, for every dataset, method and radius above 0."""
     return [
         round(max(shares) - by_sigma[sigma_for(float(radius[1:]))][radius], 1)
         for by_sigma in published().values()
@@ -97,7 +97,7 @@ def losses() -> list[float]:
 
 
 def rule() -> str:
-    """What the rule costs, in a sentence."""
+    """Describe in a sentence what the rule costs."""
     lost = losses()
     kept = sum(value == 0 for value in lost)
     return (
@@ -109,13 +109,13 @@ def rule() -> str:
 
 @cache
 def probabilities() -> tuple[Numbers, ...]:
-    """The probability of every image's label in the published logs; RADII_LOGS names their folder."""
+    """Return the probability of every image's label in the published logs; RADII_LOGS names their folder."""
     rng = np.random.default_rng(0)
     return tuple(label_probabilities(path, rng) for path in published_logs())
 
 
 def cap_table() -> str:
-    """What fewer samples per image cost `sequential`, on the published logs."""
+    """Return what fewer samples per image cost `sequential`, on the published logs."""
     rng, rows = np.random.default_rng(1), []
     for cap in CAPS:
         found = [_capped(radius, cap, rng) for radius in TARGETS]
@@ -125,7 +125,7 @@ def cap_table() -> str:
 
 
 def _capped(radius: float, cap: int, rng: np.random.Generator) -> tuple[float, float]:
-    """The mean samples, and the certified accuracy lost against 100,000 samples for every image."""
+    """Return the mean samples, and the certified accuracy lost against 100,000 samples for every image."""
     tests = Sequential(radii=(radius,), most_samples=cap).tests(NOISE)
     samples, accuracies, fixed = [], [], []
     for shares in probabilities():
@@ -137,7 +137,7 @@ def _capped(radius: float, cap: int, rng: np.random.Generator) -> tuple[float, f
 
 
 def planned_table() -> str:
-    """What `planned` takes and keeps, against 100,000 samples for every image."""
+    """Return what `planned` takes and keeps, against 100,000 samples for every image."""
     rng, rows = np.random.default_rng(2), []
     for tolerance in (0.005, 0.01, 0.05):
         samples, kept = _planned(tolerance, rng)
@@ -167,7 +167,8 @@ def _radius(hits: int, samples: int) -> float:
 
 @cache
 def methods() -> list[Method]:
-    """The runs of one budget with all methods, the cheapest first; an epoch's seconds are those of the benchmark."""
+    """Return the runs of one budget with all methods, the cheapest first; an epoch's seconds are those of the
+    benchmark."""
     archive = Archive(ROOT)
     speeds = archive.speeds("MNIST, LeNet")
     found = []
@@ -184,7 +185,7 @@ def method_table() -> str:
 
 
 def engine_table() -> str:
-    """Samples per second of every engine, from docs/performance.md."""
+    """Return samples per second of every engine, from docs/performance.md."""
     rows = _speeds()
     return table(["model", "engine", "samples per second", "over a plain loop"], rows)
 
@@ -197,7 +198,7 @@ def _speeds() -> list[list[str]]:
 
 
 def costs() -> dict[str, str]:
-    """The samples per image of each certifier: its own number, or the mean that was measured."""
+    """Return the samples per image of each certifier: its own number, or the mean that was measured."""
     measured = _second_cells(ROOT / "docs" / "performance.md") | _second_cells(ROOT / "docs" / "choosing.md")
     fixed = Fixed()
     return {
@@ -210,6 +211,6 @@ def costs() -> dict[str, str]:
 
 
 def _second_cells(page: Path) -> dict[str, str]:
-    """The second cell of every row of a page's tables, by the first."""
+    """Return the second cell of every row of a page's tables, by the first."""
     rows = [line.split("|") for line in page.read_text().splitlines() if line.startswith("|")]
     return {row[1].strip(): row[2].strip() for row in rows if len(row) > 3}

@@ -23,7 +23,7 @@ ANSWERS = (
 
 
 def demo() -> tuple[Figure, Any]:
-    """Certified accuracy of the demonstration's models, from the same recipes in results/."""
+    """Draw the certified accuracy of the demonstration's models, from runs of the same recipes in results/."""
     archive, drawn = Archive(ROOT), figure(7.4, 3.6)
     axes, radii = drawn.subplots(), [number / 100 for number in range(93)]
     data = {}
@@ -39,7 +39,7 @@ def demo() -> tuple[Figure, Any]:
 
 
 def sigma() -> tuple[Figure, Any]:
-    """Certified accuracy against the radius for three sigmas, on two datasets."""
+    """Draw certified accuracy against the radius for three sigmas, on two datasets."""
     drawn = figure(8.6, 3.4)
     data = {}
     for axes, dataset in zip(drawn.subplots(1, 2, sharey=True), ("CIFAR-10", "MNIST"), strict=True):
@@ -61,7 +61,7 @@ def _sigma_line(axes: Axes, sigma: str, shares: dict[str, float], colour: str) -
 
 
 def accuracy_and_time() -> tuple[Figure, Any]:
-    """The ACR of every method against what an epoch of it takes."""
+    """Draw the ACR of every method against the seconds of an epoch."""
     drawn = figure(7.4, 3.8)
     axes = drawn.subplots()
     for method in methods():
@@ -88,7 +88,7 @@ def accuracy_and_time() -> tuple[Figure, Any]:
 
 
 def decision() -> tuple[Figure, Any]:
-    """Which certifier answers which question, and what it costs per image."""
+    """Draw which certifier answers which question, and its cost per image."""
     measured = costs()
     drawn = figure(9.4, 3.1)
     axes = drawn.subplots()

@@ -23,7 +23,7 @@ from tools.manual.meanings import MEANINGS
 
 SIGNS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 GIVEN = ("shape", "classes", "normalisation")
-"""What a recipe's dataset hands to the factory of a model."""
+"""Arguments of a model's factory that come from the dataset."""
 SHELVES: list[tuple[str, type]] = [
     ("objectives", Objective),
     ("certifiers", Certifier),
@@ -71,7 +71,7 @@ def denoisers() -> str:
 
 
 def recipes() -> str:
-    """The shipped recipes by dataset."""
+    """Return the shipped recipes by dataset."""
     names = shipped.shipped()
     shelves = sorted({name.partition("/")[0] for name in names})
     lines = [f"| {shelf} | {_listed(name for name in names if name.startswith(f'{shelf}/'))} |" for shelf in shelves]
@@ -83,7 +83,7 @@ def _listed(names: Iterator[str]) -> str:
 
 
 def _shelf(folder: str, base: type, without: tuple[str, ...] = ()) -> str:
-    """Every entry of a folder of classes: its name, its sentence, its fields."""
+    """Return every entry of a folder of classes: its name, its sentence, its fields."""
     entries = []
     for name, sentence in plugins.describe(folder).items():
         kind: Callable[..., Any] = plugins.find(folder, name, base)
@@ -92,7 +92,7 @@ def _shelf(folder: str, base: type, without: tuple[str, ...] = ()) -> str:
 
 
 def _factories(folder: str) -> str:
-    """Every public function of a folder; those without fields of their own share one table."""
+    """Return every public function of a folder; those without fields of their own share one table."""
     found = {name: sentence for name, (_, sentence) in plugins.functions(folder).items()}
     lines = ["| name | what | fields |", "| --- | --- | --- |"]
     for name, sentence in sorted(found.items()):
@@ -108,7 +108,7 @@ def _in_short(setting: Setting) -> str:
 
 
 def field_table(kind: Callable[..., Any], without: tuple[str, ...] = ()) -> str:
-    """A table of the fields that a recipe or caller may state; empty where there are none."""
+    """Return a table of the fields that a recipe or caller may state; empty where there are none."""
     settings = [setting for setting in settings_of(kind) if setting.name not in without]
     if not settings:
         return ""
@@ -118,7 +118,7 @@ def field_table(kind: Callable[..., Any], without: tuple[str, ...] = ()) -> str:
 
 
 def meanings(kind: Callable[..., Any]) -> dict[str, str]:
-    """What every field means: the text below it in the source, or the words for its name; empty where neither is."""
+    """Return the meaning of every field: the text below it in the source, else that of its name, else nothing."""
     found = dict(MEANINGS)
     if inspect.isclass(kind) and is_dataclass(kind):
         for owner in reversed(kind.__mro__):
@@ -127,7 +127,7 @@ def meanings(kind: Callable[..., Any]) -> dict[str, str]:
 
 
 def _texts(owner: type) -> dict[str, str]:
-    """The literal strings below the fields of a class."""
+    """Return the literal strings below the fields of a class."""
     (tree,) = ast.parse(textwrap.dedent(inspect.getsource(owner))).body
     body = tree.body if isinstance(tree, ast.ClassDef) else []
     return {
@@ -139,7 +139,7 @@ def _texts(owner: type) -> dict[str, str]:
 
 
 def values(setting: Setting) -> str:
-    """The kind and range of a field, such as: whole number ≥ 1."""
+    """Return the kind and range of a field, such as: whole number ≥ 1."""
     if choices := setting.limits.get("choices"):
         return ", ".join(f"`{choice}`" for choice in choices)
     limits = [

@@ -1,4 +1,4 @@
-"""How the figures of the manual look, and how they are written: the same data give the same file."""
+"""The style of the manual's figures; the same data give the same file."""
 
 import hashlib
 import json
@@ -30,7 +30,7 @@ STYLE: dict[Any, Any] = {
 
 
 def figure(width: float, height: float) -> Figure:
-    """An empty figure, in inches, on white."""
+    """Return an empty figure, in inches, on white."""
     matplotlib.rcParams.update(STYLE)
     return Figure(figsize=(width, height), facecolor=PAPER, layout="constrained")
 

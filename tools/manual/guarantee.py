@@ -41,7 +41,7 @@ class Votes(NamedTuple):
 
 @cache
 def classifier() -> radii.SmoothedClassifier:
-    """The smoothed classifier, loaded from a copy: loading may write to the run."""
+    """Return the smoothed classifier, loaded from a copy: loading may write to the run."""
     with TemporaryDirectory() as folder:
         for file in ("recipe.toml", "model.safetensors", "environment.json"):
             shutil.copy(RUN / file, folder)
@@ -55,7 +55,7 @@ def images() -> Tensor:
 
 
 def votes(index: int) -> Votes:
-    """What the noisy copies of a test image say."""
+    """Return the votes of the noisy copies of a test image."""
     image, smoothed = images()[index], classifier()
     copies = smoothed.noise.perturb(image, torch.empty(5, *image.shape), torch.Generator().manual_seed(7))
     with torch.inference_mode():
@@ -65,12 +65,12 @@ def votes(index: int) -> Votes:
 
 
 def radius(counts: list[int]) -> float:
-    """The certified radius of the class with the most votes; below zero it abstains."""
+    """Return the certified radius of the class with the most votes; below zero it abstains."""
     return float(SIGMA * ndtri(binomial_lower(max(counts), SAMPLES, FAILURE)))
 
 
 def made_from() -> list[Any]:
-    """What the votes are decided by, up to rounding: another machine may count a few votes otherwise."""
+    """Return the rounded data of a figure: another machine may count a few votes differently."""
     return [digest(RUN / "model.safetensors"), CLEAR, CLOSE, CHANGE, SIGMA, SAMPLES]
 
 
@@ -109,7 +109,7 @@ def _bars(axes: Any, counts: list[int], best: int) -> None:
 
 
 def plane() -> tuple[Figure, Any]:
-    """A base classifier of two numbers, and its smoothed version, computed on a grid."""
+    """Return a base classifier of two numbers, and its smoothed version, computed on a grid."""
     side, reach, sigma = np.linspace(-2, 2, 401), 2.0, 0.45
     x, y = np.meshgrid(side, side)
     wave = np.sin(9 * x + 3 * np.sin(5 * y)) * 0.62 + np.sin(8 * y - 3 * x) * 0.5
@@ -163,7 +163,7 @@ def _ball(axes: Any, point: tuple[float, float], proven: float) -> None:
 
 
 def radii_of_votes() -> tuple[Figure, Any]:
-    """The radius that a share of the votes proves, for several numbers of samples."""
+    """Draw the certified radius against the share of votes, for several numbers of samples."""
     drawn = figure(7.4, 3.9)
     axes = drawn.subplots()
     numbers = (100, 1_000, 10_000, 100_000)
@@ -193,7 +193,7 @@ def radii_of_votes() -> tuple[Figure, Any]:
 
 
 def change() -> tuple[Figure, Any]:
-    """How large noise and a change at the radius look, on a small digit."""
+    """Draw a digit, a noisy copy of it and a change at the radius."""
     image = images()[CLEAR]
     noisy = votes(CLEAR).copies[0]
     changed, counts = worst(image, CHANGE)
@@ -211,7 +211,8 @@ def change() -> tuple[Figure, Any]:
 
 
 def worst(image: Tensor, length: float, steps: int = 20) -> tuple[Tensor, list[int]]:
-    """A change of this length against the mean probability of the answer, by gradient steps, and the votes after it."""
+    """Search by gradient steps for a change of this length that lowers the answer's mean probability; return it with
+    the votes after it."""
     smoothed = classifier()
     label = int(np.argmax(votes(CLEAR).counts))
     noise = SIGMA * torch.randn((128, *image.shape), generator=torch.Generator().manual_seed(3))

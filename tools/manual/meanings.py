@@ -1,4 +1,4 @@
-"""What fields of several components mean, by their name, where the source does not say it below the field."""
+"""The meanings of fields by their names, for fields without a text below them in the source."""
 
 MEANINGS = {
     "accept_by": "Whether the model's own votes or the soft labels decide how many copies of an image are trusted.",
