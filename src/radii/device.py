@@ -22,7 +22,7 @@ MAPPED_BYTES = (1 << 30, 1 << 25)
 
 
 def default_device() -> torch.device:
-    """The device that RADII_DEVICE names; by default a GPU where there is one, else the CPU."""
+    """Return the device that RADII_DEVICE names; by default a GPU if there is one, else the CPU."""
     named = os.environ.get(VARIABLE)
     if not named:
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
@@ -32,23 +32,23 @@ def default_device() -> torch.device:
 
 
 def available() -> list[str]:
-    """The names of the devices that this machine has."""
+    """Return the names of the devices of this machine."""
     cuda = ["cuda", *(f"cuda:{number}" for number in range(torch.cuda.device_count()))]
     has_cuda, has_mps = torch.cuda.is_available(), torch.backends.mps.is_available()
     return ["cpu", *(cuda if has_cuda else ()), *(["mps"] if has_mps else ())]
 
 
 def default_workers() -> int:
-    """One worker process for each GPU; without one, for each core."""
+    """Return the number of worker processes: one for each GPU, or for each core if there is none."""
     if default_device().type == "cpu":
         return os.cpu_count() or 1
     return max(1, len(worker_variables()))
 
 
 def worker_variables() -> list[dict[str, str]]:
-    """The environment variables that give every worker process a GPU of its own; none unless there are several.
+    """Return environment variables that give every worker process its own GPU; none unless there are several.
 
-    Workers beyond the number of GPUs share them in turn. A device that was named by its number is used alone.
+    If there are more workers than GPUs, they share the GPUs in turn. A device named by its number is used alone.
     """
     count = torch.cuda.device_count() if default_device() == torch.device("cuda") else 0
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]

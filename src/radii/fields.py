@@ -119,6 +119,13 @@ def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[
     }
 
 
+def check_seed(seed: int) -> int:
+    """Return a seed of at most 128 bits, or raise a ValueError: a header with a longer number could not be read."""
+    if not 0 <= seed < 1 << 128:
+        raise ValueError(f"seed = {str(seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
+    return seed
+
+
 def first_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any], table: str = "") -> str:
     """Describe the first field in which two tables differ as "name = theirs, not ours"; empty if there is none."""
     for key in dict.fromkeys((*theirs, *ours)):

@@ -304,7 +304,7 @@ def test_counts_below_one_are_refused(run: Run, field: str) -> None:
 
 
 def test_a_seed_that_no_header_can_hold_is_refused_before_it_is_written(run: Run) -> None:
-    with pytest.raises(ValueError, match="expected a whole number of 128 bits at most"):
+    with pytest.raises(ValueError, match="expected a whole number >= 0, of 128 bits at most"):
         config(run, seed=1 << 128)
     assert len(content(certify_run(config(run, seed=(1 << 128) - 1, max_images=1), workers=1))) == 1
 

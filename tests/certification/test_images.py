@@ -105,7 +105,7 @@ ANY: Any = radii
     ("call", "words"),
     [
         (lambda: ANY.predict(SMOOTHED, IMAGE, seed=0.5), "seed = 0.5, expected a whole number"),
-        (lambda: radii.predict(SMOOTHED, IMAGE, seed=1 << 128), "expected a whole number of 128 bits at most"),
+        (lambda: radii.predict(SMOOTHED, IMAGE, seed=1 << 128), "expected a whole number >= 0, of 128 bits at most"),
         (lambda: radii.predict(SMOOTHED, "a.png"), "the image is a str, expected a tensor"),
         (lambda: ANY.predict(Coin(), IMAGE), "the classifier is a Coin, expected a radii.SmoothedClassifier"),
         (lambda: ANY.certify(SMOOTHED, IMAGE, "sequential", label="a"), "label = 'a', expected a whole number"),

@@ -22,6 +22,7 @@ from radii.datasets.base import image_digest, spread_evenly
 from radii.device import default_device
 from radii.engines import AUTO
 from radii.errors import ParameterError
+from radii.fields import check_seed
 from radii.objectives.base import smoothed_loss
 from radii.runs import attacks, certificates, events, gallery, resume
 from radii.runs.attacks import AttackedImage
@@ -68,8 +69,7 @@ class AttackConfig:
         for name in ("steps", "copies", "images", "samples"):
             if getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}, expected a whole number >= 1")
-        if self.seed < 0 or self.seed >= 1 << 128:
-            raise ValueError(f"seed = {str(self.seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
+        check_seed(self.seed)
         if any(not 0 < radius <= 1000 for radius in self.radii):
             raise ValueError(f"radii = {self.radii}, expected numbers above 0, such as 0.25, 0.5")
 

@@ -20,6 +20,7 @@ from radii.datasets.base import Part, image_digest
 from radii.device import default_workers
 from radii.engines import AUTO, SmoothedClassifier, check_image
 from radii.errors import ParameterError, RunWarning
+from radii.fields import check_seed
 from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
 from radii.runs import events, gallery, resume
 from radii.runs.certificates import Row
@@ -187,10 +188,7 @@ class CertificationConfig:
         for name, value in counts.items():
             if value is not None and value < 1:
                 raise ValueError(f"{name} = {value}, expected a whole number >= 1")
-        if self.seed < 0:
-            raise ValueError(f"seed = {self.seed}, expected a whole number >= 0")
-        if self.seed >= 1 << 128:  # no header with a longer number is read again
-            raise ValueError(f"seed = {str(self.seed)[:40]}..., expected a whole number of 128 bits at most")
+        check_seed(self.seed)
 
 
 def open_certification(config: CertificationConfig, run: Run | None = None) -> Certification:

@@ -15,11 +15,11 @@ from radii import certifiers
 from radii.certifiers import Certifier, certify_image
 from radii.datasets import as_image
 from radii.engines import SmoothedClassifier
+from radii.fields import check_seed
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
 
 OneImage = Tensor | NDArray[Any] | Image.Image
-MOST_SEED = 1 << 128
 
 
 @overload
@@ -139,10 +139,7 @@ def _labels(label: Any, images: int) -> list[int]:
 
 def checked_seed(seed: object) -> int:
     """A seed as a whole number of 128 bits at most."""
-    found = whole("seed", seed)
-    if found >= MOST_SEED:
-        raise ValueError(f"seed = {str(found)[:40]}..., expected a whole number of 128 bits at most")
-    return found
+    return check_seed(whole("seed", seed))
 
 
 def whole(name: str, value: object, least: int = 0) -> int:

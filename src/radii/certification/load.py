@@ -1,6 +1,6 @@
 """The smoothed classifier of a trained run."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -57,15 +57,10 @@ def load(
 
 
 def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
-    """A noise by name and fields; where it has a sigma, the recipe's is the default."""
-    table: Mapping[str, Any] = named_table(spec, "noise")
-    fields = fields_of(table)
-    try:
-        return noises.create(table["name"], **{"sigma": recipe.sigma, **fields})
-    except LookupError as error:
-        if "has no field 'sigma'" not in str(error):
-            raise
-        return noises.create(table["name"], **fields)
+    """Make a noise from its name and fields; a noise with a sigma has the recipe's by default."""
+    table = named_table(spec, "noise")
+    default = {"sigma": recipe.sigma} if "sigma" in noises.fields(table["name"]) else {}
+    return noises.create(table["name"], **{**default, **fields_of(table)})
 
 
 def open_run(

@@ -80,18 +80,6 @@ class Certificates:
 # Headers
 
 
-def make_header(
-    *, certifier: str, parameters: Mapping[str, Any], noise: Mapping[str, Any], dataset: str, split: str, **more: Any
-) -> dict[str, Any]:
-    """Build a header, as plain JSON: everything that determines the certificates of a file.
-
-    `more` are the digests, the seed, the images, the engine and the like.
-    """
-    header = {"procedure": certifier, "parameters": dict(parameters), "noise": dict(noise)}
-    plain: dict[str, Any] = json.loads(json.dumps({**header, "dataset": dataset, "split": split, **more}))
-    return plain
-
-
 def header_file(path: Path) -> Path:
     """Return the path of the JSON header of a certificate file."""
     return path.with_name(path.name.removesuffix(".tsv") + ".json")

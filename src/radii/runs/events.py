@@ -1,4 +1,4 @@
-"""The events of a run while a process works on it: events.jsonl, one JSON object in a line."""
+"""Events: what a process does with a run, as lines of JSON in the run's events.jsonl."""
 
 import json
 import os
@@ -17,9 +17,9 @@ from radii.runs import readers
 
 FILE, PREVIOUS = "events.jsonl", "events-previous.jsonl"
 MOST_BYTES = 1 << 20
-"""Of events.jsonl; a longer one becomes events-previous.jsonl, so that the two never need more than twice that."""
+"""Bytes of events.jsonl. A longer file becomes events-previous.jsonl, so both together need at most twice that."""
 SECONDS_BETWEEN = 2.0
-"""Between two events of progress: a step may take a millisecond."""
+"""Seconds between two events of progress: a step may take a millisecond."""
 ENDS = ("ended", "stopped", "failed")
 """The last event of a process, unless it was killed."""
 
@@ -27,7 +27,7 @@ ENDS = ("ended", "stopped", "failed")
 class EventLog:
     """Appends the events of one process to a run's events.jsonl, each in a single write.
 
-    A log must not end the work that it describes: where it cannot be written, a warning says so once.
+    The work goes on if the log cannot be written; a warning says so once.
     """
 
     def __init__(self, folder: Path, work: str) -> None:
@@ -36,21 +36,21 @@ class EventLog:
         self._last = -SECONDS_BETWEEN
         self._broken = False
 
-    def write(self, event: str, **facts: Any) -> None:
-        """Append an event now."""
+    def write(self, event: str, **details: Any) -> None:
+        """Append an event."""
         if self._broken:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
         line = {"time": now, "process": os.getpid(), "host": socket.gethostname(), "work": self.work, "event": event}
         try:
-            disk.append(self.path, self._start() + json.dumps({**line, **facts}).encode() + b"\n", create=True)
+            disk.append(self.path, self._start() + json.dumps({**line, **details}).encode() + b"\n", create=True)
         except OSError as error:
             self._broken = True
-            words = f"{self.path} cannot be written ({error.strerror or error}): the work goes on without events"
-            warnings.warn(words, RunWarning, stacklevel=2)
+            message = f"{self.path} cannot be written ({error.strerror or error}): the work goes on without events"
+            warnings.warn(message, RunWarning, stacklevel=2)
 
     def due(self) -> bool:
-        """Whether the next event of progress should be written; at most one is every few seconds."""
+        """Return whether to write an event of progress now: at most one every few seconds."""
         now = time.monotonic()
         if now - self._last < SECONDS_BETWEEN:
             return False
@@ -58,7 +58,7 @@ class EventLog:
         return True
 
     def _start(self) -> bytes:
-        """What comes before a line: the end of a line that a kill left incomplete; a long file is put aside."""
+        """Move a long file away, and return what ends a line that a kill left incomplete."""
         if not self.path.is_file():
             return b""
         if self.path.stat().st_size > MOST_BYTES:
@@ -68,10 +68,10 @@ class EventLog:
 
 
 @contextmanager
-def working(folder: Path, work: str, **facts: Any) -> Iterator[EventLog]:
-    """The log of a process that works on a run: its first event is `began`, its last says how it ended."""
+def working(folder: Path, work: str, **details: Any) -> Iterator[EventLog]:
+    """Log the work of a process on a run: the first event is `began`, the last says how it ended."""
     log = EventLog(folder, work)
-    log.write("began", **facts)
+    log.write("began", **details)
     try:
         yield log
     except KeyboardInterrupt:
@@ -84,20 +84,20 @@ def working(folder: Path, work: str, **facts: Any) -> Iterator[EventLog]:
 
 
 def read(folder: Path) -> list[dict[str, Any]]:
-    """The events of a run, the oldest first; lines that a kill left incomplete are left out."""
+    """Read the events of a run, oldest first; incomplete lines are skipped."""
     path = folder / FILE
     if not path.is_file():
         return []
     lines = readers.text(path, 2 * MOST_BYTES, errors="replace").splitlines()
-    return [event for line in lines if (event := _event(line))]
+    return [event for line in lines if (event := _parse(line))]
 
 
-def _event(line: str) -> dict[str, Any] | None:
+def _parse(line: str) -> dict[str, Any] | None:
     try:
-        found = readers.parse_object(line, FILE)
+        event = readers.parse_object(line, FILE)
     except ValueError:
         return None
-    return found if all(isinstance(found.get(key), str) for key in ("time", "work", "event")) else None
+    return event if all(isinstance(event.get(key), str) for key in ("time", "work", "event")) else None
 
 
 def _last_byte(path: Path) -> bytes:

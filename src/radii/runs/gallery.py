@@ -1,4 +1,4 @@
-"""The test images of a certificate file that are worth a look, and their pictures in the run."""
+"""Pictures of the test images of a certificate file that are worth a look."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -15,17 +15,18 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
 FEW = 3
-"""Images of each kind."""
+"""Images in each group."""
 CHANNELS = {1, 3}
-"""Of a picture that can be shown: grey, or red, green and blue."""
+"""Channels of a picture that can be shown: grey, or red, green and blue."""
 MOST_BYTES = 1 << 26
-"""Of a file of pictures."""
+"""Bytes of a file of pictures."""
 
 
 def choice(rows: Sequence[Row]) -> dict[str, list[Row]]:
-    """The images with the smallest, a middle and the largest radius, and the errors that a radius makes look safe."""
+    """Choose images with the smallest, median and largest radius, and errors with the largest radius."""
     proven = sorted((row for row in rows if row.correct and row.radius > 0), key=lambda row: (row.radius, row.index))
-    wrong = sorted((row for row in rows if not row.correct and row.prediction != ABSTAIN), key=_largest_first)
+    errors = (row for row in rows if not row.correct and row.prediction != ABSTAIN)
+    wrong = sorted(errors, key=lambda row: (-row.radius, row.index))
     half = max(0, (len(proven) - FEW) // 2)
     groups = {
         "Smallest radius": proven[:FEW],
@@ -33,22 +34,19 @@ def choice(rows: Sequence[Row]) -> dict[str, list[Row]]:
         "Largest radius": proven[-FEW:][::-1],
         "Wrong, with the largest radius": wrong[:FEW],
     }
-    first = {row.index: title for title, some in reversed(groups.items()) for row in some}
-    found = {title: [row for row in some if first[row.index] == title] for title, some in groups.items()}
-    return {title: some for title, some in found.items() if some}
-
-
-def _largest_first(row: Row) -> tuple[float, int]:
-    return -row.radius, row.index
+    # An image is shown in the first of its groups only.
+    first = {row.index: title for title, group in reversed(groups.items()) for row in group}
+    unique = {title: [row for row in group if first[row.index] == title] for title, group in groups.items()}
+    return {title: group for title, group in unique.items() if group}
 
 
 def chosen(rows: Sequence[Row]) -> list[Row]:
-    """All images of the choice."""
-    return [row for some in choice(rows).values() for row in some]
+    """Return all images of the choice."""
+    return [row for group in choice(rows).values() for row in group]
 
 
 def pictures_file(certificates: Path) -> Path:
-    """The file with the pictures of a certificate file, in the folder `pictures` of the run."""
+    """Return the file with the pictures of a certificate file, in the run's folder `pictures`."""
     return certificates.parent.parent / "pictures" / f"{certificates.name.removesuffix('.tsv')}.safetensors"
 
 
@@ -61,19 +59,19 @@ def write(path: Path, pictures: "Mapping[str, NDArray[np.float32]]", facts: Mapp
 
 
 def read(path: Path) -> "tuple[dict[str, NDArray[np.float32]], dict[str, Any]]":
-    """The pictures of a file with the facts about them; a file that is no such thing is a ValueError."""
+    """Read a file of pictures and the facts about them; any other content is a ValueError."""
     import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
     facts = readers.parse_object(readers.weights_metadata(path).get("facts", "{}"), f"the header of {path}")
     try:
-        found = load(readers.content(path, MOST_BYTES))
+        pictures = load(readers.content(path, MOST_BYTES))
     except (SafetensorError, KeyError, ValueError) as error:
         raise ValueError(f"{path} holds no pictures ({readers.short(error)}): remove it") from error
-    for name, pixels in found.items():
+    for name, pixels in pictures.items():
         if pixels.ndim != 3 or pixels.shape[0] not in CHANNELS or pixels.dtype != np.float32 or not pixels.size:
             raise ValueError(f"{path}: {readers.short(name)} is no picture, expected float32 [channel, height, width]")
         if not np.isfinite(pixels).all():
             raise ValueError(f"{path}: {readers.short(name)} has pixels that are no numbers: remove the file")
-    return found, facts
+    return pictures, facts

@@ -1,4 +1,4 @@
-"""What a run was made from, and the time that it all took: the chain of its teachers, and soft labels."""
+"""Lineage: the teachers and soft labels that a run was made from, and the time that they took."""
 
 import math
 import os
@@ -9,32 +9,32 @@ from radii.runs.run import Run, RunError
 
 
 def teachers(run: Run) -> list[Run]:
-    """The run's teacher, that one's teacher and so on; a circular chain is refused."""
-    found: list[Run] = []
+    """Return the run's teacher, the teacher's teacher and so on; a circular chain is refused."""
+    chain = [run]
     seen = {os.path.realpath(run.path)}
-    while (before := (found[-1] if found else run).source("teacher")) is not None:
-        if (place := os.path.realpath(before)) in seen:
-            pointing = (found[-1] if found else run).origin_file
-            raise RunError(f"{pointing} names {before} as the teacher, in a circle: correct one of the two")
+    while (teacher := chain[-1].source("teacher")) is not None:
+        if (place := os.path.realpath(teacher)) in seen:
+            file = chain[-1].origin_file
+            raise RunError(f"{file} names {teacher} as the teacher, in a circle: correct one of the two")
         seen.add(place)
-        found.append(Run(before, run.trusted))
-    return found
+        chain.append(Run(teacher, run.trusted))
+    return chain[1:]
 
 
 def seconds_before(run: Run) -> dict[str, float | None]:
-    """The time spent before a run's own training, by what it was spent on; None where it is not known.
+    """Return the time spent before a run's own training, by what it was spent on; None where it is unknown.
 
-    Soft labels are those of the run and of its teachers: the training of the run that votes, and its votes, of all
-    processes together.
+    The time of soft labels is that of training the run that votes, and of its votes, over all processes. It includes
+    the soft labels of the teachers.
     """
-    before = teachers(run)
-    found = {"teachers": _sum([training_seconds(each) for each in before])}
-    labels = [_soft_label_seconds(each) for each in (run, *before) if each.source("soft_labels") is not None]
-    return {**found, "soft_labels": _sum(labels)} if labels else found
+    chain = teachers(run)
+    seconds = {"teachers": _sum([training_seconds(teacher) for teacher in chain])}
+    labels = [_soft_label_seconds(link) for link in (run, *chain) if link.source("soft_labels") is not None]
+    return {**seconds, "soft_labels": _sum(labels)} if labels else seconds
 
 
 def training_seconds(run: Run) -> float | None:
-    """The time of a run's epochs, where it has trained any."""
+    """Return the time of a run's epochs; None if it has trained none."""
     seconds = [float(row["seconds"]) for row in run.history()]
     return math.fsum(seconds) if seconds else None
 
@@ -50,6 +50,7 @@ def _soft_label_seconds(run: Run) -> float | None:
     return _sum([training_seconds(voter), None if any(map(math.isnan, votes)) else math.fsum(votes)])
 
 
-def _sum(parts: Sequence[float | None]) -> float | None:
-    known = [part for part in parts if part is not None]
-    return math.fsum(known) if len(known) == len(parts) else None
+def _sum(times: Sequence[float | None]) -> float | None:
+    """Add times; None if one of them is unknown."""
+    known = [time for time in times if time is not None]
+    return math.fsum(known) if len(known) == len(times) else None

@@ -1,8 +1,8 @@
-"""Trusted code: a module that a run directory names is imported only after the user has trusted it.
+"""Trust: a module that a run directory names is imported only if the user trusts it.
 
-A recipe that the user passes may name code; a recipe inside a run directory may not, unless the user names the module
-again or has run the same source before. Such sources are recorded outside the run, by their digests.
-Nothing here imports the code in question.
+A recipe that the user passes may name code. A recipe inside a run directory may come from somebody else: its code is
+used only if the user names the module again, or has run the same source before. The digests of such sources are
+recorded outside the run. Nothing here imports the code.
 """
 
 import ast
@@ -28,7 +28,7 @@ class UntrustedError(ParameterError):
 
 
 def require(names: Iterable[str], trusted: Collection[str], where: Path) -> None:
-    """Raise an UntrustedError for the first `module:name` whose module is neither named nor known."""
+    """Raise an UntrustedError for the first `module:name` whose module is not trusted and was not run before."""
     for name in names:
         module = module_of(name)
         if module and module not in trusted and not is_known(module):
@@ -39,12 +39,12 @@ def require(names: Iterable[str], trusted: Collection[str], where: Path) -> None
 
 
 def module_of(name: str) -> str:
-    """The module of a `module:name`; empty for an entry of the package."""
+    """Return the module of a `module:name`; empty for a component of radii."""
     return name.partition(":")[0] if ":" in name else ""
 
 
 def record(names: Iterable[str]) -> None:
-    """Record the digests of the modules that the user named."""
+    """Record the digests of modules that the user runs."""
     digests = {digest for name in names if (module := module_of(name)) and (digest := source_digest(module))}
     if new := digests - _known():
         disk.make_folder(record_file().parent)
@@ -54,12 +54,12 @@ def record(names: Iterable[str]) -> None:
 
 
 def is_known(module: str) -> bool:
-    """Whether this user has run the same source before."""
+    """Return whether this user has run the same source before."""
     return source_digest(module) in _known()
 
 
 def record_file() -> Path:
-    """Where the digests of the modules that were run are kept, one per line."""
+    """Return the file with the digests of all modules that were run, one per line."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "radii" / "trusted"
 
@@ -70,19 +70,19 @@ def _known() -> set[str]:
 
 
 def source_digest(module: str) -> str | None:
-    """The SHA-256 of a module's source and of all source of the user's that it imports; none where it is not found."""
+    """Return the SHA-256 of a module's source and of all user code that it imports; None if there is no source."""
     sources: dict[str, Path] = {}
     _collect(module, sources)
     if module not in sources:
         return None
-    found = hashlib.sha256(module.encode())
+    digest = hashlib.sha256(module.encode())
     for name, path in sorted(sources.items()):
-        found.update(f"\0{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
-    return found.hexdigest()
+        digest.update(f"\0{name}\0{hashlib.sha256(path.read_bytes()).hexdigest()}".encode())
+    return digest.hexdigest()
 
 
 def _collect(module: str, sources: dict[str, Path]) -> None:
-    """Add the files of a module, of the packages around it, and of what those import, to `sources`."""
+    """Add the files of a module, of its packages and of all that they import to `sources`."""
     for name, path in _files_of(module):
         if name in sources:
             continue
@@ -93,7 +93,7 @@ def _collect(module: str, sources: dict[str, Path]) -> None:
 
 
 def _files_of(module: str) -> Iterator[tuple[str, Path]]:
-    """The packages around a module from the outside in, and the module: found on the path, never imported."""
+    """Find the files of a module and of its packages, outermost first, without importing them."""
     places: Iterable[str] | None = [str(Path.cwd()), *sys.path]
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):
@@ -110,7 +110,7 @@ def _files_of(module: str) -> Iterator[tuple[str, Path]]:
 
 
 def _imports(name: str, path: Path) -> Iterator[str]:
-    """What a source file imports, as far as its source shows; `from a import b` may name the module a.b."""
+    """Return what a source file imports; `from a import b` may name the module a.b."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError):
@@ -132,7 +132,7 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
 
 
 def _is_installed(path: Path) -> bool:
-    """Whether a file belongs to Python, to an installed package or to radii itself: its imports are not followed."""
+    """Return whether a file belongs to Python, an installed package or radii: its imports are not followed."""
     if {"site-packages", "dist-packages"} & set(path.parts):  # of the user, or of another environment on the path
         return True
     return any(path.resolve().is_relative_to(place) for place in _places())
@@ -140,6 +140,6 @@ def _is_installed(path: Path) -> bool:
 
 @cache
 def _places() -> set[Path]:
-    """Where the code lies that runs anyway; radii may be installed from a checkout."""
+    """Return the folders of installed code; radii itself may be a checkout."""
     keys = ("stdlib", "platstdlib", "purelib", "platlib")
     return {Path(__file__).resolve().parents[1], *(Path(sysconfig.get_path(key)).resolve() for key in keys)}

@@ -16,6 +16,7 @@ from radii.datasets import samples_of
 from radii.device import default_workers
 from radii.disk import locked
 from radii.engines import AUTO
+from radii.fields import check_seed
 from radii.runs import readers
 from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import NoiseAddress
@@ -78,8 +79,7 @@ def soft_labels(
 def _expect_votes(samples: int, settle: int | None, seed: int) -> None:
     if samples < 1:
         raise ValueError(f"samples = {samples}, expected a whole number >= 1")
-    if not 0 <= seed < 1 << 128:
-        raise ValueError(f"seed = {str(seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
+    check_seed(seed)
     if settle is not None and (settle < 1 or settle % BLOCK):
         raise ValueError(f"settle = {settle}, expected a multiple of the {BLOCK} votes of a block")
 
