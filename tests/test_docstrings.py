@@ -9,8 +9,8 @@ import pytest
 import radii
 
 MODULES = [
-    *("certification.images", "certification.dataset", "certification.load", "interop.python", "reports.report"),
-    *("bounds", "engines._classifier"),
+    *("certification.images", "certification.dataset", "certification.load", "interop.export", "reports.report"),
+    *("training.loop", "training.transfer", "bounds", "engines._classifier"),
 ]
 FUNCTIONS = [getattr(radii, name) for name in radii.__all__ if inspect.isfunction(getattr(radii, name))]
 
