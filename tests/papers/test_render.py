@@ -9,18 +9,15 @@ import pytest
 from radii.papers import tables
 from radii.papers.match import Result, match_runs, scan_runs
 from radii.papers.render import (
-    aligned,
     csv_text,
     figures,
     html,
-    html_table,
     latex,
     markdown,
     reported_points,
     write,
 )
 from radii.reports.figures import to_bytes
-from radii.reports.tables import Cell, Table
 
 SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
 
@@ -60,16 +57,6 @@ def test_csv_line_has_one_unit(results: dict[str, list[Result]]) -> None:
     assert 95 < float(line["lower"]) < 98.6 < float(line["upper"]) <= 100
     assert lines[LABEL, "acr"]["unit"] == ""
     assert lines[LABEL, "acr"]["here"].startswith("1.345")
-
-
-def test_numbers_are_aligned_right_and_words_left() -> None:
-    rows = [["a", "reported", "0.5", "≥ 0.4 ± 0.1"], ["bb", "here", "–", ""]]  # noqa: RUF001
-    table_of = Table(["", "", "ACR", "1.00"], [[Cell(text) for text in row] for row in rows])
-    head, _, first, second, _ = aligned(table_of).split("\n")
-    assert head == "              ACR         1.00"
-    assert first == "a   reported  0.5  ≥ 0.4 ± 0.1"
-    assert second == "bb  here        –"  # noqa: RUF001
-    assert html_table(table_of).count('<td class="words">') == 4
 
 
 def test_every_table_renders_in_every_format() -> None:

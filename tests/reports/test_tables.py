@@ -8,7 +8,7 @@ from typing import Any
 from radii.reports.accuracies import accuracies, csv_text, latex
 from radii.reports.inputs import OWN, Entry
 from radii.reports.metrics import Summary
-from radii.reports.tables import markdown
+from radii.reports.tables import Cell, Table, html, markdown, terminal
 from radii.runs.certificates import Certificates, Row
 
 
@@ -104,3 +104,13 @@ def test_latex_contains_how_the_certificates_were_made() -> None:
 def test_latex_shows_dashes_and_bounds() -> None:
     text = latex([entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL)])
     assert r"a & 0.50 & $\geq$ 0.3125 & $\geq$ 75.0 & 75.0 & 50.0 & -- & -- \\" in text
+
+
+def test_numbers_are_aligned_right_and_words_left() -> None:
+    rows = [["a", "reported", "0.5", "≥ 0.4 ± 0.1"], ["bb", "here", "–", ""]]  # noqa: RUF001
+    table = Table(["", "", "ACR", "1.00"], [[Cell(text) for text in row] for row in rows])
+    head, _, first, second, _ = terminal(table).split("\n")
+    assert head == "              ACR         1.00"
+    assert first == "a   reported  0.5  ≥ 0.4 ± 0.1"
+    assert second == "bb  here        –"  # noqa: RUF001
+    assert html(table, words=True).count(' class="words">') == 4, "in two columns of two rows"

@@ -18,9 +18,9 @@ from radii.papers.budgets import Budget, find_budget
 from radii.papers.comparison import Costs, costs_of_rows, overview, rows_not_made
 from radii.papers.external import results_from
 from radii.papers.match import FOLDERS, Result, Results, TrainedRun, group_results, match_runs, scan_runs
-from radii.papers.render import aligned
 from radii.papers.tables import PaperTable, Row
 from radii.papers.values import missing_corruptions
+from radii.reports import tables as writers
 from radii.reports.text import duration, plain
 
 if TYPE_CHECKING:
@@ -127,7 +127,7 @@ def _print_overview(runs: Sequence[TrainedRun], budget: Budget, time: bool) -> N
     every = [(shown, match_runs(shown, runs)) for shown in map(tables.load, tables.names())]
     costs = _costs(every, budget, time)
     lines = overview([(shown, results, costs[shown.name]) for shown, results in every])
-    _answer(aligned(lines))
+    _answer(writers.terminal(lines))
     answers.print(_estimate(budget) if any(costs.values()) else "Costs: `radii table NAME --time` times a few steps.")
 
 
@@ -135,9 +135,9 @@ def _print_table(shown: PaperTable, results: Results, costs: Costs, budget: Budg
     page = None if out is None else render.write(shown, results, out)  # first: a terminal may lack a letter
     _answer(f"{plain(shown.source)}: {plain(shown.title)}\n")
     for title, content in render.sections(shown, results).items():
-        _answer(f"{title}\n\n{aligned(content)}")
+        _answer(f"{title}\n\n{writers.terminal(content)}")
     if (expected := costs_of_rows(shown, results, costs)).rows:
-        _answer(f"Rows not made yet\n\n{aligned(expected)}\n{_estimate(budget)}")
+        _answer(f"Rows not made yet\n\n{writers.terminal(expected)}\n{_estimate(budget)}")
     for text in render.remarks(shown, results):
         _answer(f"- {plain(text)}")
     if page is not None:

@@ -1,11 +1,7 @@
-"""Render a paper's table beside what was measured here: text, Markdown, LaTeX, CSV, figures and one HTML page."""
+"""Render a paper's table beside what was measured here: Markdown, LaTeX, CSV, figures and one HTML page."""
 
-import csv
-import io
-import re
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
-from html import escape
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
@@ -19,7 +15,7 @@ from radii.papers.values import as_precise, difference, radius_of, shift_of, val
 from radii.reports import tables
 from radii.reports.figures import MUTED, add_legend, legend_name, light_colour, make_axes, to_bytes
 from radii.reports.tables import Table
-from radii.reports.text import UNKNOWN, csv_cell, markdown_text, plain
+from radii.reports.text import UNKNOWN, html_text, markdown_text, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -34,7 +30,6 @@ CSV_COLUMNS = (
     *("table", "row", "column", "unit", "reported", "here", "deviation", "lower", "upper", "difference"),
     *("difference_lower", "difference_upper", "budget", "seeds", "from"),
 )
-NUMBER = re.compile(r"[≥+\- ]*[\d.,]+( ± [\d.]+)?( [%×])?")  # noqa: RUF001
 Point = tuple[float, float]
 
 
@@ -101,12 +96,9 @@ def latex(table: PaperTable, results: Results) -> str:
 
 def csv_text(table: PaperTable, results: Results) -> str:
     """Return one line for every number measured here, in the unit of the reported one, and for every unmeasured one."""
-    text = io.StringIO()
-    writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(CSV_COLUMNS)
-    for record in _csv_records(table, results):
-        writer.writerow([csv_cell("" if cell in (UNKNOWN, "None") else cell) for cell in map(str, record)])
-    return text.getvalue()
+    records = [map(str, record) for record in _csv_records(table, results)]
+    rows = [["" if cell in (UNKNOWN, "None") else cell for cell in record] for record in records]
+    return tables.csv_text(CSV_COLUMNS, rows)
 
 
 def _csv_records(table: PaperTable, results: Results) -> Iterator[list[object]]:
@@ -141,45 +133,16 @@ def _csv_provenance(group: Group) -> list[object]:
 def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
     """Return one HTML page that needs no other file."""
     template = Template(Path(__file__).with_name("table.html").read_text(encoding="utf-8"))
-    parts = [f"<h2>{title}</h2>\n{html_table(content)}" for title, content in sections(table, results).items()]
+    found = sections(table, results)
+    parts = [f"<h2>{title}</h2>\n{tables.html(content, words=True)}" for title, content in found.items()]
     drawn = [f"<figure>{svg.decode()[svg.decode().index('<svg') :]}</figure>" for svg in svgs.values()]
     return template.substitute(
-        title=escape(plain(table.title)),
-        source=escape(plain(table.source)),
-        budget=escape(CAVEAT),
+        title=html_text(table.title),
+        source=html_text(table.source),
+        budget=html_text(CAVEAT),
         content="\n".join([*parts, *drawn]),
-        notes="".join(f"<li>{escape(plain(text))}</li>" for text in remarks(table, results)),
+        notes="".join(f"<li>{html_text(text)}</li>" for text in remarks(table, results)),
     )
-
-
-def html_table(table: Table) -> str:
-    """Return an HTML table with numbers aligned right and words left."""
-    classes = [' class="words"' if words else "" for words in _has_words(table)]
-    titles = zip(classes, table.head, strict=True)
-    head = "".join(f'<th scope="col"{look}>{escape(plain(text))}</th>' for look, text in titles)
-    lines = [zip(classes, row, strict=True) for row in table.rows]
-    rows = ["".join(f"<td{look}>{escape(plain(cell.text))}</td>" for look, cell in line) for line in lines]
-    body = "\n".join(f"<tr>{row}</tr>" for row in rows)
-    return f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-
-
-def aligned(table: Table) -> str:
-    """Return the table as text for a terminal, with numbers aligned right and words left."""
-    texts = [[*map(plain, table.head)], *([plain(cell.text) for cell in row] for row in table.rows)]
-    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
-    align = [str.ljust if words else str.rjust for words in _has_words(table)]
-    head, *rows = [
-        "  ".join(pad(text, width) for pad, text, width in zip(align, row, widths, strict=True)).rstrip()
-        for row in texts
-    ]
-    return "\n".join([head, "  ".join("-" * width for width in widths), *rows]) + "\n"
-
-
-def _has_words(table: Table) -> list[bool]:
-    """Return for each column whether it holds words; the first one always does."""
-    columns = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
-    words = [not all(text in ("", UNKNOWN) or NUMBER.fullmatch(text) for text in texts) for texts in columns]
-    return [True, *words[1:]] if words else [True] * len(table.head)
 
 
 # Figures: the trade-off over a hyper-parameter (CAT-RS, Figures 4 and 5).

@@ -1,11 +1,14 @@
-"""A table of text, and its writers: Markdown, LaTeX, CSV and HTML."""
+"""A table of text, and its writers: Markdown, LaTeX, CSV, HTML and text for a terminal."""
 
 import csv
 import io
+import re
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from radii.reports.text import csv_cell, html_text, latex_text, markdown_text
+from radii.reports.text import UNKNOWN, csv_cell, html_text, latex_text, markdown_text, plain
+
+NUMBER = re.compile(r"[≥+\- ]*[\d.,]+( ± [\d.]+)?( [%×])?")  # noqa: RUF001
 
 
 class Cell(NamedTuple):
@@ -65,22 +68,48 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     return text.getvalue()
 
 
-def html(table: Table, *, dots: bool = False, sortable: bool = True) -> str:
-    """Write a table as HTML; `dots` show the colour of each row's curve, the script can sort a `sortable` one."""
+def html(table: Table, *, dots: bool = False, sortable: bool = False, words: bool = False) -> str:
+    """Write a table as HTML.
 
-    def cell(cell: Cell) -> str:
+    `dots` put the colour of its curve before each row, `sortable` lets the script of the page sort the rows, and
+    `words` marks the columns of words, to align them left.
+    """
+    marks = [' class="words"' if words and has_words else "" for has_words in _columns_of_words(table)]
+
+    def cell(cell: Cell, mark: str) -> str:
         content = f"<b>{html_text(cell.text)}</b>" if cell.best else html_text(cell.text)
         if cell.share is None:
-            return f"<td>{content}</td>"
+            return f"<td{mark}>{content}</td>"
         interval = f"<small>{html_text(cell.interval)}</small>"
         return f'<td class="share" style="--share: {cell.share:.3f}">{content}{interval}</td>'
 
     def line(number: int, row: Sequence[Cell]) -> str:
         dot = f'<span class="dot" style="background: var(--c{number})"></span>' if dots else ""
         start = f'<tr class="run-{number}">' if dots else "<tr>"
-        return f'{start}<th scope="row">{dot}{html_text(row[0].text)}</th>{"".join(map(cell, row[1:]))}</tr>'
+        cells = "".join(map(cell, row[1:], marks[1:]))
+        return f'{start}<th scope="row"{marks[0]}>{dot}{html_text(row[0].text)}</th>{cells}</tr>'
 
-    head = "".join(f'<th scope="col">{html_text(title)}</th>' if title else "<td></td>" for title in table.head)
+    titles = zip(table.head, marks, strict=True)
+    head = "".join(f'<th scope="col"{mark}>{html_text(title)}</th>' if title else "<td></td>" for title, mark in titles)
     rows = "\n".join(line(number, row) for number, row in enumerate(table.rows))
     start = '<table class="sortable">' if sortable else "<table>"
     return f"{start}\n<thead><tr>{head}</tr></thead>\n<tbody>\n{rows}\n</tbody>\n</table>"
+
+
+def terminal(table: Table) -> str:
+    """Write a table as text for a terminal, numbers aligned right and words left."""
+    texts = [[*map(plain, table.head)], *([plain(cell.text) for cell in row] for row in table.rows)]
+    widths = [max(map(len, column)) for column in zip(*texts, strict=True)]
+    align = [str.ljust if has_words else str.rjust for has_words in _columns_of_words(table)]
+    head, *rows = [
+        "  ".join(pad(text, width) for pad, text, width in zip(align, row, widths, strict=True)).rstrip()
+        for row in texts
+    ]
+    return "\n".join([head, "  ".join("-" * width for width in widths), *rows]) + "\n"
+
+
+def _columns_of_words(table: Table) -> list[bool]:
+    """Tell for each column whether it holds words; the first one always does."""
+    columns = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
+    words = [not all(text in ("", UNKNOWN) or NUMBER.fullmatch(text) for text in texts) for texts in columns]
+    return [True, *words[1:]] if words else [True] * len(table.head)
