@@ -1,5 +1,6 @@
 """Attacks in a report: only those on the same weights, images and noise; a broken certificate is said."""
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +12,8 @@ from radii.reports.attacks import broken_certificates, largest_attack
 from radii.reports.inputs import Entry, read
 from radii.reports.page.curves import caption
 from radii.reports.page.pictures import Card, galleries, read_pictures
-from radii.runs import attacks, gallery
+from radii.reports.report import report
+from radii.runs import attacks, certificates, gallery, readers
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import CertificateFile, Row
 from radii.runs.recipe import Recipe, Training
@@ -137,3 +139,24 @@ def test_pictures_of_no_image_are_left_out(tmp_path: Path) -> None:
     found = read_pictures(entry)
     assert found is not None
     assert list(found.clean) == [0]
+
+
+def test_a_report_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    entry = certified(tmp_path / "run")
+    change(attacked(entry, [None, None]), "0-inside", 0.49, 1)
+    opened: list[str] = []
+    for module, name in ((certificates, "read"), (attacks, "read"), (gallery, "read"), (readers, "history")):
+        monkeypatch.setattr(module, name, counting(getattr(module, name), opened))
+    report([tmp_path / "run"], tmp_path / "out")
+    assert sorted(opened) == sorted(set(opened))
+    assert len(opened) == 4, "certificates, attack, and the pictures of both"
+
+
+def counting(read: Callable[[Path], Any], opened: list[str]) -> Callable[[Path], Any]:
+    """A reader that notes what it reads."""
+
+    def wrapped(path: Path) -> Any:
+        opened.append(str(path))
+        return read(path)
+
+    return wrapped

@@ -39,8 +39,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert found.rows == ROWS
     assert found.header["radii"] == [0.25, 0.5]
     assert [found.resisted(radius) for radius in (0.0, 0.29, 0.3, 1.0)] == [(2, 2), (2, 2), (1, 2), (1, 2)]
-    assert [path.name for path, _ in attacks.files_of_weights(Run(tmp_path), "w")] == [made(tmp_path).name]
-    assert attacks.files_of_weights(Run(tmp_path), "other") == []
+    assert attacks.read_all(Run(tmp_path)) == {made(tmp_path): found}
 
 
 def test_a_line_that_a_kill_cut_off_is_written_again(tmp_path: Path) -> None:

@@ -50,7 +50,7 @@ class ReportedRun(Run):
     @cached_property
     def attacks(self) -> Sequence[RunAttack]:
         """The attack files."""
-        return [RunAttack(path, attacks.read(path)) for path in sorted((self.path / "attacks").glob("*.jsonl"))]
+        return [RunAttack(path, attack) for path, attack in attacks.read_all(self).items()]
 
     @cached_property
     def _history(self) -> list[dict[str, str]]:

@@ -1,4 +1,4 @@
-"""The certificates of a dataset, and what they say."""
+"""Results of certify_dataset: the certificates of a dataset, with accuracy, ACR and report."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ class Results:
 
     certificates: Certificates
     path: Path | None = None
-    """The certificate file, where one was named."""
+    """The certificate file, if one was named."""
 
     def __repr__(self) -> str:
         return f"Results({in_words(self._summary)})"
@@ -29,11 +29,11 @@ class Results:
         return self.certificates.rows
 
     def accuracy(self, radius: float) -> float:
-        """The share of images whose label is certified at this radius."""
+        """Return the share of images whose label is certified at this radius."""
         return self._at(radius).at(radius).value
 
     def interval(self, radius: float) -> tuple[float, float]:
-        """The exact 95 % interval of the certified accuracy over the choice of images (Clopper & Pearson).
+        """Return the exact 95 % interval of the certified accuracy over the choice of images (Clopper & Pearson).
 
         Its lower end allows for the certificates' own probability of failure.
         """
@@ -41,12 +41,14 @@ class Results:
 
     @property
     def acr(self) -> float:
-        """The average certified radius; a lower bound where the certifier tested given radii only."""
+        """The average certified radius; a lower bound if the certifier tested given radii only."""
         return self._summary.acr
 
     def report(self, folder: Path | str) -> Path:
-        """Write tables, curves and a page to a folder; returns the page. The certificates are written there too,
-        unless they have a file."""
+        """Write tables, curves and a page to a folder; returns the page.
+
+        The certificates are written there too, unless they have a file.
+        """
         return write_report([self.path or self._write(Path(folder) / "certificates.tsv")], folder)
 
     @property

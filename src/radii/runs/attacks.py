@@ -133,10 +133,9 @@ def read(path: Path) -> Attack:
     return Attack(header, rows)
 
 
-def files_of_weights(run: Run, weights: str) -> list[tuple[Path, Attack]]:
-    """Read the attack files of a run that are about these weights and have rows."""
-    attacks = [(path, read(path)) for path in sorted((run.path / "attacks").glob("*.jsonl"))]
-    return [(path, attack) for path, attack in attacks if attack.header["weights"] == weights and attack.rows]
+def read_all(run: Run) -> dict[Path, Attack]:
+    """Read the attack files of a run."""
+    return {path: read(path) for path in sorted((run.path / "attacks").glob("*.jsonl"))}
 
 
 def _parse(where: str, line: str, fields: Fields) -> dict[str, Any]:
