@@ -1,4 +1,4 @@
-"""Errors that the caller can fix, and the parameter to change."""
+"""Errors that the caller can fix; they name the parameter to change."""
 
 
 class ParameterError(ValueError):

@@ -1,4 +1,4 @@
-"""Fields with ranges, and strict construction of dataclasses and factories from plain data."""
+"""Fields with ranges; strict construction of dataclasses and factories from tables; differences of tables."""
 
 import dataclasses
 import difflib
@@ -11,7 +11,7 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 MOST_NAMED = 30
-"""Known words that an error names."""
+"""How many known words an error lists."""
 
 
 class Setting(NamedTuple):
@@ -33,17 +33,17 @@ def option(
     lt: float | None = None,
     choices: tuple[str, ...] | None = None,
 ) -> Any:
-    """A dataclass field with a range or a set of choices, enforced by `check`."""
+    """Declare a dataclass field with a range or a set of choices, which `check` enforces."""
     return field(default=default, metadata={"ge": ge, "le": le, "gt": gt, "lt": lt, "choices": choices})
 
 
 def resource() -> Any:
-    """A field that the caller passes as an object; a recipe never states it."""
+    """Declare a field for an object that the caller passes; a recipe never states it."""
     return field(default=None, repr=False, metadata={"resource": True})
 
 
 def settings_of(kind: Callable[..., Any], given: Iterable[str] = ()) -> list[Setting]:
-    """The fields of a dataclass, or the parameters of a factory except those that are `given` to it.
+    """Return the fields of a dataclass, or the parameters of a factory except those in `given`.
 
     The range of a factory's parameter is stated as Annotated[int, {"ge": 1}].
     """
@@ -62,8 +62,8 @@ def settings_of(kind: Callable[..., Any], given: Iterable[str] = ()) -> list[Set
     ]
 
 
-def _default(found: dataclasses.Field[Any]) -> Any:
-    return found.default if found.default_factory is MISSING else found.default_factory()
+def _default(field: dataclasses.Field[Any]) -> Any:
+    return field.default if field.default_factory is MISSING else field.default_factory()
 
 
 def _parameter(parameter: inspect.Parameter, hint: Any) -> Setting:
@@ -97,10 +97,9 @@ def expect_known(settings: Iterable[Setting], values: Mapping[str, Any], what: s
 
 
 def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str, **given: Any) -> Any:
-    """Make an object of a dataclass or factory from a mapping of its fields, and of objects that are `given`.
+    """Make an object with a dataclass or factory from a table of its fields and the objects in `given`.
 
-    An unknown or missing key is an error that names the key; a factory's values are checked here, while a dataclass
-    checks its own.
+    An unknown or missing key is an error. A factory's values are checked here; a dataclass checks its own.
     """
     settings = settings_of(kind, given)
     expect_known(settings, values, what)
@@ -112,11 +111,10 @@ def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str,
 
 
 def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[str] = ()) -> dict[str, Any]:
-    """Every field with its value, defaults included; a default that is not plain data is left out."""
-    found = {s.name: values.get(s.name, s.default) for s in settings_of(kind, given)}
-    return {
-        name: value for name, value in found.items() if isinstance(value, str | int | float | list | tuple | Mapping)
-    }
+    """Return every field with its value or default; a default that is not plain data is left out."""
+    table = {setting.name: values.get(setting.name, setting.default) for setting in settings_of(kind, given)}
+    plain = (str, int, float, list, tuple, Mapping)
+    return {name: value for name, value in table.items() if isinstance(value, plain)}
 
 
 def check_seed(seed: int) -> int:
@@ -138,14 +136,14 @@ def first_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any], table: 
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """The end of an error sentence: the nearest known word, or all of them."""
+    """Return the end of an error: the nearest known word, or all of them."""
     known = list(known)
     near = difflib.get_close_matches(word, known, n=1)
     if near:
         return f"; did you mean {near[0]!r}?"
     more = f", and {len(known) - MOST_NAMED} more" if len(known) > MOST_NAMED else ""
-    quoted = any("," in each for each in known)
-    shown = [repr(each) if quoted else each for each in known[:MOST_NAMED]]
+    quoted = any("," in name for name in known)
+    shown = [repr(name) if quoted else name for name in known[:MOST_NAMED]]
     return f"; expected one of: {', '.join(shown)}{more}" if known else "; it has none"
 
 

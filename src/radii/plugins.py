@@ -1,6 +1,6 @@
-"""Registries, one folder each: a file is an entry under its own name, and adding one changes nothing else.
+"""Registries: a folder is a registry, and each file in it is an entry under the file's name.
 
-A user-defined entry is named `module:name` in every registry.
+In every registry, `module:name` names an entry of the user's own.
 """
 
 import ast
@@ -22,52 +22,52 @@ Kind = TypeVar("Kind")
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """An entry of a registry: a frozen dataclass whose fields are its parameters, checked when it is made."""
+    """An entry of a registry: a frozen dataclass whose fields are its parameters, which are checked."""
 
     registry: ClassVar[str]
-    """What it is, in an error sentence."""
+    """What it is called in errors."""
 
     def __post_init__(self) -> None:
         check(self, f"{self.registry} {self.name!r}")
 
     @property
     def name(self) -> str:
-        """The name under which a recipe finds it."""
+        """Its name in recipes."""
         return name_of(type(self))
 
 
 def names(folder: str) -> list[str]:
-    """The entries of a folder of classes, read from its file names: nothing is imported."""
+    """Return the names of the entries in a folder of classes, without importing them."""
     return [path.stem for path in _files(folder)]
 
 
 def find(folder: str, name: str, base: type[Kind]) -> Callable[..., Kind]:
-    """The class that `folder/name.py` defines, or the class or factory that `module:name` names."""
+    """Return the class that `folder/name.py` defines, or the class or factory that `module:name` names."""
     if ":" in name:
         return cast("Callable[..., Kind]", import_object(name, _singular(folder)))
     known = names(folder)
     if name not in known:
         raise LookupError(f"there is no {_singular(folder)} {name!r}{did_you_mean(name, known)}")
     module = importlib.import_module(f"radii.{folder.replace('/', '.')}.{name}")
-    (found,) = [
+    (entry,) = [
         member
         for _, member in inspect.getmembers(module, inspect.isclass)
         if issubclass(member, base) and member.__module__ == module.__name__ and not inspect.isabstract(member)
     ]
-    return found
+    return entry
 
 
 def create(folder: str, base: type[Kind], name: str, fields: Mapping[str, Any], **given: Any) -> Kind:
-    """Make an entry of a registry from its fields and from objects that are `given`."""
+    """Make an entry of a registry from its fields and from the objects in `given`."""
     what = f"{_singular(folder)} {name!r}"
-    made = from_mapping(find(folder, name, base), fields, what, **given)
-    if not isinstance(made, base):
-        raise ValueError(f"the {what} made a {type(made).__name__}, expected a {base.__module__}.{base.__name__}")
-    return made
+    entry = from_mapping(find(folder, name, base), fields, what, **given)
+    if not isinstance(entry, base):
+        raise ValueError(f"the {what} made a {type(entry).__name__}, expected a {base.__module__}.{base.__name__}")
+    return entry
 
 
 def import_object(name: str, what: str) -> Callable[..., Any]:
-    """The class or function that `module:name` names; the current folder is searched first, as `python -m` does."""
+    """Import the class or function that `module:name` names; the current folder is searched first."""
     module, _, attribute = name.partition(":")
     if module.startswith("."):
         raise LookupError(f"cannot find the {what} {name!r}: expected module:name, with the module's full name")
@@ -76,19 +76,19 @@ def import_object(name: str, what: str) -> Callable[..., Any]:
         sys.path.insert(0, here)
     try:
         with _from_source():
-            found = getattr(importlib.import_module(module), attribute)
+            member = getattr(importlib.import_module(module), attribute)
     except (ImportError, AttributeError, ValueError) as error:
         raise LookupError(
             f"cannot find the {what} {name!r}: {error}; expected module:name, with the module importable from here"
         ) from error
-    if not callable(found):
-        raise LookupError(f"the {what} {name!r} is a {type(found).__name__}, expected a class or a function")
-    return cast("Callable[..., Any]", found)
+    if not callable(member):
+        raise LookupError(f"the {what} {name!r} is a {type(member).__name__}, expected a class or a function")
+    return cast("Callable[..., Any]", member)
 
 
 @contextmanager
 def _from_source() -> Iterator[None]:
-    """Import modules from their source: bytecode beside it may be of other code, which nobody has read or trusted."""
+    """Import modules from their source: the bytecode beside it may come from other code, which nobody trusted."""
     before = sys.pycache_prefix, sys.dont_write_bytecode
     sys.pycache_prefix, sys.dont_write_bytecode = os.devnull, True
     try:
@@ -98,28 +98,28 @@ def _from_source() -> Iterator[None]:
 
 
 def name_of(kind: type) -> str:
-    """The name under which a recipe finds a class: its file's, or module:name for a user-defined class."""
+    """Return the name of a class in recipes: its file's name, or module:name for a user's class."""
     module = kind.__module__
     return module.rpartition(".")[2] if module.startswith("radii.") else f"{module}:{kind.__qualname__}"
 
 
 def describe(folder: str) -> dict[str, str]:
-    """Each entry of a folder of classes with the first sentence of its file."""
+    """Return the first sentence of each entry's file, by the entry's name."""
     return {path.stem: _first_line(ast.parse(path.read_text())) for path in _files(folder)}
 
 
 def functions(folder: str) -> dict[str, tuple[str, str]]:
-    """For a folder whose public functions are the entries: each name with its (module, first sentence)."""
-    found = {}
+    """Return (module, first sentence) of each entry, in a folder whose public functions are the entries."""
+    entries = {}
     for path in _files(folder):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
-                found[node.name] = (f"radii.{folder.replace('/', '.')}.{path.stem}", _first_line(node))
-    return found
+                entries[node.name] = (f"radii.{folder.replace('/', '.')}.{path.stem}", _first_line(node))
+    return entries
 
 
 def defaults(folder: str, name: str) -> dict[str, Any]:
-    """The literal defaults of an entry's fields, read from its source; none of a user-defined entry."""
+    """Return the literal defaults of an entry's fields, read from its source; none for a user's entry."""
     for path in _files(folder):
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and path.stem == name:
@@ -130,11 +130,14 @@ def defaults(folder: str, name: str) -> dict[str, Any]:
 
 
 def _class_defaults(node: ast.ClassDef) -> dict[str, Any]:
-    """Of `name: kind = value` and of `name: kind = option(value, ...)`."""
-    stated = [each for each in node.body if isinstance(each, ast.AnnAssign) and isinstance(each.target, ast.Name)]
-    values = {cast("ast.Name", each.target).id: each.value for each in stated}
-    plain = {key: each.args[0] if isinstance(each, ast.Call) and each.args else each for key, each in values.items()}
-    return {key: ast.literal_eval(each) for key, each in plain.items() if each is not None and _is_literal(each)}
+    """Return the defaults in `name: type = value` and in `name: type = option(value, ...)`."""
+    defaults = {}
+    for line in node.body:
+        if isinstance(line, ast.AnnAssign) and isinstance(line.target, ast.Name):
+            value = line.value.args[0] if isinstance(line.value, ast.Call) and line.value.args else line.value
+            if value is not None and _is_literal(value):
+                defaults[line.target.id] = ast.literal_eval(value)
+    return defaults
 
 
 def _parameter_defaults(arguments: ast.arguments) -> dict[str, Any]:
@@ -143,7 +146,7 @@ def _parameter_defaults(arguments: ast.arguments) -> dict[str, Any]:
         *zip(positional, arguments.defaults, strict=True),
         *zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True),
     ]
-    return {each.arg: ast.literal_eval(value) for each, value in pairs if value is not None and _is_literal(value)}
+    return {name.arg: ast.literal_eval(value) for name, value in pairs if value is not None and _is_literal(value)}
 
 
 def _is_literal(node: ast.expr) -> bool:
