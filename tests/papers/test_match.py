@@ -10,7 +10,7 @@ import pytest
 from radii.errors import RunWarning
 from radii.papers import tables
 from radii.papers.external import results_from
-from radii.papers.match import TrainedRun, group_results, match_runs, matches, scan_runs
+from radii.papers.match import ScannedRun, group_results, match_runs, matches, scan_runs
 from radii.papers.tables import System, TableError
 from radii.runs.certificates import CertificateFile, Row
 
@@ -26,7 +26,7 @@ SIX = RESULTS / "mnist" / "six-epochs"
 CATRS_3 = tables.load("catrs-3")
 
 
-def only_run(path: Path) -> TrainedRun:
+def only_run(path: Path) -> ScannedRun:
     (run,) = scan_runs([path])
     return run
 

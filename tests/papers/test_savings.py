@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from radii.papers import tables
-from radii.papers.match import Result, TrainedRun
+from radii.papers.match import Result, ScannedRun
 from radii.papers.savings import Saving, reported_time, saving, savings_table
 from radii.runs.run import Run
 
@@ -50,7 +50,7 @@ def test_times_of_two_budgets_are_not_compared(tmp_path: Path) -> None:
         run.path.mkdir()
         run.history_file.write_text(f"epoch,seconds\n0,{seconds}\n1,{seconds}\n")
         assert row.system is not None
-        return Result(row, str(run.path), TrainedRun(run, row.system.load_recipe()), budget=budget)
+        return Result(row, str(run.path), ScannedRun(run, row.system.load_recipe()), budget=budget)
 
     results = {direct.label: [result(direct, 800.0, "small")], taught.label: [result(taught, 900.0, "medium")]}
     alone = savings_table(crt_4, results)

@@ -17,7 +17,7 @@ from radii.papers import render, tables
 from radii.papers.budgets import Budget, find_budget
 from radii.papers.comparison import Costs, costs_of_rows, overview, rows_not_made
 from radii.papers.external import results_from
-from radii.papers.match import FOLDERS, Result, Results, TrainedRun, group_results, match_runs, scan_runs
+from radii.papers.match import FOLDERS, Result, Results, ScannedRun, group_results, match_runs, scan_runs
 from radii.papers.tables import PaperTable, Row
 from radii.papers.values import missing_corruptions
 from radii.reports import tables as writers
@@ -123,7 +123,7 @@ def _add_files(
 # Printing.
 
 
-def _print_overview(runs: Sequence[TrainedRun], budget: Budget, time: bool) -> None:
+def _print_overview(runs: Sequence[ScannedRun], budget: Budget, time: bool) -> None:
     every = [(shown, match_runs(shown, runs)) for shown in map(tables.load, tables.names())]
     costs = _costs(every, budget, time)
     lines = overview([(shown, results, costs[shown.name]) for shown, results in every])
@@ -226,7 +226,7 @@ def _make_rows(
         raise ValueError(f"{failed} of {seeds * len(rows)} trainings of {shown.name} could not be made: see above")
 
 
-def _made_runs() -> list[TrainedRun]:
+def _made_runs() -> list[ScannedRun]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)  # an unfinished run is expected here
         return scan_runs([MADE])
@@ -269,7 +269,7 @@ def _make_row(maker: "Maker", shown: PaperTable, row: Row, seed: int) -> bool:
     return True
 
 
-def _is_done(shown: PaperTable, row: Row, seed: int, budget: Budget, runs: Sequence[TrainedRun]) -> bool:
+def _is_done(shown: PaperTable, row: Row, seed: int, budget: Budget, runs: Sequence[ScannedRun]) -> bool:
     """Return whether a run is a complete result of this row, budget and seed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)

@@ -8,7 +8,7 @@ from statistics import NormalDist
 from radii.papers.match import (
     NOISES,
     Result,
-    TrainedRun,
+    ScannedRun,
     has_images,
     has_own_test_images,
     has_present_weights,
@@ -56,7 +56,7 @@ def _usable_files(table: PaperTable, folder: Path) -> list[Path]:
     return usable
 
 
-def _run_of(file: Path) -> TrainedRun | None:
+def _run_of(file: Path) -> ScannedRun | None:
     """Return the run whose certificate folder a file lies in."""
     folder = file.parent.parent
     inside = file.parent.name == "certificates" and (folder / "recipe.toml").is_file()

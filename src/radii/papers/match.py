@@ -33,7 +33,7 @@ CERTIFICATION_FIELDS = ("procedure", "parameters", "noise", "every", "most", "im
 
 
 @dataclass(frozen=True, eq=False)
-class TrainedRun:
+class ScannedRun:
     """A run directory, its files read once; the code that its recipe names is never used."""
 
     run: Run
@@ -55,11 +55,11 @@ class TrainedRun:
         return epoch_time(self.run)
 
     @cached_property
-    def sources(self) -> Mapping[str, "TrainedRun | None"]:
+    def sources(self) -> Mapping[str, "ScannedRun | None"]:
         """The runs of the teacher and of the voter of the soft labels; None where there is none to read."""
         return {role: self._source(role) for role in ("teacher", "soft_labels")}
 
-    def _source(self, role: str) -> "TrainedRun | None":
+    def _source(self, role: str) -> "ScannedRun | None":
         try:
             path = self.run.source(role)
             return None if path is None else open_run(path.parent if role == "soft_labels" else path)
@@ -73,7 +73,7 @@ class Result:
 
     row: Row
     source: str
-    trained: TrainedRun | None = None
+    trained: ScannedRun | None = None
     certificates: Certificates | None = None
     budget: str = ""
     """The name of its budget; empty where it has none of the known ones."""
@@ -109,13 +109,13 @@ Results = Mapping[str, Sequence[Result]]
 """The results of the rows of a table, by label."""
 
 
-def open_run(path: Path) -> TrainedRun:
+def open_run(path: Path) -> ScannedRun:
     """Open a run and read its recipe."""
     run = Run(path)
-    return TrainedRun(run, run.stated_recipe())
+    return ScannedRun(run, run.stated_recipe())
 
 
-def scan_runs(folders: Iterable[Path]) -> list[TrainedRun]:
+def scan_runs(folders: Iterable[Path]) -> list[ScannedRun]:
     """Return the runs in these folders, at any depth; a warning names a run that cannot be read."""
     runs = []
     for path in sorted({file.parent for folder in folders for file in folder.rglob("recipe.toml")}):
@@ -128,14 +128,14 @@ def scan_runs(folders: Iterable[Path]) -> list[TrainedRun]:
     return runs
 
 
-def match_runs(table: PaperTable, runs: Sequence[TrainedRun]) -> dict[str, list[Result]]:
+def match_runs(table: PaperTable, runs: Sequence[ScannedRun]) -> dict[str, list[Result]]:
     """Return the results of every row, by its label; those of the baseline under BASELINE."""
     baseline = [Row(label=BASELINE, reported={}, system=table.baseline)] if table.baseline else []
     rows = (*table.rows, *baseline)
     return {row.label: [result for trained in runs for result in _results(table, row, trained)] for row in rows}
 
 
-def _results(table: PaperTable, row: Row, trained: TrainedRun) -> list[Result]:
+def _results(table: PaperTable, row: Row, trained: ScannedRun) -> list[Result]:
     if table.kind == "settings" or row.trainable is None or not matches(trained, row.trainable, table.varies):
         return []
     usable = [each for each in trained.certificates if has_images(table, each) and has_present_weights(trained, each)]
@@ -144,12 +144,12 @@ def _results(table: PaperTable, row: Row, trained: TrainedRun) -> list[Result]:
     return [_result(table, row, trained, each) for each in usable]
 
 
-def _result(table: PaperTable, row: Row, trained: TrainedRun, certified: Certificates | None) -> Result:
+def _result(table: PaperTable, row: Row, trained: ScannedRun, certified: Certificates | None) -> Result:
     budget, remark = _budget_name(table, row, trained, certified), _soft_label_remark(trained, row.trainable)
     return Result(row, str(trained.run.path), trained, certified, budget, remark)
 
 
-def _has_all_epochs(trained: TrainedRun) -> bool:
+def _has_all_epochs(trained: ScannedRun) -> bool:
     """Return whether the times of all epochs are recorded; a warning names a run with only some."""
     path, epochs = trained.run.path, trained.recipe.training.epochs if trained.recipe.training else 0
     try:
@@ -162,7 +162,7 @@ def _has_all_epochs(trained: TrainedRun) -> bool:
     return recorded >= epochs
 
 
-def matches(trained: TrainedRun, system: System, varies: Collection[str] = ()) -> bool:
+def matches(trained: ScannedRun, system: System, varies: Collection[str] = ()) -> bool:
     """Return whether a run trained this system, with the system's teacher, at any budget and seed."""
     if _run_identity(trained, tuple(varies)) != _system_identity(system, tuple(varies)):
         return False
@@ -171,7 +171,7 @@ def matches(trained: TrainedRun, system: System, varies: Collection[str] = ()) -
 
 
 @lru_cache(maxsize=4096)
-def _run_identity(trained: TrainedRun, varies: tuple[str, ...]) -> str:
+def _run_identity(trained: ScannedRun, varies: tuple[str, ...]) -> str:
     return identity(trained.recipe, varies)
 
 
@@ -180,7 +180,7 @@ def _system_identity(system: System, varies: tuple[str, ...]) -> str:
     return identity(system.load_recipe(), varies)
 
 
-def _soft_label_remark(trained: TrainedRun, system: System | None) -> str:
+def _soft_label_remark(trained: ScannedRun, system: System | None) -> str:
     if system is None or system.soft_labels is None:
         return ""
     voter, samples = trained.sources["soft_labels"], soft_label_samples(trained.run)
@@ -212,7 +212,7 @@ def has_own_test_images(certified: Certificates) -> bool:
     return certified.header.get("split", "test") == "test" and "evaluated_on" not in certified.header
 
 
-def has_present_weights(trained: TrainedRun, certified: Certificates) -> bool:
+def has_present_weights(trained: ScannedRun, certified: Certificates) -> bool:
     """Return whether certificates can belong to the run's present weights, under l2 noise of its sigma."""
     recorded = certified.header.get("weights")
     same_weights = recorded is None or not trained.run.finished or recorded == trained.run.weights_digest()
@@ -224,7 +224,7 @@ def noise_name(certified: Certificates) -> str:
     return str(certified.header.get("noise", {}).get("name", NOISES[0]))
 
 
-def _budget_name(table: PaperTable, row: Row, trained: TrainedRun, certified: Certificates | None) -> str:
+def _budget_name(table: PaperTable, row: Row, trained: ScannedRun, certified: Certificates | None) -> str:
     """Return the first budget that both the training and the certificates follow; empty where there is none."""
     for budget in budgets().values():
         follows = row.system is not None and trained_at(budget, row.system, trained, table.varies)
@@ -233,7 +233,7 @@ def _budget_name(table: PaperTable, row: Row, trained: TrainedRun, certified: Ce
     return ""
 
 
-def trained_at(budget: Budget, system: System, trained: TrainedRun, varies: Collection[str] = ()) -> bool:
+def trained_at(budget: Budget, system: System, trained: ScannedRun, varies: Collection[str] = ()) -> bool:
     """Return whether a run, and what it learned from, is what the budget would train for a system."""
     if schedule(budget.recipe(system, varies, trained.recipe.seed)) != schedule(trained.recipe):
         return False

@@ -51,12 +51,12 @@ def write(table: PaperTable, results: Results, out: Path) -> Path:
 
 def sections(table: PaperTable, results: Results) -> dict[str, Table]:
     """Return the tables to show, by their headings."""
-    found = {"Reported and here": comparison(table, results)}
+    parts = {"Reported and here": comparison(table, results)}
     if saved := savings_table(table, results):
-        found["Speed-up and saving"] = saved
+        parts["Speed-up and saving"] = saved
     if (made := provenance(table, results)).rows:
-        found["How each was made"] = made
-    return found
+        parts["How each was made"] = made
+    return parts
 
 
 def remarks(table: PaperTable, results: Results) -> list[str]:
@@ -70,8 +70,8 @@ def remarks(table: PaperTable, results: Results) -> list[str]:
             missing.setdefault(row.why, []).append(row.label)
     reasons = [f"Missing: {', '.join(labels)}: {why}." for why, labels in missing.items()]
     notes = {"Uncertain": table.uncertain, "Note": table.notes, "Mended in the transcription": table.mended}
-    told = [f"{kind}: {text}." for kind, texts in notes.items() for text in texts]
-    return [*about, *reasons, *told, *(f"{row.label}: {row.note}." for row in table.rows if row.note)]
+    general = [f"{kind}: {text}." for kind, texts in notes.items() for text in texts]
+    return [*about, *reasons, *general, *(f"{row.label}: {row.note}." for row in table.rows if row.note)]
 
 
 # Formats.
@@ -89,8 +89,7 @@ def markdown(table: PaperTable, results: Results, figure_names: Sequence[str]) -
 
 def latex(table: PaperTable, results: Results) -> str:
     """Return the table as LaTeX."""
-    found = sections(table, results)
-    blocks = [f"% {title}\n{tables.latex(content)}" for title, content in found.items()]
+    blocks = [f"% {title}\n{tables.latex(content)}" for title, content in sections(table, results).items()]
     return f"% {plain(table.source)}: {plain(table.title)}\n% {CAVEAT}\n" + "\n".join(blocks)
 
 
