@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from radii.training.soft_labels import VotingConfig
+from radii.training.soft_labels import check_options
 
 ROOT = Path(__file__).parents[1]
 CI = [".ci/run", ".github/workflows/ci.yml"]
@@ -124,7 +124,7 @@ def test_votes_of_reproduce_are_possible(tmp_path: Path) -> None:
     found = re.findall(r"--samples (\d+) --settle (\d+)", text("scripts/reproduce"))
     assert found
     for samples, settle in found:
-        VotingConfig(run=tmp_path, samples=int(samples), settle=int(settle))
+        check_options(int(samples), int(settle))
 
 
 STUB = """

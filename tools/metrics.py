@@ -51,8 +51,8 @@ def measure_calls(tree: Path = ROOT) -> Numbers:
     script = str(ROOT / "tools" / "calls.py")
     done = subprocess.run([sys.executable, script], cwd=tree, env=environment, check=True, stdout=subprocess.PIPE)
     calls = json.loads(done.stdout)
-    return {f"`{name}`: modules on the longest call path": len(calls[name]["path"]) for name in COMMANDS} | {
-        f"`{name}`: modules that run": len(calls[name]["ran"]) for name in COMMANDS
+    return {f"`{name}`: modules on the longest call path": float(len(calls[name]["path"])) for name in COMMANDS} | {
+        f"`{name}`: modules that run": float(len(calls[name]["ran"])) for name in COMMANDS
     }
 
 

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from radii.certification.pictures import keep_pictures
+from radii.certification.certify import keep_pictures
+from radii.datasets import samples_of
 from radii.datasets.base import InMemory
 from radii.runs import gallery
 from radii.runs.certificates import CertificateFile, Row
@@ -30,7 +31,7 @@ def test_pictures_are_those_of_the_certificates(tmp_path: Path, before: bytes | 
     if before is not None:
         path.parent.mkdir()
         path.write_bytes(before)
-    keep_pictures(file.path, file.rows(), split)
+    keep_pictures(file.path, file.rows(), samples_of(split))
     found, facts = gallery.read(path)
     assert facts == {str(index): str(index) for index in range(4)}
     assert (found["2"] == split.images[2].numpy()).all()
@@ -38,5 +39,5 @@ def test_pictures_are_those_of_the_certificates(tmp_path: Path, before: bytes | 
 
 def test_images_that_no_page_can_show_are_left_out(tmp_path: Path) -> None:
     file = certified(tmp_path)
-    keep_pictures(file.path, file.rows(), images(4))
+    keep_pictures(file.path, file.rows(), samples_of(images(4)))
     assert not gallery.pictures_file(file.path).exists()

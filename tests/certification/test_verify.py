@@ -13,7 +13,7 @@ from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
 from radii import certifiers, disk
-from radii.certification import replay
+from radii.certification import checks
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import VerificationResult, verify_run
 from radii.reports.protocol import label_known
@@ -253,9 +253,9 @@ def test_on_another_machine_rounding_may_explain_votes(run: Run, monkeypatch: py
     reseal(the_file(run), both(a_vote_moved, recompute), line=certified_line(the_file(run)))
     assert "1 votes differ" in verified(run).in_words()
     elsewhere(run)
-    monkeypatch.setattr(replay, "ROUNDING", 0.0)
+    monkeypatch.setattr(checks, "ROUNDING", 0.0)
     assert "1 votes differ, rounding explains at most 0" in verified(run).in_words()
-    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    monkeypatch.setattr(checks, "ROUNDING", 0.5)
     result = verified(run)
     assert (result.exit_code, result.moved) == (0, 1)
     assert result.in_words().endswith("1 votes differ, which rounding explains")
@@ -272,7 +272,7 @@ def test_no_edit_of_a_soft_radius_passes_as_rounding(run: Run, monkeypatch: pyte
     the_file(run).unlink()
     certificates.header_file(next(run.certificates.glob("*.json")).with_suffix(".tsv")).unlink()
     path = certify(run, "soft")
-    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    monkeypatch.setattr(checks, "ROUNDING", 0.5)
     elsewhere(run)
     reseal(path, lambda cells: cells.__setitem__(3, repr(float(cells[3]) * 1.0001)), line=certified_line(path))
     assert verified(run).exit_code == 0
@@ -291,11 +291,11 @@ def test_counts_of_another_length_are_never_called_equal(run: Run, monkeypatch: 
 
     reseal(path, more)
     elsewhere_of(path)
-    monkeypatch.setattr(replay, "ROUNDING", 0.5)
+    monkeypatch.setattr(checks, "ROUNDING", 0.5)
     result = verified(run, file=path)
     assert (result.exit_code, result.differences) == (2, ()), result.in_words()
     assert "as rounding may decide" in result.in_words()
-    monkeypatch.setattr(replay, "ROUNDING", 0.0)
+    monkeypatch.setattr(checks, "ROUNDING", 0.0)
     assert verified(run, file=path).exit_code == 1
 
 

@@ -4,16 +4,17 @@ import json
 from pathlib import Path
 
 import pytest
-from radii.certification.evaluated import Evaluated
-from radii.workers.shipping import AbsentImages
+import torch
 
-from radii.datasets.base import DataError
+from radii.certification.data import EvaluatedImages
+from radii.datasets.base import DataError, InMemory
 from radii.runs.run import Run
 from radii.training.loop import train
 from tests.cli.running import radii
 from tools.cluster import without_times
 from tools.processes import RECIPE, copied
 
+OTHERS = InMemory(torch.zeros(1, 1, 8, 8), torch.zeros(1, dtype=torch.int64))
 SET = ("--engine", "torch", "--every", "60", "--workers", "1", "--set", "estimation=300")
 
 
@@ -82,15 +83,15 @@ def test_parts_without_their_data_are_merged_without_pictures(
     def unreadable(*_: object) -> None:
         raise DataError("there is no digits here", "data")
 
-    monkeypatch.setattr("radii.certification.merging.evaluated", unreadable)
+    monkeypatch.setattr("radii.certification.certify.evaluated_images", unreadable)
     merged = radii("certify", "run", "--merge", cwd=tmp_path)
     assert (merged.code, "8 images" in merged.out) == (0, True)
     assert "no pictures for a report: there is no digits here; merge again" in merged.error
     assert not (run.path / "pictures").exists()
     monkeypatch.setattr(
-        "radii.certification.merging.evaluated", lambda *_: Evaluated(AbsentImages("others"), {}, "digits")
+        "radii.certification.certify.evaluated_images", lambda *_: EvaluatedImages(OTHERS, {}, "digits")
     )
     assert (
-        "no pictures for a report: the images there are others"
+        "no pictures for a report: the images there are not those that were certified"
         in radii("certify", "run", "--merge", cwd=tmp_path).error
     )

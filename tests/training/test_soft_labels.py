@@ -8,14 +8,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from radii.workers.delivery import in_order
-from radii.workers.remote import work
 
 from radii.disk import LockedError
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.training.loop import train
-from radii.training.soft_labels import VotingConfig, VotingSession, VotingShipment, cast_votes, soft_labels
+from radii.training.soft_labels import soft_labels
 
 PLAIN = Recipe(
     dataset="digits",
@@ -138,28 +136,6 @@ def test_any_executor_gives_the_same_file(
         assert made.read_bytes() == alone
     assert (run.path / "soft-labels.counts").read_bytes() == counts
     assert seen == list(range(1, 1348))
-
-
-def test_a_run_and_images_that_a_worker_cannot_read_are_sent_to_it(run: Run, tmp_path: Path) -> None:
-    session = VotingSession(VotingConfig(run=run.path, samples=8, engine="torch"))
-    alone = [session.vote(index)[0].tolist() for index in range(6)]
-    sent = VotingShipment(replace(session.config, run=tmp_path / "not here"), session.shipment().files)
-    session.config = sent.config
-    session.shipment = lambda: sent  # type: ignore[method-assign]
-    with ThreadPoolExecutor(2) as pool:
-        votes = [found[0].tolist() for found in in_order(session, range(6), cast_votes, 1, pool)]
-    assert votes == alone
-    assert not (tmp_path / "not here").exists()
-
-
-def test_sent_weights_that_are_others_are_refused(run: Run, tmp_path: Path) -> None:
-    session = VotingSession(VotingConfig(run=run.path, samples=8, engine="torch"))
-    files = session.shipment().files
-    changed = {**files, "model.safetensors": files["model.safetensors"][:-1] + b"?"}
-    config = replace(session.config, run=tmp_path / "not here")
-    report = work(config, session.sample(0), cast_votes, VotingShipment(session.config, changed))
-    assert not report.good
-    assert "the weights or images of" in str(report.found)
 
 
 @pytest.mark.slow

@@ -16,7 +16,7 @@ from torch import nn
 
 from radii import certifiers, engines
 from radii.certification import certify
-from radii.certification.certify import CertificationConfig, CertificationSession, certify_image, certify_run
+from radii.certification.certify import CertificationConfig, certify_run, open_certification
 from radii.certification.load import open_run
 from radii.certification.verify import verify_run
 from radii.engines import EngineSpec
@@ -28,6 +28,7 @@ from radii.smoothing.addresses import Purpose, entropy
 from radii.smoothing.noise import Gaussian
 from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
+from radii.workers.voter import Shipped
 from tools.stress import edits
 from tools.stress.outcome import Effort, Outcome, refused
 
@@ -60,15 +61,12 @@ def other_data(effort: Effort) -> Outcome:
 
 
 def identities(effort: Effort) -> Outcome:
-    """Workers that find other weights, data, code or engine files than their parent, and weights that are replaced
-    while a process reads them: all must be refused."""
+    """Weights that are replaced while a process reads them, and workers whose code differs: all must be refused."""
     run, _ = _own(effort)
-    config = CertificationSession(_config(run)).config
     accepted = []
-    for key, _ in config.identity:
-        meant = tuple((name, '"other"' if name == key else value) for name, value in config.identity)
-        if not refused(partial(certify_image, replace(config, identity=meant), 0), "changed since"):
-            accepted.append(key)
+    shipment = Shipped(open_certification(_config(run)).classifier).shipment
+    if not refused(replace(shipment, code={"nets:Net": "0" * 64}).open, "changed since"):
+        accepted.append("code")
     swaps = effort.times(20, 2)
 
     def swapped(*arguments: Any) -> Any:
@@ -76,9 +74,9 @@ def identities(effort: Effort) -> Outcome:
         return open_run(*arguments)
 
     with patch.object(certify, "open_run", swapped):
-        begin = partial(CertificationSession, _config(run))
+        begin = partial(open_certification, _config(run))
         accepted += ["weights swapped" for _ in range(swaps) if not refused(begin, "weights of .* changed since")]
-    return Outcome({"digests": len(config.identity), "swaps at start-up": swaps}, {"accepted": accepted})
+    return Outcome({"workers with other code": 1, "swaps at start-up": swaps}, {"accepted": accepted})
 
 
 def engine_choice(effort: Effort) -> Outcome:

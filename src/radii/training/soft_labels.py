@@ -48,7 +48,7 @@ def soft_labels(
     None; the values do not depend on how many. With `settle`, the shares of an image whose first votes are all for one
     class are of these alone; those of the others are as without.
     """
-    _expect_votes(samples, settle, seed)
+    check_options(samples, settle, seed)
     workers = default_workers() if workers is None else workers
     weights = run.weights_digest()
     images = samples_of(dataset_of(run, data).part("train"))
@@ -76,7 +76,8 @@ def soft_labels(
     return run.soft_labels_file
 
 
-def _expect_votes(samples: int, settle: int | None, seed: int) -> None:
+def check_options(samples: int, settle: int | None = None, seed: int = 0) -> None:
+    """Raise a ValueError for options that cannot be used."""
     if samples < 1:
         raise ValueError(f"samples = {samples}, expected a whole number >= 1")
     check_seed(seed)
