@@ -1,4 +1,4 @@
-"""A dataset, a noise and an engine, each added by one file: listed, under their contract tests, and working."""
+"""A dataset, a noise of another norm, an engine and a certifier, each added by one file: listed and working."""
 
 import json
 import os
@@ -100,6 +100,30 @@ class Eager(Engine):
 
         return _Double(copy.deepcopy(spec.model))
 '''
+HALVES = '''"""Two halves of the samples: the first selects the class, the second bounds its probability."""
+
+from dataclasses import dataclass
+
+from radii.certifiers.base import About, Certifier, Steps
+from radii.fields import option
+from radii.smoothing.bounds import binomial_lower, fewest_to_certify
+from radii.smoothing.questions import Votes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Halves(Certifier):
+    samples: int = option(1_000, ge=2)
+    """Samples of each half."""
+
+    def fewest_samples(self) -> tuple[str, int]:
+        return "samples", fewest_to_certify(self.failure)
+
+    def certify(self, about: About, label: int | None = None) -> Steps:
+        top = int((yield Votes(0, 0, self.samples)).argmax())
+        counts = yield Votes(1, 0, self.samples)
+        lower = binomial_lower(int(counts[top]), self.samples, self.failure)
+        return self.proven(top, about.noise.radius(lower), 2 * self.samples, counts)
+'''
 RECIPE = """
 dataset = { name = "stripes", size = 12, images = 128 }
 model = "digits_cnn"
@@ -110,12 +134,17 @@ epochs = 4
 images_per_step = 32
 learning_rate = 0.05
 """
-FILES = {"datasets/stripes.py": STRIPES, "smoothing/noise/uniform.py": UNIFORM, "engines/eager.py": EAGER}
+FILES = {
+    "datasets/stripes.py": STRIPES,
+    "smoothing/noise/uniform.py": UNIFORM,
+    "engines/eager.py": EAGER,
+    "certifiers/halves.py": HALVES,
+}
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with one more file in three registries."""
+    """A copy of the package with one more file in four registries."""
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(SOURCE, folder / "src" / "radii", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "recipes", folder / "recipes")
@@ -139,6 +168,7 @@ def test_a_new_file_is_listed(package: Path) -> None:
         "stripes            Stripes: horizontal",
         "uniform            Uniform noise",
         "eager              Plain",
+        "halves             Two halves of the samples",
     ):
         assert line in listed
 
@@ -150,6 +180,7 @@ def test_a_new_file_is_listed(package: Path) -> None:
         ("tests/datasets/test_datasets.py", "stripes"),
         ("tests/smoothing/test_noise.py", "uniform"),
         ("tests/engines/test_engines.py", "eager"),
+        ("tests/certifiers/test_counting.py", "halves"),
     ],
 )
 def test_a_new_file_passes_the_contract_tests(package: Path, tests: str, entry: str) -> None:
@@ -173,6 +204,36 @@ def test_new_files_work_end_to_end(package: Path, tmp_path: Path) -> None:
     assert "size = 12" in (tmp_path / "run" / "recipe.toml").read_text()
     python(package, "-m", "radii", "report", "run", cwd=tmp_path)
     assert "vertical" in (tmp_path / "run" / "report" / "report.html").read_text()
+
+
+@pytest.mark.slow
+def test_a_new_certifier_and_a_new_norm_work_end_to_end(package: Path, tmp_path: Path) -> None:
+    (tmp_path / "stripes.toml").write_text(RECIPE)
+    python(package, "-m", "radii", "train", "stripes.toml", "--run", "run", cwd=tmp_path)
+    options = ["--with", "halves", "--noise", "uniform", "--every", "8", "--set", "samples=300"]
+    python(package, "-m", "radii", "certify", "run", *options, "--workers", "2", cwd=tmp_path)
+    (file,) = (tmp_path / "run" / "certificates").glob("*.json")
+    header = json.loads(file.read_text())
+    assert (header["procedure"], header["parameters"]["samples"]) == ("halves", 300)
+    assert header["noise"]["name"] == "uniform"
+    assert len(file.with_suffix(".tsv").read_text().splitlines()) == 17
+
+
+def test_a_new_certifier_and_a_new_norm_certify_no_more_than_the_truth(package: Path, tmp_path: Path) -> None:
+    """A classifier of one pixel: its l1 radius is the distance of the pixel from the threshold."""
+    code = """
+import torch, radii
+from radii.smoothing import noise
+base = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2, bias=False))
+base[1].weight.data = torch.tensor([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]])
+smoothed = radii.SmoothedClassifier(base, noise=noise.create("uniform", width=0.5), classes=2)
+image = torch.tensor([0.3, 0.5, 0.5, 0.5]).view(1, 2, 2)
+found = [radii.certify(smoothed, image, "halves", seed=seed, samples=2_000) for seed in range(20)]
+assert {(proof.prediction, proof.samples) for proof in found} == {(0, 4_000)}
+assert 0.25 < max(proof.radius for proof in found) <= 0.3, found
+print(smoothed.noise.norm)
+"""
+    assert python(package, "-c", code, cwd=tmp_path).split() == ["l1"]
 
 
 def test_fields_of_a_new_dataset_are_checked(package: Path, tmp_path: Path) -> None:
