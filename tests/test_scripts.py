@@ -119,7 +119,7 @@ def test_recipes_of_reproduce_exist() -> None:
     assert [name for name in names if not (ROOT / "recipes" / f"{name}.toml").is_file()] == []
 
 
-def test_votes_of_reproduce_are_possible(tmp_path: Path) -> None:
+def test_votes_of_reproduce_are_possible() -> None:
     """It is asked for them only after hours of training."""
     found = re.findall(r"--samples (\d+) --settle (\d+)", text("scripts/reproduce"))
     assert found
