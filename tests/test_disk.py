@@ -19,9 +19,8 @@ ELSEWHERE = {
     ("datasets/_files.py", "retrieve"),
     ("reports/figures.py", "savefig"),
     ("cli/app.py", "open"),
-    ("workers/shipping.py", "rmtree"),
 }
-"""Writes of other libraries: to a temporary folder, an atomic download, into memory; to nowhere; a removal of such."""
+"""Writes of other libraries: to a temporary folder, an atomic download, into memory, to nowhere."""
 CHANGES = {
     "Path": {"write_text", "write_bytes", "mkdir", "touch", "unlink", "rmdir", "rename", "symlink_to", "hardlink_to"},
     "os": {"open", "write", "replace", "rename", "remove", "unlink", "mkdir", "makedirs", "truncate", "link", "rmdir"},
@@ -101,7 +100,7 @@ class FullDisk:
         return written
 
 
-def test_a_full_disk_leaves_everything_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_full_disk_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = tmp_path / "a"
     path.write_text("old\n")
     monkeypatch.setattr(disk, "os", FullDisk(3))
@@ -128,7 +127,7 @@ def test_folder_with_the_name_of_a_file_is_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", ["write", "append"])
-def test_a_full_disk_is_told_with_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
+def test_full_disk_error_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str) -> None:
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
 

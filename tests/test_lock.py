@@ -38,7 +38,7 @@ def test_second_process_gets_an_error_with_the_holder(tmp_path: Path, folder: bo
     assert list(tmp_path.iterdir()) == []
 
 
-def test_another_machine_is_named(tmp_path: Path) -> None:
+def test_error_names_a_holder_on_another_machine(tmp_path: Path) -> None:
     with locked(tmp_path):
         lock_file(tmp_path).write_text("17 elsewhere\n")
         with pytest.raises(LockedError, match="process 17 on elsewhere"):
@@ -61,7 +61,7 @@ def test_waiting_ends_with_the_lock(tmp_path: Path) -> None:
     assert order == ["first", "second"]
 
 
-def test_lock_file_removed_meanwhile_is_not_accepted(tmp_path: Path) -> None:
+def test_only_one_thread_holds_the_lock(tmp_path: Path) -> None:
     """Many threads take and release it: no two hold it at the same time."""
     held = [0, 0]
 
@@ -81,7 +81,7 @@ def test_lock_file_removed_meanwhile_is_not_accepted(tmp_path: Path) -> None:
     assert held == [0, 1]
 
 
-def test_a_killed_process_leaves_no_lock_not_even_to_its_children(tmp_path: Path) -> None:
+def test_lock_ends_with_its_process_though_children_live_on(tmp_path: Path) -> None:
     with subprocess.Popen([sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True) as holder:
         assert holder.stdout is not None
         child = int(holder.stdout.readline())
@@ -111,7 +111,7 @@ def test_file_system_without_locks_is_a_warning(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.parametrize("exists", [True, False])
-def test_a_link_in_the_lock_s_place_is_not_followed(tmp_path: Path, exists: bool) -> None:
+def test_symbolic_link_as_lock_file_is_refused(tmp_path: Path, exists: bool) -> None:
     """A run directory of a stranger may hold one that points at a file of the user's."""
     theirs, run = tmp_path / "theirs", tmp_path / "run"
     run.mkdir()

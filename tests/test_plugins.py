@@ -25,6 +25,6 @@ def test_unknown_name_suggests_the_nearest() -> None:
 
 
 @pytest.mark.parametrize("name", [".:x", "..:x", ".here:x"])
-def test_a_relative_module_is_named(name: str) -> None:
+def test_relative_module_name_is_refused(name: str) -> None:
     with pytest.raises(LookupError, match="expected module:name, with the module's full name"):
         plugins.import_object(name, "model")

@@ -10,7 +10,7 @@ def recorded(run: Run) -> list[tuple[int, int, int]]:
     return [(each["epoch"], each["step"], each["processes"]) for each in run.environment()["training"]]
 
 
-def test_a_change_of_the_number_of_processes_is_recorded_with_its_step(tmp_path: Path) -> None:
+def test_number_of_processes_is_recorded_from_each_step_on(tmp_path: Path) -> None:
     run = Run(tmp_path)
     record_environment(run, 2, 0, 0)
     record_environment(run, 2, 1, 5)
@@ -21,14 +21,14 @@ def test_a_change_of_the_number_of_processes_is_recorded_with_its_step(tmp_path:
     assert run.environment()["versions"] == environment()["versions"]
 
 
-def test_steps_that_were_lost_are_not_recorded(tmp_path: Path) -> None:
+def test_lost_steps_are_not_recorded(tmp_path: Path) -> None:
     run = Run(tmp_path)
     record_environment(run, 2, 0, 0)
     record_environment(run, 1, 0, 0)
     assert recorded(run) == [(0, 0, 1)]
 
 
-def test_a_run_without_a_record_was_trained_by_one_process(tmp_path: Path) -> None:
+def test_unrecorded_run_counts_as_one_process(tmp_path: Path) -> None:
     run = Run(tmp_path)
     run.environment_file.write_text('{"cores": 2}')
     record_environment(run, 2, 4, 7)

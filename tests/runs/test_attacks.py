@@ -34,7 +34,7 @@ def made(folder: Path) -> Path:
     return file.path
 
 
-def test_what_is_written_is_read(tmp_path: Path) -> None:
+def test_rows_are_read_back(tmp_path: Path) -> None:
     found = attacks.read(made(tmp_path))
     assert found.rows == ROWS
     assert found.header["radii"] == [0.25, 0.5]
@@ -42,7 +42,7 @@ def test_what_is_written_is_read(tmp_path: Path) -> None:
     assert attacks.read_all(Run(tmp_path)) == {made(tmp_path): found}
 
 
-def test_a_line_that_a_kill_cut_off_is_written_again(tmp_path: Path) -> None:
+def test_incomplete_line_is_written_again(tmp_path: Path) -> None:
     path = made(tmp_path)
     content = path.read_bytes()
     for end in range(content.index(b"\n") + 1, len(content), 7):
@@ -66,7 +66,7 @@ def test_one_writer_at_a_time(tmp_path: Path) -> None:
         ({"index": 0}, "an image twice"),
     ],
 )
-def test_a_wrong_row_is_refused(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+def test_invalid_row_is_an_error(tmp_path: Path, change: dict[str, Any], message: str) -> None:
     path = made(tmp_path)
     path.write_text(path.read_text() + json.dumps({**asdict(ROWS[1]), "index": 9, **change}) + "\n")
     with pytest.raises(ValueError, match=message):
@@ -74,7 +74,7 @@ def test_a_wrong_row_is_refused(tmp_path: Path, change: dict[str, Any], message:
 
 
 @pytest.mark.parametrize("content", ["", "no JSON\n", "{}\n", json.dumps({**HEADER, "radii": []}) + "\n"])
-def test_a_wrong_header_is_refused(tmp_path: Path, content: str) -> None:
+def test_invalid_attack_header_is_an_error(tmp_path: Path, content: str) -> None:
     path = tmp_path / "attack.jsonl"
     path.write_text(content)
     with pytest.raises(ValueError, match=r"attack\.jsonl"):

@@ -90,7 +90,7 @@ def test_invalid_last_line_is_removed(tmp_path: Path) -> None:
         ({**HEADER, "engine": "torch"}, "engine = None, not 'torch'"),
     ],
 )
-def test_a_file_of_another_header_is_refused_untouched(tmp_path: Path, header: dict[str, Any], named: str) -> None:
+def test_file_with_another_header_is_refused_and_unchanged(tmp_path: Path, header: dict[str, Any], named: str) -> None:
     file = filled(tmp_path / "fixed.tsv")
     before = file.path.read_bytes(), header_file(file.path).read_bytes()
     with pytest.raises(ValueError, match=named):
@@ -170,7 +170,7 @@ def test_sigma_comes_from_the_path(tmp_path: Path, name: str, sigma: float | Non
         (COHEN + "1\t3\t3\t0.5\t1\t1:00\n", "line 4 is not a certificate"),
     ],
 )
-def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, message: str) -> None:
+def test_error_names_the_file_and_line(tmp_path: Path, text: str, message: str) -> None:
     path = tmp_path / "a.tsv"
     path.write_text(text)
     with pytest.raises(ValueError, match=message) as caught:
@@ -178,7 +178,7 @@ def test_a_bad_file_is_named_with_its_line(tmp_path: Path, text: str, message: s
     assert "a.tsv" in str(caught.value)
 
 
-def test_a_missing_file_is_named(tmp_path: Path) -> None:
+def test_missing_file_is_named(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"cannot read the certificate file .*gone\.tsv"):
         read(tmp_path / "gone.tsv")
 

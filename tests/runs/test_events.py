@@ -31,7 +31,7 @@ def test_events_of_work_that_does_not_end(tmp_path: Path, error: BaseException, 
     assert events.read(tmp_path)[-1].get("error") == (None if last == "stopped" else "a reason")
 
 
-def test_a_line_that_a_kill_cut_off_is_left_out(tmp_path: Path) -> None:
+def test_incomplete_line_is_skipped(tmp_path: Path) -> None:
     file = tmp_path / events.FILE
     events.EventLog(tmp_path, "train").write("began")
     file.write_bytes(file.read_bytes() + b'{"time": "2026-')
@@ -47,7 +47,7 @@ def test_two_processes_may_write(tmp_path: Path) -> None:
     assert [event["number"] for event in events.read(tmp_path)] == list(range(10))
 
 
-def test_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_long_event_file_is_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(events, "MOST_BYTES", 2000)
     log = events.EventLog(tmp_path, "train")
     for number in range(200):
@@ -57,12 +57,12 @@ def test_the_file_is_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     assert sum(path.stat().st_size for path in tmp_path.iterdir()) < 5000
 
 
-def test_progress_is_written_now_and_then(tmp_path: Path) -> None:
+def test_progress_events_are_rate_limited(tmp_path: Path) -> None:
     log = events.EventLog(tmp_path, "train")
     assert [log.due() for _ in range(1000)].count(True) == 1
 
 
-def test_a_log_that_cannot_be_written_does_not_end_the_work(tmp_path: Path) -> None:
+def test_work_continues_without_a_writable_log(tmp_path: Path) -> None:
     (tmp_path / events.FILE).mkdir()
     with pytest.warns(RunWarning, match="the work goes on without events") as warned, events.working(tmp_path, "train"):
         done = True
@@ -71,7 +71,7 @@ def test_a_log_that_cannot_be_written_does_not_end_the_work(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("line", ["[]", "3", '{"event": 3}', "\x00", "{" * 100_000])
-def test_hostile_lines_are_left_out(tmp_path: Path, line: str) -> None:
+def test_invalid_lines_are_skipped(tmp_path: Path, line: str) -> None:
     good = {"time": "now", "work": "train", "event": "began"}
     (tmp_path / events.FILE).write_text(f"{line}\n{json.dumps(good)}\n")
     assert events.read(tmp_path) == [good]

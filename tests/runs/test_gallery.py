@@ -41,7 +41,7 @@ def test_pictures_are_read_as_written(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shape", [(4, 5), (2, 4, 5), (3, 0, 5)])
-def test_what_is_no_picture_is_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
+def test_invalid_pictures_are_refused(tmp_path: Path, shape: tuple[int, ...]) -> None:
     gallery.write(tmp_path / "a.safetensors", {"7": np.zeros(shape, np.float32)}, {})
     with pytest.raises(ValueError, match="no picture"):
         gallery.read(tmp_path / "a.safetensors")

@@ -130,7 +130,7 @@ def test_any_text_and_key_round_trips_through_toml(text: str) -> None:
     assert recipe.parse(made.to_toml(), "here") == made
 
 
-def test_training_that_is_no_table_is_named() -> None:
+def test_training_must_be_a_table() -> None:
     with pytest.raises(RecipeError, match=r"training = 2, expected a table"):
         recipe.parse(TEXT, "here", ["training=2"])
 

@@ -55,7 +55,7 @@ def test_merged_parts_are_the_file_of_one_process_byte_for_byte(count: int, tmp_
     assert contents(path) == expected
 
 
-def test_the_rows_of_a_run_without_shards_may_be_there_already(tmp_path: Path) -> None:
+def test_merge_accepts_an_equal_existing_file(tmp_path: Path) -> None:
     expected = alone(Run(tmp_path / "one"))
     run = Run(tmp_path / "parts")
     with open_file(run, wanted(), HERE) as file:
@@ -65,7 +65,7 @@ def test_the_rows_of_a_run_without_shards_may_be_there_already(tmp_path: Path) -
     assert contents(merge(run)[0]) == expected
 
 
-def test_environments_are_noted_once_each(tmp_path: Path) -> None:
+def test_each_environment_is_recorded_once(tmp_path: Path) -> None:
     run = Run(tmp_path)
     for number, environment in enumerate((HERE, THERE, HERE), 1):
         write(run, Shard(number, 3), environment=environment)
@@ -139,7 +139,7 @@ def another_file(run: Run) -> None:
         (another_file, "has another certificate of image 0 than the parts: move it away"),
     ],
 )
-def test_what_is_not_one_whole_is_a_sentence(make: object, message: str, tmp_path: Path) -> None:
+def test_incomplete_or_inconsistent_parts_are_refused(make: object, message: str, tmp_path: Path) -> None:
     run = Run(tmp_path)
     make(run)  # type: ignore[operator]
     before = sorted(tmp_path.rglob("fixed-*.tsv"))
@@ -165,7 +165,7 @@ def test_a_second_seed_is_refused_across_shards(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "3", "3/", "a/b", "-1/4", "1/0", "٣/16", "1/4\n"])
-def test_what_is_not_a_shard_is_refused(text: str) -> None:
+def test_invalid_shard_is_refused(text: str) -> None:
     with pytest.raises(ValueError, match="expected a number and how many, such as 3/16"):
         Shard.parse(text)
 
@@ -176,7 +176,7 @@ def test_shards_share_out_the_images() -> None:
     assert json.dumps(str(Shard(3, 16))) == '"3/16"'
 
 
-def test_a_part_whose_header_lacks_a_field_is_told(tmp_path: Path) -> None:
+def test_part_header_without_a_required_field_is_refused(tmp_path: Path) -> None:
     run = Run(tmp_path)
     path = write(run, Shard(1, 1), most=0)
     certificates.header_file(path).write_text('{"shard": "1/1"}')

@@ -235,6 +235,7 @@ def _facts(
 def certify_run(
     config: CertificationConfig,
     *,
+    run: Run | None = None,
     workers: int | None = None,
     executor: Executor | None = None,
     shard: Shard | None = None,
@@ -242,14 +243,14 @@ def certify_run(
 ) -> Path:
     """Certify the chosen test images of a run, or a shard of them; returns the certificate file, or the shard's part.
 
-    `on_image` is called with (number of images, row). The votes are counted by `executor`, by default by a pool of
-    `workers` processes of one thread each, one per core, or one per GPU: images are independent, while threads of one
-    forward pass wait for each other.
+    `run` is the configuration's run, if the caller has opened it. `on_image` is called with (number of images, row).
+    The votes are counted by `executor`, by default by a pool of `workers` processes of one thread each, one per core,
+    or one per GPU: images are independent, while threads of one forward pass wait for each other.
     """
     workers = default_workers() if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
-    run = Run(config.run, config.trust)
+    run = run or Run(config.run, config.trust)
     certification = open_certification(config, run)
     chosen = certification.chosen if shard is None else shard.of(certification.chosen)
     environment = rounding_environment(certification.classifier.engine)

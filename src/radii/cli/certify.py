@@ -106,7 +106,8 @@ def certify(
     from radii.certification.load import noise_of
 
     certifier = certifiers.create(with_, **parse_fields(set, radii))
-    recipe = Run(run, trust or ()).recipe
+    trained = Run(run, trust or ())
+    recipe = trained.recipe
     config = CertificationConfig(
         run=run,
         certifier=certifier,
@@ -127,7 +128,7 @@ def certify(
         CertificationBar(console, getattr(certifier, "radii", None) or (0.0, recipe.sigma)) as bar,
         image_writer(run, Advisor(bar, sys.argv[1:], recipe.sigma, workers), enabled=tensorboard) as on_image,
     ):
-        path = certify_run(config, workers=workers, executor=executor, shard=part, on_image=on_image)
+        path = certify_run(config, run=trained, workers=workers, executor=executor, shard=part, on_image=on_image)
     return _print_summary(run, path, linf, json) if part is None else _print_part(run, path, part, json)
 
 
