@@ -24,6 +24,7 @@ from radii.smoothing.noise import Gaussian
 from radii.training.build import dataset_of
 from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
+from radii.workers import voter
 
 FIXED = certifiers.create("fixed", selection=20, estimation=200)
 
@@ -265,7 +266,9 @@ class Own(Fixed):
 def test_a_file_is_continued_on_another_machine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     path = certify_run(config(run), workers=1)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
-    monkeypatch.setattr(certify, "rounding_environment", lambda _: {"instruction_set": "another"})
+    another = {**rounding_environment("torch"), "instruction_set": "another"}
+    monkeypatch.setattr(certify, "rounding_environment", lambda _: another)
+    monkeypatch.setattr(voter, "_environment", lambda _: another)
     assert certify_run(config(run), workers=1) == path
     assert [each["first_row"] for each in certificates.read(path).header["environments"]] == [0, 4]
     assert len(content(path)) == 10
