@@ -192,7 +192,7 @@ class Shaken:
     ("dataset", "words"),
     [
         (DataLoader(TensorDataset(IMAGES, LABELS), shuffle=True), "the loader shuffles"),
-        (Shaken(), "another one each time it is read: remove its random transforms"),
+        (Shaken(), "changes between reads: remove random transforms"),
         ((IMAGES * 2, LABELS), r"pixels from 0 to 2, expected floats in \[0, 1\]"),
         (TensorDataset(IMAGES * 2, LABELS), "image 6 of the dataset: the image has pixels from 1.09"),
         ((IMAGES, LABELS + 1), "image 0 of the dataset has the label 2, expected 0 to 1"),
@@ -227,18 +227,37 @@ def test_any_executor_gives_the_same_certificates() -> None:
     assert told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **{**QUICK, "workers": 2}).rows) == wanted
 
 
-def test_model_that_cannot_be_pickled_is_certified_by_threads() -> None:
-    class Local(nn.Module):
-        def forward(self, images: Tensor) -> Tensor:
-            logits: Tensor = SMOOTHED.base(images)
-            return logits
+class Unpicklable(nn.Module):
+    """Keeps a generator, which no pickler takes."""
 
-    smoothed = radii.SmoothedClassifier(Local(), sigma=0.25, classes=2)
-    with pytest.warns(RunWarning, match="the model Local cannot be pickled: certified by threads"):
+    def __init__(self) -> None:
+        super().__init__()
+        self.numbers = (number for number in range(3))
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = SMOOTHED.base(images)
+        return logits
+
+
+def test_model_that_cannot_be_pickled_is_certified_by_threads() -> None:
+    smoothed = radii.SmoothedClassifier(Unpicklable(), sigma=0.25, classes=2)
+    with pytest.warns(RunWarning, match="the model Unpicklable cannot be pickled: .*; it runs in threads"):
         rows = radii.certify_dataset(smoothed, (IMAGES, LABELS), **{**QUICK, "workers": 2}).rows
     assert told(rows) == told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK).rows)
-    with ProcessPoolExecutor(1) as pool, pytest.raises(ValueError, match="cannot be pickled, which this executor"):
+    with ProcessPoolExecutor(1) as pool, pytest.raises(ValueError, match="cannot be pickled: .*this executor needs"):
         radii.certify_dataset(smoothed, (IMAGES, LABELS), executor=pool, **QUICK)
+
+
+@pytest.mark.slow
+def test_model_of_a_function_is_sent_to_processes() -> None:
+    class Local(nn.Flatten):
+        pass
+
+    smoothed = radii.SmoothedClassifier(Local(), sigma=0.25, classes=4)
+    two, one = (
+        radii.certify_dataset(smoothed, (IMAGES, LABELS), **{**QUICK, "workers": workers}).rows for workers in (2, 1)
+    )
+    assert told(two) == told(one)
 
 
 SCRIPT = """
