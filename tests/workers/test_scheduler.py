@@ -58,17 +58,17 @@ def without_times(path: Path) -> list[Any]:
 
 
 @pytest.mark.parametrize(
-    ("name", "fields", "divided"),
+    ("name", "fields"),
     [
-        ("fixed", {"selection": 10, "estimation": 1000}, True),
-        ("fixed", {"selection": 10, "estimation": 1000, "radius": 0.25}, False),  # decides after every block
-        ("planned", {"pilot": 50, "most_samples": 2000}, True),
-        ("sequential", {"radii": (0.0, 0.25, 0.5), "most_samples": 3000}, True),
-        ("soft", {"estimation": 500}, True),
+        ("fixed", {"selection": 10, "estimation": 1000}),
+        ("fixed", {"selection": 10, "estimation": 1000, "radius": 0.25}),  # decides after every block
+        ("planned", {"pilot": 50, "most_samples": 2000}),
+        ("sequential", {"radii": (0.0, 0.25, 0.5), "most_samples": 3000}),
+        ("soft", {"estimation": 500}),
     ],
 )
 def test_questions_split_over_workers_give_the_same_certificates(
-    run: Run, name: str, fields: dict[str, Any], divided: bool, monkeypatch: pytest.MonkeyPatch
+    run: Run, name: str, fields: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     path = certify_run(config(run, name, **fields), workers=1)
     alone = without_times(path)
@@ -78,8 +78,7 @@ def test_questions_split_over_workers_give_the_same_certificates(
     pool = Counting()
     assert without_times(certify_run(config(run, name, **fields), workers=64, executor=pool)) == alone
     questions = [(task.address.image, task.question) for bundle in pool.bundles for task in bundle]
-    parts = [question for _, question in questions if question.first > 0 and question.count > 32]
-    assert bool(parts) == divided or name == "fixed"
+    assert any(question.first > 0 for _, question in questions)
     assert len(questions) == len(set(questions))
 
 
@@ -90,7 +89,7 @@ def test_worker_with_another_radii_version_is_refused_and_rows_are_kept(run: Run
     def change(report: Report) -> Report:
         reports.append(report)
         versions = {**report.environment["versions"], "radii": "0.0.1"}
-        return replace(report, environment={**report.environment, "versions": versions}) if len(reports) > 4 else report
+        return replace(report, environment={**report.environment, "versions": versions}) if len(reports) > 1 else report
 
     with pytest.raises(WorkerError, match=r"a worker runs radii 0.0.1, this is .*: install the same version"):
         certify_run(request, workers=1, executor=Counting(change))
@@ -154,13 +153,15 @@ class Invented:
     def next(self) -> tuple[int, Report]:
         ticket = max(self.bundles)
         answers, error = [], None
-        for task in self.bundles.pop(ticket):
+        tasks = self.bundles.pop(ticket)
+        for task in tasks:
             answer = self.spoil(task, np.array([task.question.count, task.address.image]) * (1, 0))
             if isinstance(answer, Exception):
                 error = answer
             else:
                 answers.append(answer)
-        return ticket, Report([] if error else answers, 0.01, "one", ENVIRONMENT, error)
+        seconds = 0.001 * sum(task.question.count for task in tasks)
+        return ticket, Report([] if error else answers, seconds, "one", ENVIRONMENT, error)
 
     def close(self) -> None: ...
 
@@ -231,14 +232,14 @@ def test_tasks_get_shorter_towards_the_end() -> None:
     assert long == 9_000 > short >= 100
 
 
-def test_few_images_are_in_flight() -> None:
-    """A kill loses what is in flight: many images begin only where each is worth little."""
+def test_images_in_flight_are_limited_even_if_the_first_is_answered_last() -> None:
+    """A kill loses what is in flight."""
     begun: list[int] = []
 
     def begin(position: int) -> Program[int]:
         begun.append(position)
         return program(position)
 
-    results = schedule(Invented(), 1000, begin).results()
+    results = schedule(Invented(), 5000, begin).results()
     next(results)
-    assert len(begun) < 300
+    assert len(begun) <= 3 * scheduler.WINDOW

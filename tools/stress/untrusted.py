@@ -148,7 +148,8 @@ def _canaries(folder: Path) -> list[str]:
     trained, wrong = train(RECIPE, folder / "trained"), []
     (folder / "nets.py").write_text(CANARY)
     environment = patch.dict(os.environ, {"XDG_STATE_HOME": str(folder / "state")})
-    with chdir(folder), environment, patch.object(sys, "path", [str(folder), *sys.path]):
+    with chdir(folder), environment, patch.object(sys, "path", [str(folder), *sys.path]), patch.dict(sys.modules):
+        sys.modules.pop("nets", None)  # another test of this process may have imported one
         for use in USES:
             for name in NAMES:
                 for old, key in PLACES:

@@ -23,6 +23,8 @@ LEAST_SECONDS = 0.1
 """The shortest task that is worth its way to a worker and back."""
 FIRST_BLOCKS = 16
 """Blocks of the first tasks, before costs are known."""
+WINDOW = 256
+"""Images for each worker that may be begun beyond the first one without a result: what a kill can lose."""
 
 
 class Workers(Protocol):
@@ -101,7 +103,7 @@ class Scheduler(Generic[Result]):
         self._workers = workers
         self._classes = classes
         self._pace = Pace(expected, block)
-        self._begun = 0
+        self._begun = self._yielded = 0
         self._ready: deque[_Part] = deque()
         self._alone: deque[_Part] = deque()
         """Parts that failed in company: each is tried again alone, so that only the image at fault fails."""
@@ -118,6 +120,7 @@ class Scheduler(Generic[Result]):
             finished = self._done.pop(position)
             if isinstance(finished, Exception):
                 raise finished
+            self._yielded += 1
             yield finished
 
     def _fill(self) -> None:
@@ -135,7 +138,7 @@ class Scheduler(Generic[Result]):
             if self._ready:
                 bundle.append(self._ready.popleft())
                 total += bundle[-1].question.count
-            elif self._begun < self._images:
+            elif self._begun < min(self._images, self._yielded + WINDOW * self._pace.workers):
                 self._start(self._begun)
             else:
                 break
