@@ -160,15 +160,20 @@ CATRS = (
 
 def _versions(numbers: dict[str, Any]) -> str:
     rows = [
-        [name, f"{found['median']:.3f}", f"{found['low']:.3f} to {found['high']:.3f}"]
-        for name, found in numbers.items()
-        if isinstance(found, dict) and "median" in found
+        [
+            name,
+            f"{found['median']:.3f}",
+            f"{found['low']:.3f} to {found['high']:.3f}",
+            f"{found['rounds']}",
+            " and ".join(f"{size:.0f}" for size in found["megabytes"]),
+        ]
+        for name, found in numbers["settings"].items()
     ]
+    header = ["setting", "median ratio", "95 % interval", "rounds", "peak MB, before and now"]
     return (
-        "Certification with the engine `torch`, fixed n of 10,000, one process of one thread: the time of this "
-        f"version over that of 0.1 (commit {numbers['base']}), {numbers['rounds']} rounds in which both take turns. It "
-        "covers sampling, digests, checksums and the writing of rows, not the start of a process.\n\n"
-        f"{_table(['model', 'median ratio', '95 % interval'], rows)}"
+        "Certification with the engine `torch`, one process of one thread where nothing else is said: the time of this "
+        f"version over that of 0.2.0 (commit {numbers['base']}), in rounds in which both take turns. It covers sampling, digests, checksums "
+        f"and the writing of rows, not the start of a process.\n\n{_table(header, rows)}"
     )
 
 

@@ -1,44 +1,49 @@
-"""Certify a few images of a run again for every line of standard input, with whichever version of radii is on the path.
+"""Certify images of a run again for every line of standard input, with whichever version of radii is on the path.
 
-Answers the seconds from the first finished row to the last one: sampling, digests, checksums and the writing of rows,
-not the start. Both versions that are compared run this file, so it tries the names of each.
+Answers the seconds from the loaded classifier to the last row (sampling, digests, checksums and the writing of rows)
+and the peak memory of the process in megabytes. Both versions run this file, so it tries the names of each.
 """
 
 import importlib
+import json
+import resource
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 import torch
 
 from radii import certifiers
 
-NEW = "radii.certification.certify", "CertificationConfig", "certifier", "max_images", "on_image"
-OLD = "radii.engine.certify", "Plan", "procedure", "most", "watch"
+MODULES = "radii.certification.certify", "radii.loops.certify"
 
 
-def main(run: Path, data: Path, images: int, samples: int) -> None:
+def main(run: Path, data: Path, images: int, every: int, options: str) -> None:
     torch.set_num_threads(1)
-    certifier = certifiers.create("fixed", estimation=samples)
+    given = json.loads(options)
+    fields, engine, workers = given["certifier"], given["engine"], given["workers"]
+    chosen = certifiers.create(fields.pop("name"), **fields)
+    code = None
+    for module in MODULES:
+        try:
+            code = importlib.import_module(module)
+            break
+        except ImportError:
+            continue
+    assert code is not None, "this is no radii with known names"
     for _ in sys.stdin:
         for path in (run / "certificates").glob("*"):
             path.unlink()
-        print(_seconds(certifier, run=run, data=data, most=images), flush=True)
-
-
-def _seconds(certifier: Any, *, run: Path, data: Path, most: int) -> float:
-    try:
-        module, config, procedure, limit, watch = NEW
-        code = importlib.import_module(module)
-    except ImportError:
-        module, config, procedure, limit, watch = OLD
-        code = importlib.import_module(module)
-    moments: list[float] = []
-    plan = getattr(code, config)(run=run, data=data, engine="torch", **{procedure: certifier, limit: most + 1})
-    code.certify_run(plan, workers=1, **{watch: lambda *_: moments.append(time.perf_counter())})
-    return moments[-1] - moments[1]  # the first call tells the number of images
+        moments: list[float] = []
+        config = code.CertificationConfig(
+            run=run, data=data, engine=engine, certifier=chosen, every=every, max_images=images
+        )
+        code.certify_run(
+            config, workers=workers, on_image=lambda *_, moments=moments: moments.append(time.perf_counter())
+        )
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+        print(moments[-1] - moments[0], peak, flush=True)  # the first call tells the number of images
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    main(Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]), sys.argv[5])

@@ -6,6 +6,7 @@ together, so that they share forward passes. Images that have begun come before 
 is left, so that the workers end together.
 """
 
+import math
 from collections import deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -129,20 +130,30 @@ class Scheduler(Generic[Result]):
             self._running[self._workers.submit([part.task for part in bundle])] = bundle
 
     def _bundle(self) -> list[_Part]:
-        """Take one large part, or as many small ones as are worth sending; new images begin where there are too few."""
+        """Take one large part, or as many small ones as are worth sending, then small ones that fill the last pass.
+
+        New images begin where there are too few questions.
+        """
         if self._alone:
             return [self._alone.popleft()]
         bundle: list[_Part] = []
         total, enough = 0, self._pace.bundle(self._images - self._begun)
-        while total < enough:
-            if self._ready:
-                bundle.append(self._ready.popleft())
-                total += bundle[-1].question.count
-            elif self._begun < min(self._images, self._yielded + WINDOW * self._pace.workers):
-                self._start(self._begun)
-            else:
+        while room := math.inf if total < enough else self._pace.room([part.question for part in bundle]):
+            if not self._ready and not self._begin_next():
                 break
+            if self._ready:
+                if (count := self._ready[0].question.count) > room:
+                    break
+                bundle.append(self._ready.popleft())
+                total += count
         return bundle
+
+    def _begin_next(self) -> bool:
+        """Begin the next image; returns whether there is one, and whether so many may be in flight."""
+        if self._begun >= min(self._images, self._yielded + WINDOW * self._pace.workers):
+            return False
+        self._start(self._begun)
+        return True
 
     def _start(self, position: int) -> None:
         self._begun += 1
@@ -236,6 +247,10 @@ class Pace:
     def bundle(self, images_left: int) -> int:
         """Samples that are worth sending together: a tenth of a second, or some blocks, but less near the end."""
         return max(self._least(), min(FIRST_BLOCKS * self._block, self._task(images_left)))
+
+    def room(self, questions: Sequence[Question]) -> int:
+        """Copies that still fit into the last forward pass of these questions."""
+        return -sum(question.count % self._block for question in questions) % self._block
 
     def parts(self, question: Question, images_left: int) -> list[Question]:
         """Split a question into parts of one task each; one part if it is hardly more than a task."""
