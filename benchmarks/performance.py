@@ -172,8 +172,9 @@ def _versions(numbers: dict[str, Any]) -> str:
     header = ["setting", "median ratio", "95 % interval", "rounds", "peak MB, before and now"]
     return (
         "Certification with the engine `torch`, one process of one thread where nothing else is said: the time of this "
-        f"version over that of 0.2.0 (commit {numbers['base']}), in rounds in which both take turns. It covers sampling, digests, checksums "
-        f"and the writing of rows, not the start of a process.\n\n{_table(header, rows)}"
+        f"version over that of 0.2.0 (commit {numbers['base']}), in rounds in which both take turns. It covers "
+        "sampling, digests, checksums and the writing of rows, not the start of the command.\n\n"
+        f"{_table(header, rows)}"
     )
 
 
