@@ -238,7 +238,7 @@ def test_a_file_of_version_0_1_is_replayed(run: Run) -> None:
 
 
 def elsewhere(run: Run) -> None:
-    """The environment of the certificates as that of another machine; checksums do not cover it."""
+    """The environment of the certificates as that of another machine, with its checksum."""
     elsewhere_of(the_file(run))
 
 
@@ -246,7 +246,7 @@ def elsewhere_of(path: Path) -> None:
     beside = certificates.header_file(path)
     header = json.loads(beside.read_text())
     header["environments"][0]["instruction_set"] = "another"
-    beside.write_text(json.dumps(header))
+    reseal(path, lambda _: None, header=header)
 
 
 def test_on_another_machine_rounding_may_explain_votes(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -259,6 +259,57 @@ def test_on_another_machine_rounding_may_explain_votes(run: Run, monkeypatch: py
     result = verified(run)
     assert (result.exit_code, result.moved) == (0, 1)
     assert result.in_words().endswith("1 votes differ, which rounding explains")
+
+
+def all_votes_for_the_class(cells: list[str]) -> None:
+    if cells[2] != "-1":
+        cells[7] = f"{cells[2]}:200"
+        recompute(cells)
+
+
+def test_radii_raised_to_the_maximum_are_not_excused_as_rounding(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = the_file(run)
+    for line in range(1, 7):
+        reseal(path, all_votes_for_the_class, line=line)
+    elsewhere(run)
+    monkeypatch.setattr(checks, "ROUNDING", 0.5)
+    result = verified(run)
+    assert (result.exit_code, result.differences) == (2, ())
+    assert "not confirmed here" in result.in_words()
+    assert "rounding goes both ways" in result.in_words()
+
+
+def test_claim_that_near_ties_cannot_prove_is_not_confirmed(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = the_file(run)
+    rows = certificates.read(path).rows
+    line = 1 + next(number for number, row in enumerate(rows) if row.radius > 0 and len(row.counts) > 1)
+    reseal(path, all_votes_for_the_class, line=line)
+    elsewhere(run)
+    monkeypatch.setattr(checks, "ROUNDING", 1e-6)
+    monkeypatch.setattr(checks, "_near_ties", lambda *_: 200)  # of other classes
+    result = verified(run)
+    assert (result.exit_code, result.differences) == (2, ())
+    assert f"image {rows[line - 1].index}: class {rows[line - 1].prediction} with radius" in result.in_words()
+    assert "is not confirmed here" in result.in_words()
+
+
+def test_another_machine_named_in_the_header_is_found(run: Run) -> None:
+    beside = certificates.header_file(the_file(run))
+    beside.write_text(beside.read_text().replace('"instruction_set": "', '"instruction_set": "not '))
+    result = verified(run)
+    assert result.exit_code == 1
+    assert "environment from row 0 on does not match its checksum" in result.in_words()
+
+
+def test_environments_without_a_checksum_are_said_to_be(run: Run) -> None:
+    beside = certificates.header_file(the_file(run))
+    header = json.loads(beside.read_text())
+    for entry in header["environments"]:
+        del entry["checksum"]
+    beside.write_text(json.dumps(header))
+    result = verified(run)
+    assert (result.exit_code, result.replayed) == (0, 6)
+    assert result.in_words().endswith("is without a checksum of its environments")
 
 
 @pytest.mark.slow

@@ -2,6 +2,7 @@
 
 import json
 import random
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radii.runs.certificates import COLUMNS, CertificateFile, Row, header_file, read
+from radii.runs.certificates import COLUMNS, CertificateFile, Row, described, header_file, read
 
 HEADER: dict[str, Any] = {"procedure": "fixed", "parameters": {"failure": 0.001}, "seed": 0, "sigma": 0.25, "every": 20}
 ROWS = [
@@ -279,5 +280,47 @@ def test_environment_is_recorded_where_it_changes(tmp_path: Path) -> None:
     for environment, row in zip((here, here, there), ROWS, strict=True):
         CertificateFile(path, HEADER, there)  # one that made no row leaves no trace
         CertificateFile(path, HEADER, environment).append(row)
-    assert read(path).header["environments"] == [{**here, "first_row": 0}, {**there, "first_row": 2}]
+    noted = read(path).header["environments"]
+    assert [(described(entry), entry["first_row"]) for entry in noted] == [(here, 0), (there, 2)]
     assert read(path).rows == ROWS
+
+
+def remove_first(noted: list[dict[str, Any]]) -> None:
+    del noted[0]
+
+
+def remove_checksum(noted: list[dict[str, Any]]) -> None:
+    del noted[1]["checksum"]
+
+
+def later(noted: list[dict[str, Any]]) -> None:
+    noted[1]["first_row"] = 2
+
+
+def another_version(noted: list[dict[str, Any]]) -> None:
+    noted[0]["torch"] = "9.9"
+
+
+@pytest.mark.parametrize("edit", [remove_first, remove_checksum, later, another_version])
+def test_edited_environment_is_an_error(tmp_path: Path, edit: Callable[[list[dict[str, Any]]], None]) -> None:
+    path = tmp_path / "fixed.tsv"
+    for torch, row in zip(("2.0", "2.1", "2.1"), ROWS, strict=True):
+        CertificateFile(path, HEADER, {"torch": torch}).append(row)
+    assert read(path).rows == ROWS
+    header = json.loads(header_file(path).read_text())
+    edit(header["environments"])
+    header_file(path).write_text(json.dumps(header))
+    with pytest.raises(ValueError, match="environment from row . on does not match its checksum"):
+        read(path)
+    with pytest.raises(ValueError, match="environment from row . on does not match its checksum"):
+        CertificateFile(path, HEADER, {"torch": "2.1"})
+
+
+def test_file_without_checksums_of_its_environments_is_continued(tmp_path: Path) -> None:
+    path = tmp_path / "fixed.tsv"
+    CertificateFile(path, HEADER, {"torch": "2.0"}).append(ROWS[0])
+    header = json.loads(header_file(path).read_text())
+    del header["environments"][0]["checksum"]
+    header_file(path).write_text(json.dumps(header))
+    CertificateFile(path, HEADER, {"torch": "2.1"}).append(ROWS[1])
+    assert ["checksum" in entry for entry in read(path).header["environments"]] == [False, True]

@@ -8,13 +8,14 @@ import torch
 from torch import Tensor
 
 from radii.errors import ParameterError
-from radii.smoothing.questions import NearTies, Probabilities, Question, Votes
+from radii.smoothing.questions import FavouredVotes, NearTies, Probabilities, Question, Votes
 
 QUESTIONS: dict[str, Question] = {
     "votes": Votes(1, 0, 300),
     "sums of probabilities": Probabilities(1, 0, 300, 2.0),
     "probabilities of a class": Probabilities(1, 0, 300, 2.0, label=1),
     "near ties": NearTies(1, 0, 300, rounding=0.01),
+    "favoured votes": FavouredVotes(1, 0, 300, label=2, rounding=0.01),
 }
 
 
@@ -44,6 +45,9 @@ def test_answers_are_those_of_the_logits() -> None:
     close = ordered[:, -1] - ordered[:, -2] <= 2 * 0.01 * rows.abs().amax(1)
     assert 0 < close.sum() < 300
     assert NearTies(0, 0, 300, rounding=0.01).answer(rows).tolist() == [close.sum()]
+    favoured = FavouredVotes(0, 0, 300, label=2, rounding=0.01).answer(rows)
+    near = rows.amax(1) - rows[:, 2] <= 2 * 0.01 * rows.abs().amax(1)
+    assert favoured[2] == near.sum() > Votes(0, 0, 300).answer(rows)[2]
 
 
 def test_large_sharpness_gives_votes() -> None:

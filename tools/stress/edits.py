@@ -12,7 +12,7 @@ from radii import certifiers, datasets
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certifiers import Certifier
 from radii.runs import certificates
-from radii.runs.certificates import COLUMNS, checksum, first_checksum
+from radii.runs.certificates import COLUMNS, ENVIRONMENTS, checksum, first_checksum, with_checksum
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
@@ -56,13 +56,18 @@ def reseal(path: Path, edit: Edit, line: int = 1, header: dict[str, Any] | None 
     """Edit a line or the header, and compute all checksums again."""
     beside = certificates.header_file(path)
     known = {**json.loads(beside.read_text()), **(header or {})}
-    beside.write_text(json.dumps(known))
     rows = [text.split("\t")[:-1] for text in path.read_text().splitlines()[1:]]
     edit(rows[line - 1])
     before, lines = first_checksum(known), ["\t".join(COLUMNS)]
+    marks = [before]
     for cells in rows:
         before = checksum("\t".join(cells), before)
+        marks.append(before)
         lines.append("\t".join([*cells, before]))
+    environments: list[dict[str, Any]] = []
+    for entry in known.get(ENVIRONMENTS, []):
+        environments.append(with_checksum(entry, marks[entry["first_row"]], environments))
+    beside.write_text(json.dumps({**known, ENVIRONMENTS: environments}))
     path.write_text("\n".join(lines) + "\n")
 
 

@@ -1,7 +1,7 @@
 """The checks of one certificate file: its digests, images and radii, and rows that are computed again."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -16,12 +16,12 @@ from radii.certifiers import Certifier
 from radii.datasets import DataError, Images
 from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
 from radii.runs import trust
-from radii.runs.certificates import FORMAT, Certificates, Row
+from radii.runs.certificates import CHECKSUM, ENVIRONMENTS, FIRST_ROW, FORMAT, Certificates, Row, described
 from radii.runs.run import Run
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
-from radii.smoothing.questions import NearTies, Task
+from radii.smoothing.questions import Answer, FavouredVotes, NearTies, Question, Task, Votes
 from radii.training.weights import model_spec
 from radii.workers.voter import one_thread
 
@@ -31,8 +31,13 @@ INT8_ROUNDING = 0.05
 """The same for eight-bit arithmetic, whose steps are coarser."""
 MEAN_ROUNDING = 1e-3
 """How far rounding may move a radius of mean probabilities, as a share of it."""
+ONE_SIDED = 4.0
+"""Standard deviations by which votes may favour the claims of a file: rounding moves votes for and against them."""
 TOLERANCE = 1e-9
 """The relative tolerance of a recomputed radius: other versions of a library may differ in the last digits."""
+
+Count = Callable[[Sequence[Question]], list[Answer]]
+"""Count the answers to questions about one image."""
 
 ALWAYS = ("data", "code", "artefact", "engine", "batch_size", "images", "every", "most")
 """Fields of a header that are compared where they are there: version 0.1 lacked some."""
@@ -48,9 +53,14 @@ class Checked:
     """An engine to use instead of the certificates' own."""
     differences: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
     missing: int = 0
     replayed: int = 0
     moved: int = 0
+    favour: int = 0
+    """Votes for the stated classes in the current file's replayed rows beyond those counted here."""
+    doubtful: int = 0
+    """Votes of the current file's replayed rows that differ, where a class is stated."""
     path: Path = Path()
     made: Certificates = field(default_factory=lambda: Certificates("", ()))
     opened: dict[tuple[Any, ...], Images] = field(default_factory=dict)
@@ -59,6 +69,7 @@ class Checked:
     def begin(self, path: Path, made: Certificates) -> None:
         """Start the next file."""
         self.path, self.made = path, made
+        self.favour = self.doubtful = 0
         self.missing += len(self.wanted) - len(made.rows) if "images" in made.header else 0
 
     def differs(self, what: str, row: Row | None = None) -> None:
@@ -98,6 +109,8 @@ def check_header(checked: Checked) -> None:
         return
     if missing := [name for name in ALWAYS if name not in checked.header]:
         checked.cannot(f"its header has no {missing[0]!r}: restore it")
+    if not all(CHECKSUM in entry for entry in checked.header.get(ENVIRONMENTS, [{}])):
+        checked.notes.append(f"{checked.path} is without a checksum of its environments")
     if bare := [row.index for row in checked.made.rows if not row.digest]:
         checked.cannot(f"image {bare[0]} has no digest: restore it")
 
@@ -219,6 +232,11 @@ def replay(checked: Checked, rows: Sequence[Row], workers: int) -> Iterator[Row]
         if _answer(row) != _answer(again):
             _explain(checked, certification, row, again)
         yield row
+    if checked.favour > ONE_SIDED * math.sqrt(checked.doubtful):
+        checked.cannot(
+            f"its radii are not confirmed here: of {checked.doubtful} votes that differ, {checked.favour} more favour "
+            "the stated classes than oppose them, where rounding goes both ways; replay it on the machine that made it"
+        )
 
 
 def _certification(checked: Checked) -> Certification:
@@ -263,6 +281,31 @@ def _explain(checked: Checked, certification: Certification, row: Row, again: Ro
         checked.differs(f"{what}; {moved} votes differ, rounding explains at most {most}", row)
     else:
         checked.moved += moved
+        _check_claim(checked, certification, row, again)
+
+
+def _check_claim(checked: Checked, certification: Certification, row: Row, again: Row) -> None:
+    """Report a claim that this replay does not prove, even if rounding decided every near tie for it.
+
+    What stays possible for a row may still be a forgery where it happens in one direction: that is counted.
+    """
+    if row.prediction == ABSTAIN:
+        return
+    checked.doubtful += _moved(row, again)
+    checked.favour += row.counts.get(row.prediction, 0) - again.counts.get(row.prediction, 0)
+    if _proves(again, row):
+        return
+    best = _favoured(certification, row)
+    if not _proves(best, row):
+        checked.cannot(
+            f"image {row.index}: class {row.prediction} with radius {row.radius} is not confirmed here: a replay gives "
+            f"class {again.prediction} with radius {again.radius}, and {best.radius} if every near tie were for it"
+        )
+
+
+def _proves(result: Row, claim: Row) -> bool:
+    """Whether a result is as good as a claim."""
+    return result.prediction == claim.prediction and result.radius >= claim.radius * (1 - TOLERANCE)
 
 
 def _nearly(row: Row, again: Row) -> bool:
@@ -275,9 +318,8 @@ def _same_place(checked: Checked, certification: Certification, row: Row) -> boo
     if certification.classifier.engine != checked.header["engine"]:
         return False
     number = list(checked.made.rows).index(row)
-    before = [each for each in checked.header.get("environments", []) if each["first_row"] <= number]
-    here = {**rounding_environment(certification.classifier.engine), "first_row": 0}
-    return bool(before) and {**before[-1], "first_row": 0} == here
+    before = [entry for entry in checked.header.get(ENVIRONMENTS, []) if entry[FIRST_ROW] <= number]
+    return bool(before) and described(before[-1]) == rounding_environment(certification.classifier.engine)
 
 
 def _moved(row: Row, again: Row) -> int:
@@ -286,18 +328,50 @@ def _moved(row: Row, again: Row) -> int:
     return math.ceil(sum(abs(row.counts.get(label, 0) - again.counts.get(label, 0)) for label in labels) / 2)
 
 
+def _rounding(engine: str) -> float:
+    return INT8_ROUNDING if "int8" in engine else ROUNDING
+
+
 def _near_ties(certification: Certification, row: Row) -> int:
     """Count the copies of an image whose two largest logits are within the rounding of the engine."""
-    classifier = certification.classifier
-    rounding = INT8_ROUNDING if "int8" in classifier.engine else ROUNDING
+    classifier, ties = certification.classifier, 0
+    rounding = _rounding(classifier.engine)
+
+    def answer(question: Question, count: Count) -> Answer:
+        nonlocal ties
+        votes, found = count([question, NearTies(question.stage, question.first, question.count, rounding)])
+        ties += int(found[0])
+        return votes
+
+    _replay_with(certification, row, answer)
+    return ties
+
+
+def _favoured(certification: Certification, row: Row) -> Row:
+    """The result if rounding decided for the row's class wherever it may."""
+    rounding = _rounding(certification.classifier.engine)
+
+    def answer(question: Question, count: Count) -> Answer:
+        if type(question) is Votes:
+            question = FavouredVotes(question.stage, question.first, question.count, row.prediction, rounding)
+        return count([question])[0]
+
+    return _replay_with(certification, row, answer)
+
+
+def _replay_with(certification: Certification, row: Row, answer: Callable[[Question, Count], Answer]) -> Row:
+    """Certify the image of a row with answers of one's own, given a way to count."""
     image, address, steps = certification.program(row.index)
-    ties, answer = 0, None
+
+    def count(questions: Sequence[Question]) -> list[Answer]:
+        with one_thread():
+            return certification.classifier.count([Task(image, address, question) for question in questions])
+
+    reply = None
     while True:
         try:
-            question = steps.send(answer)  # type: ignore[arg-type]
-        except StopIteration:
-            return ties
-        near = NearTies(question.stage, question.first, question.count, rounding)
-        with one_thread():
-            answer, found = classifier.count([Task(image, address, question), Task(image, address, near)])
-        ties += int(found[0])
+            question = steps.send(reply)  # type: ignore[arg-type]
+        except StopIteration as stopped:
+            result: Row = stopped.value
+            return result
+        reply = answer(question, count)

@@ -31,6 +31,8 @@ class VerificationResult:
     """Images that the files should contain but do not, or not yet."""
     moved: int
     """Votes of replayed rows for another class, all explained by rounding on another machine or engine."""
+    notes: tuple[str, ...] = ()
+    """What a reader of the certificates should know and no check can decide, one sentence each."""
 
     @property
     def equal(self) -> bool:
@@ -51,7 +53,7 @@ class VerificationResult:
         equal = "all votes equal" if self.replayed else "so no votes compared"
         votes = equal if not self.moved else f"{self.moved} votes differ, which rounding explains"
         certificates = f"{_counted(self.rows, 'certificate')} in {_counted(self.files, 'file')}"
-        return f"equal: {certificates}, {self.replayed} replayed, {votes}{missing}"
+        return "; ".join([f"equal: {certificates}, {self.replayed} replayed, {votes}{missing}", *self.notes])
 
 
 def verify_run(
@@ -95,6 +97,7 @@ def verify_run(
         tuple(checked.unchecked),
         checked.missing,
         checked.moved,
+        tuple(checked.notes),
     )
 
 

@@ -1,8 +1,9 @@
 """Certificate files: one line for each image, Cohen's columns first, and a JSON header beside the file.
 
 The header states how the certificates were made. Each line has a checksum over the line and the checksum of the line
-before it, the first line over the header. So edited, removed or exchanged lines and edited headers are detected. This
-finds accidents; `radii verify` finds the rest.
+before it, the first line over the header; each environment over itself, the environment before it and the line before
+its first row. So edited, removed or exchanged lines and edited headers are detected. This finds accidents; `radii
+verify` finds the rest.
 """
 
 import hashlib
@@ -24,6 +25,8 @@ COHEN = ("idx", "label", "predict", "radius", "correct", "time")
 COLUMNS = (*COHEN, "samples", "counts", "digest", "checksum")
 ENVIRONMENTS = "environments"
 """The field of a header that affects rounding only. It grows when a file is continued on another machine."""
+FIRST_ROW, CHECKSUM = "first_row", "checksum"
+"""What an environment has besides its description. Older files have no checksums of environments."""
 
 
 @dataclass(frozen=True)
@@ -93,6 +96,42 @@ def read_header(path: Path) -> dict[str, Any]:
 def identity(header: Mapping[str, Any]) -> dict[str, Any]:
     """Return what determines the rows of a file: its header without the environments."""
     return {key: value for key, value in header.items() if key != ENVIRONMENTS}
+
+
+def described(environment: Mapping[str, Any]) -> dict[str, Any]:
+    """Return an environment without its place in a file."""
+    return {key: value for key, value in environment.items() if key not in (FIRST_ROW, CHECKSUM)}
+
+
+def with_checksum(entry: Mapping[str, Any], line: str, earlier: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return an environment with its checksum; `line` is the checksum of the header or of the line before it."""
+    previous = earlier[-1].get(CHECKSUM, "") if earlier else ""
+    return {**entry, CHECKSUM: _environment_checksum(entry, line, previous)}
+
+
+def _environment_checksum(entry: Mapping[str, Any], line: str, previous: str) -> str:
+    content = {key: value for key, value in entry.items() if key != CHECKSUM}
+    return checksum(json.dumps(content, sort_keys=True), f"{line} {previous}")
+
+
+def _check_environments(path: Path, header: Mapping[str, Any], text: str) -> None:
+    """Raise a ValueError for an edited environment; one that begins after the last line is of no row."""
+    lines = [first_checksum(header), *(line.rpartition("\t")[2] for line in text.splitlines()[1:] if line.strip())]
+    previous = ""
+    for entry in header.get(ENVIRONMENTS, []):
+        stated, first = entry.get(CHECKSUM), entry[FIRST_ROW]
+        if first < 0 or (stated is None and previous):
+            raise ValueError(_edited_environment(path, first))
+        if stated is not None and first < len(lines) and stated != _environment_checksum(entry, lines[first], previous):
+            raise ValueError(_edited_environment(path, first))
+        previous = stated or ""
+
+
+def _edited_environment(path: Path, first: int) -> str:
+    return (
+        f"{header_file(path)}: the environment from row {first} on does not match its checksum: it was edited; restore "
+        "the file, or certify again"
+    )
 
 
 # Lines
@@ -235,7 +274,9 @@ def _checked_rows(path: Path, text: str, header: Mapping[str, Any]) -> list[Row]
         return []
     if header.get("format", 1) >= FORMAT and tuple(text.split("\n", 1)[0].split("\t")) != COLUMNS:
         raise ValueError(f"{path} does not have the columns {' '.join(COLUMNS)}: restore the file, or certify again")
-    return parse(path, text, first_checksum(header))[0]
+    rows = parse(path, text, first_checksum(header))[0]
+    _check_environments(path, header, text)
+    return rows
 
 
 def _sigma_in(path: Path) -> float | None:
@@ -307,15 +348,17 @@ class CertificateFile:
             whole = whole[: -len(lines[-1])]
         if whole != content:
             disk.truncate(self.path, len(whole))
-        rows, last = parse(self.path, whole.decode(errors="replace"), start)
+        text = whole.decode(errors="replace")
+        rows, last = parse(self.path, text, start)
+        _check_environments(self.path, {**self.header, ENVIRONMENTS: self._environments}, text)
         return rows, last or start
 
     def _record_environment(self, environment: Mapping[str, Any]) -> None:
         """Record the environment of the next row, unless it is that of the previous rows."""
         count = len(self._rows)
-        kept = [entry for entry in self._environments if entry["first_row"] < count]
-        if not kept or {**kept[-1], "first_row": 0} != {**environment, "first_row": 0}:
-            kept.append({**environment, "first_row": count})
+        kept = [entry for entry in self._environments if entry[FIRST_ROW] < count]
+        if not kept or described(kept[-1]) != environment:
+            kept.append(with_checksum({**environment, FIRST_ROW: count}, self._checksum, kept))
         self._write_environments(kept)
 
     def _record_workers(self, environments: Sequence[Mapping[str, Any]]) -> None:
@@ -323,8 +366,11 @@ class CertificateFile:
         new = [environment for environment in environments if environment not in self._workers]
         if new and not self._workers:
             self._record_environment(new[0])
-        more = new if self._workers else new[1:]
-        self._write_environments([*self._environments, *({**entry, "first_row": len(self._rows)} for entry in more)])
+        environments = list(self._environments)
+        for entry in new if self._workers else new[1:]:
+            placed = {**entry, FIRST_ROW: len(self._rows)}
+            environments.append(with_checksum(placed, self._checksum, environments))
+        self._write_environments(environments)
         self._workers += new
 
     def _write_environments(self, environments: list[Mapping[str, Any]]) -> None:

@@ -10,7 +10,19 @@ from radii import disk
 from radii.disk import is_locked, locked
 from radii.errors import ParameterError
 from radii.fields import first_difference
-from radii.runs.certificates import ENVIRONMENTS, Row, header_file, identity, read_header, read_rows, to_text
+from radii.runs.certificates import (
+    ENVIRONMENTS,
+    FIRST_ROW,
+    Row,
+    described,
+    first_checksum,
+    header_file,
+    identity,
+    read_header,
+    read_rows,
+    to_text,
+    with_checksum,
+)
 from radii.runs.run import Run, RunError
 
 OnMerged = Callable[[Path, Mapping[str, Any], Sequence[Row]], None]
@@ -74,8 +86,8 @@ class _Part:
         return range(0, self.header["images"], self.header["every"])[: self.header["most"]]
 
     def environment(self, row: int) -> dict[str, Any] | None:
-        earlier = [entry for entry in self.header.get(ENVIRONMENTS, []) if entry["first_row"] <= row]
-        return {key: value for key, value in earlier[-1].items() if key != "first_row"} if earlier else None
+        earlier = [entry for entry in self.header.get(ENVIRONMENTS, []) if entry[FIRST_ROW] <= row]
+        return described(earlier[-1]) if earlier else None
 
 
 def merge(run: Run, on_merged: OnMerged = lambda *_: None) -> list[Path]:
@@ -156,17 +168,17 @@ def _write_merged(path: Path, parts: Sequence[_Part], on_merged: OnMerged) -> Pa
     by_image = {row.index: (row, part.environment(place)) for part in parts for place, row in enumerate(part.rows)}
     header, images = parts[0].merged_header, parts[0].all_images
     rows = [by_image[index][0] for index in images]
+    text = to_text(header, rows)
+    lines = [first_checksum(header), *(line.rpartition("\t")[2] for line in text.splitlines()[1:])]
     environments: list[dict[str, Any]] = []  # each once, with the first row that it computed
-    known: list[dict[str, Any]] = []
     for place, index in enumerate(images):
         environment = by_image[index][1]
-        if environment is not None and environment not in known:
-            known.append(environment)
-            environments.append({**environment, "first_row": place})
+        if environment is not None and environment not in map(described, environments):
+            environments.append(with_checksum({**environment, FIRST_ROW: place}, lines[place], environments))
     with locked(path.parent, wait=True), locked(path):
         _check_unchanged(path, header, rows)
         disk.write_json(header_file(path), {**header, ENVIRONMENTS: environments})
-        disk.write(path, to_text(header, rows))
+        disk.write(path, text)
         on_merged(path, header, rows)
     return path
 

@@ -130,6 +130,22 @@ class NearTies(Question):
         self._expect(good, f"{answer.tolist()} near ties", f"one number up to {self.count}")
 
 
+@dataclass(frozen=True)
+class FavouredVotes(Votes):
+    """How often would each class win, if `label` won every copy that rounding may decide for it? The answer is [class].
+
+    `rounding` is a share of the largest logit; both logits may move.
+    """
+
+    label: int = 0
+    rounding: float = 0.0
+
+    def answer(self, logits: Tensor) -> Tensor:
+        behind = logits.amax(1) - logits[:, self.label]
+        near = behind <= 2 * self.rounding * logits.abs().amax(1)
+        return logits.argmax(1).masked_fill(near, self.label).bincount(minlength=logits.shape[1])
+
+
 class Task(NamedTuple):
     """A question about an image whose noise has this address."""
 
