@@ -1,6 +1,7 @@
 """Certification of a dataset from Python: whose noise, which file, who computes it."""
 
 import os
+import pickle
 import subprocess
 import sys
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -297,3 +298,40 @@ def test_loaded_arrays_are_those_of_the_header(tmp_path: Path) -> None:
     assert (header["engine"], header["seed"], header["noise"]) == ("torch", 0, {"name": "gaussian", "sigma": 0.25})
     assert all(header[name] for name in ("weights", "structure", "data", "images", "batch_size"))
     assert header["code"] == {}, "torch's own layers are not the user's code"
+
+
+class Blackening(nn.Module):
+    """Makes dark pixels black in the tensor that it is given."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.after = threshold()
+
+    def forward(self, images: Tensor) -> Tensor:
+        images[images < 0.3] = 0.0
+        logits: Tensor = self.after(images)
+        return logits
+
+
+def test_model_that_works_in_place_changes_no_image() -> None:
+    images = torch.tensor([0.25, 0.75]).repeat(6, 2).reshape(6, 1, 2, 2)
+    before, smoothed = images.clone(), radii.SmoothedClassifier(Blackening(), sigma=0.25, classes=2)
+    rows = radii.certify_dataset(smoothed, TensorDataset(images, LABELS[:6]), **QUICK).rows
+    assert torch.equal(images, before)
+    later = radii.certify_dataset(smoothed, TensorDataset(before, LABELS[:6]), **QUICK).rows
+    assert told(rows) == told(later)
+
+
+def test_image_is_sent_without_the_tensor_that_it_is_part_of() -> None:
+    sizes: list[int] = []
+
+    class Measuring(ThreadPoolExecutor):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            sizes.append(len(pickle.dumps(args)))
+            return super().submit(fn, *args, **kwargs)
+
+    images = torch.rand(50_000, 1, 2, 2)
+    dataset = TensorDataset(images, torch.zeros(50_000, dtype=torch.long))
+    with Measuring(2) as executor:
+        radii.certify_dataset(SMOOTHED, dataset, **{**QUICK, "max_images": 4}, executor=executor)
+    assert max(sizes) < 20_000

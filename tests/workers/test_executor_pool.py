@@ -131,3 +131,23 @@ def test_workers_without_this_radii_are_sent_no_work(version: str | Exception, m
     with pytest.raises(WorkerError, match=message):
         ExecutorPool(pool).expect_radii()
     assert pool.asked == [metadata.version]
+
+
+class Repeating(Executor):
+    """An executor whose futures call back twice."""
+
+    class Twice(Future[Any]):
+        def add_done_callback(self, fn: Any) -> None:
+            super().add_done_callback(fn)
+            super().add_done_callback(fn)
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = self.Twice()
+        future.set_result(fn(*args))
+        return future
+
+
+def test_repeated_answers_are_ignored() -> None:
+    with closing(ExecutorPool(Repeating())) as pool:
+        tickets = [pool.submit(call(number)) for number in range(3)]
+        assert [pool.next()[0] for _ in tickets] == tickets

@@ -4,12 +4,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
 
 from radii.errors import ParameterError
+from radii.workers import pool
 from radii.workers.pool import WorkerError
 from tools.mapping import map_in_processes
 
@@ -122,3 +125,25 @@ def test_no_worker_outlives_its_parent(number: signal.Signals, tmp_path: Path) -
 def test_no_workers_are_refused_instead_of_waited_for() -> None:
     with pytest.raises(ValueError, match="workers = 0, expected a whole number >= 1"):
         next(map_in_processes(abs, [1, 2], 0))
+
+
+def test_script_is_kept_when_several_threads_start_processes() -> None:
+    main, both = sys.modules["__main__"], threading.Barrier(2)
+
+    def start() -> None:
+        with pool._without_main(), suppress(threading.BrokenBarrierError):
+            both.wait(0.2)
+
+    def start_later() -> None:
+        with pool._without_main():
+            with suppress(threading.BrokenBarrierError):
+                both.wait(0.2)
+            time.sleep(0.2)
+
+    threads = [threading.Thread(target=function) for function in (start, start_later)]
+    for thread in threads:
+        thread.start()
+        time.sleep(0.05)
+    for thread in threads:
+        thread.join()
+    assert sys.modules["__main__"] is main

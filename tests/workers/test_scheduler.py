@@ -243,3 +243,41 @@ def test_images_in_flight_are_limited_even_if_the_first_is_answered_last() -> No
     results = schedule(Invented(), 5000, begin).results()
     next(results)
     assert len(begun) <= 3 * scheduler.WINDOW
+
+
+@pytest.mark.parametrize("wrong", ["ten votes", None, [10, 0]])
+def test_answer_that_is_no_array_is_an_error_in_its_turn(wrong: Any) -> None:
+    results = schedule(Invented(lambda task, answer: wrong if task.address.image == 7 else answer)).results()
+    assert [next(results).result for _ in range(7)] == [5010 + image for image in range(7)]
+    with pytest.raises(ParameterError, match=r"gave a (str|NoneType|list), expected an array"):
+        next(results)
+
+
+@pytest.mark.parametrize("times", [0, 2])
+def test_wrong_number_of_answers_is_an_error_in_its_turn(times: int) -> None:
+    class Miscounting(Invented):
+        def next(self) -> tuple[int, Report]:
+            tasks = self.bundles[max(self.bundles)]
+            ticket, report = super().next()
+            if any(task.address.image == 7 for task in tasks):
+                report = replace(report, answers=[*report.answers] * times)
+            return ticket, report
+
+    results = schedule(Miscounting()).results()
+    assert [next(results).result for _ in range(7)] == [5010 + image for image in range(7)]
+    with pytest.raises(ParameterError, match=f"gave {times} answers for 1 questions"):
+        next(results)
+
+
+def test_certifier_that_asks_nonsense_is_an_error_in_its_turn() -> None:
+    def begin(position: int) -> Program[int]:
+        def nonsense() -> Generator[Any, Answer, int]:
+            yield 100
+            return 0
+
+        return Program(torch.zeros(1), NoiseAddress(0, 7), nonsense()) if position == 7 else program(position)
+
+    results = schedule(Invented(), begin=begin).results()
+    assert [next(results).result for _ in range(7)] == [5010 + image for image in range(7)]
+    with pytest.raises(ParameterError, match="asked 100, expected a question"):
+        next(results)

@@ -182,7 +182,7 @@ class SmoothedClassifier:
 
     def _prepare(self, pixels: Tensor) -> tuple[str, nn.Module]:
         with evaluating(self.base):
-            output = self._output(self.base, pixels[None])
+            output = self._output(self.base, pixels[None].clone())  # the base may work in place
         original = self.base if isinstance(output, Tensor) or unwrapped(output) is output else _LogitsOf(self.base)
         try:
             return prepare(self._spec(original, pixels), self.engine)

@@ -126,6 +126,8 @@ class SentAway:
         self._calls.close()
 
     def _send(self, ticket: int, tasks: Sequence[Task], *shipment: Any) -> None:
+        # A view would be pickled with the whole tensor that it is a part of.
+        tasks = [task._replace(image=task.image.detach().clone()) for task in tasks]
         images = sorted({task.address.image for task in tasks})
         name = f"image {images[0]}" if len(images) == 1 else f"images {images[0]} to {images[-1]}"
         call = self._calls.submit(Call(name, count_votes, (self._shipped.token, tasks, *shipment)))

@@ -218,12 +218,19 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
+_MAIN = threading.Lock()
+
+
 @contextmanager
 def _without_main() -> Iterator[None]:
-    """Start processes that do not run the user's script again: cloudpickle sends its functions and classes by value."""
-    main = sys.modules["__main__"]
-    sys.modules["__main__"] = ModuleType("__main__")
-    try:
-        yield
-    finally:
-        sys.modules["__main__"] = main
+    """Start processes that do not run the user's script again: cloudpickle sends its functions and classes by value.
+
+    One thread at a time: a second one would take the empty module for the script, and keep it.
+    """
+    with _MAIN:
+        main = sys.modules["__main__"]
+        sys.modules["__main__"] = ModuleType("__main__")
+        try:
+            yield
+        finally:
+            sys.modules["__main__"] = main

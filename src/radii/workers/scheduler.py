@@ -12,6 +12,9 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 
+import numpy as np
+
+from radii.errors import ParameterError
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.questions import Answer, Question, Task
 from radii.workers.voter import Report
@@ -166,11 +169,16 @@ class Scheduler(Generic[Result]):
 
     def _collect(self, ticket: int, report: Report) -> None:
         parts = self._running.pop(ticket)
-        if report.error is not None:
+        error = report.error
+        if error is None and len(report.answers) != len(parts):
+            error = ParameterError(
+                f"a worker gave {len(report.answers)} answers for {len(parts)} questions: it miscounts", "classifier"
+            )
+        if error is not None:
             if len(parts) > 1:
                 self._alone.extend(parts)
             else:
-                self._done.setdefault(parts[0].image.position, report.error)
+                self._done.setdefault(parts[0].image.position, error)
             return
         total = sum(part.question.count for part in parts)
         self._pace.worked(report.worker, total, report.seconds)
@@ -188,8 +196,10 @@ class Scheduler(Generic[Result]):
         if image.position in self._done or image.question is None:  # another part of it has failed
             return
         try:
+            if not isinstance(answer, np.ndarray):
+                raise ParameterError(f"the classifier gave a {type(answer).__name__}, expected an array", "classifier")
             part.question.check(answer, self._classes)
-        except ValueError as error:
+        except Exception as error:
             self._done[image.position] = error
             return
         image.answers[part.number] = answer
@@ -200,6 +210,8 @@ class Scheduler(Generic[Result]):
         """Go on to the image's next question, or to its result."""
         try:
             question = image.program.steps.send(answer)  # type: ignore[arg-type]
+            if not isinstance(question, Question):
+                raise ParameterError(f"the certifier asked {question!r}, expected a question", "certifier")
         except StopIteration as stopped:
             self._pace.demanded(image.position, image.samples)
             self._done[image.position] = Finished(stopped.value, image.seconds, image.environments)
