@@ -196,6 +196,13 @@ def test_another_seed_in_the_header_is_found_by_a_replay(run: Run) -> None:
     assert "a replay gives" in verified(run).in_words()
 
 
+def test_another_norm_in_the_header_is_found(run: Run) -> None:
+    reseal(the_file(run), lambda _: None, header={"norm": "linf"})
+    result = verified(run, rows=0)
+    assert result.exit_code == 1
+    assert "its header states radii in linf, the noise 'gaussian' has them in l2" in result.in_words()
+
+
 def test_file_elsewhere_is_checked_with_its_run(run: Run, tmp_path: Path) -> None:
     path = the_file(run)
     for each in (path, certificates.header_file(path)):

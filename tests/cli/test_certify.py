@@ -56,3 +56,25 @@ def test_linf_radius_of_tested_radii_is_a_bound(
         CertificateFile(path, header).append(Row(0, 1, 1 if radius else -1, radius, 1.0))
         certify.print_linf(tmp_path, Summary(certificates.read(path)))
         assert words in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("norm", "words"),
+    [({"norm": "l1"}, "0.12500: l1 over 4"), ({"norm": "linf"}, "0.50000: their own norm"), ({}, "radius -: the file")],
+)
+def test_linf_radius_depends_on_the_norm(
+    norm: dict[str, str],
+    words: str,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    class Spec:
+        shape = (1, 2, 2)
+
+    monkeypatch.setattr("radii.training.weights.model_spec", lambda _: Spec())
+    noise = {"name": "laplace:Laplace", "scale": 0.2}
+    header = {"procedure": "fixed", "parameters": {}, "noise": noise, "sigma": 0.25, **norm}
+    CertificateFile(tmp_path / "a.tsv", header).append(Row(0, 1, 1, 0.5, 1.0))
+    certify.print_linf(tmp_path, Summary(certificates.read(tmp_path / "a.tsv")))
+    assert words in capsys.readouterr().out

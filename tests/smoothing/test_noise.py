@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from radii.smoothing import noise as noises
 from radii.smoothing.addresses import generator
 from radii.smoothing.noise import Gaussian, Noise, noisy_copies
+from radii.smoothing.norms import L1, L2, LINF
 
 FIELDS: dict[str, dict[str, Any]] = {"gaussian": {"sigma": 0.25}, "grid": {"sigma": 0.25}}
 """Parameters for the contract; a noise that is not here is made with its defaults."""
@@ -57,7 +58,7 @@ def test_radii_grow_with_the_probability_and_are_negative_below_one_half(noise: 
 
 def test_noise_describes_itself_and_its_norm(noise: Noise) -> None:
     described = noise.describe()
-    assert noise.norm in ("l1", "l2", "linf")
+    assert noise.norm in (L1, L2, LINF)
     again = noises.create(described.pop("name"), **described)
     assert again == noise
     assert hash(again) == hash(noise)

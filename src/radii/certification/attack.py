@@ -29,11 +29,13 @@ from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import Row
 from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress, generator
-from radii.smoothing.attack import ascent, l2_ball, unit_or_random
+from radii.smoothing.attack import ascent, unit_or_random
+from radii.smoothing.bounds import gaussian_probability
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.forward import logits_of
 from radii.smoothing.modes import frozen
-from radii.smoothing.noise import noise_like
+from radii.smoothing.noise import Gaussian, Noise, noise_like
+from radii.smoothing.norms import L2, Norm
 from radii.training.build import dataset_of
 from radii.training.weights import trained_model
 
@@ -52,7 +54,7 @@ class AttackConfig:
 
     run: Path
     radii: tuple[float, ...] = ()
-    """The lengths of changes to try, in l2; by default 1 to 4 times the run's sigma."""
+    """The lengths of changes to try, in the norm of the noise; by default 1 to 4 times its sigma."""
     steps: int = 20
     copies: int = 16
     """Draws of noise that the gradient is averaged over."""
@@ -100,13 +102,14 @@ class AttackSession:
 
     def __init__(self, config: AttackConfig) -> None:
         self.config, self.run = config, Run(config.run, config.trust)
-        self.sigma = self.run.recipe.sigma
-        self.radii = tuple(sorted(set(config.radii or (self.sigma * number for number in (1, 2, 3, 4)))))
+        self.noise = noise_of(self.run.recipe)
+        self.unit = unit_radius(self.noise)
+        self.radii = tuple(sorted(set(config.radii or (self.unit * number for number in (1, 2, 3, 4)))))
         self.images = dataset_of(self.run, config.data).part("test")
-        self.engine, self.classifier = open_run(self.run, config.engine, noise_of(self.run.recipe), config.data, 128)
+        self.engine, self.classifier = open_run(self.run, config.engine, self.noise, config.data, 128)
         self.model = differentiable(trained_model(self.run), self.images.batch(torch.tensor([0])))
         self.weights = self.run.weights_digest()
-        self.certified = certified_rows(self.run, self.weights, self.images.digest)
+        self.certified = certified_rows(self.run, self.weights, self.images.digest, self.noise)
         self.chosen = spread_evenly([row.index for row in self.certified] or range(len(self.images)), config.images)
         name, fields = certified_prediction(self.run)
         size = {"samples" if name == "prediction" else "estimation": config.samples}
@@ -120,7 +123,8 @@ class AttackSession:
             "weights": self.weights,
             "data": self.images.digest,
             "engine": self.engine,
-            "noise": self.classifier.noise.describe(),
+            "noise": self.noise.describe(),
+            **self.noise.stated_norm(),
             "judge": self.judge.name,
             "failure": self.judge.failure,
             "steps": config.steps,
@@ -142,7 +146,7 @@ class AttackSession:
             if found is None:
                 found = self.shortest(index, image, label, self.changed(index, image, label, radius, number))
         wrong = None if found is None else self.answer(found, index)
-        length = None if found is None else distance(found, image)
+        length = None if found is None else distance(found, image, self.noise.norm)
         seconds = time.perf_counter() - began
         return AttackedImage(index, label, prediction, length, wrong, seconds, image_digest(image, label))
 
@@ -153,29 +157,33 @@ class AttackSession:
         low, high = 0.0, 1.0
         for _ in range(HALVINGS):
             middle = (low + high) / 2
-            fooled = self.answer(torch.lerp(image, changed, middle), index) not in (label, ABSTAIN)
+            fooled = self.answer(self.between(image, changed, middle), index) not in (label, ABSTAIN)
             low, high = (low, middle) if fooled else (middle, high)
-        return torch.lerp(image, changed, high)
+        return self.between(image, changed, high)
+
+    def between(self, image: Tensor, changed: Tensor, share: float) -> Tensor:
+        """The image with a share of a change, as near to it as the noise's images are."""
+        return self.noise.nearest(torch.lerp(image, changed, share))
 
     def changed(self, index: int, image: Tensor, label: int, radius: float, number: int) -> Tensor:
         """The end of gradient ascent on the smoothed loss within a radius, pixels in [0, 1]."""
         device = default_device()
         images, labels = image[None].to(device), torch.tensor([label], device=device)
         rng = generator(device, "attack", self.config.seed, index, number)
-        noise = noise_like(images, self.config.copies, self.sigma, rng)
-        ball = l2_ball(images, radius)
+        noise = noise_for(self.noise, images, self.config.copies, rng)
+        norm = self.noise.norm
         with frozen(self.model):
             *_, found = ascent(
                 images,
                 lambda points: smoothed_loss(logits_of(self.model, points + noise), labels).sum(),
                 steps=self.config.steps,
-                step_size=2 * radius / self.config.steps,
-                project=lambda points: ball(points.clamp(0, 1)),
+                step_size=2 * norm.reach(radius, images[0].numel()) / self.config.steps,
+                project=lambda points: norm.project(images, points.clamp(0, 1), radius),
                 # Where the model is sure of its answer, the gradient is tiny or zero.
                 direction=lambda gradient: unit_or_random(gradient, rng),
             )
         # A picture is judged on the CPU, in [0, 1]: the ball's rounding must not leave it.
-        return found[0].cpu().clamp(0, 1)
+        return self.noise.nearest(found[0].cpu().clamp(0, 1))
 
     def answer(self, image: Tensor, index: int) -> int:
         """The smoothed classifier's answer, by votes on noise of its own."""
@@ -189,7 +197,7 @@ class AttackSession:
         for row in gallery.chosen(self.certified):
             for name, (picture, said) in self._around(row).items():
                 pictures[f"{row.index}-{name}"] = picture.numpy()
-                length = distance(picture, self._image(row.index)[0])
+                length = distance(picture, self._image(row.index)[0], self.noise.norm)
                 facts[f"{row.index}-{name}"] = {"distance": length, "answer": said, "digest": row.digest}
         if pictures:
             gallery.write(attacks.pictures_file(path), pictures, facts)
@@ -201,7 +209,7 @@ class AttackSession:
         inside = self.changed(row.index, image, answer, JUST_INSIDE * row.radius, number) if row.radius else image
         found = {"inside": (inside, self.answer(inside, row.index))}
         for factor in FARTHER:
-            radius = factor * max(row.radius, self.sigma / 4)
+            radius = factor * max(row.radius, self.unit / 4)
             changed = self.changed(row.index, image, answer, radius, number := number + 1)
             if (success := self.shortest(row.index, image, answer, changed)) is not None:
                 return {**found, "outside": (success, self.answer(success, row.index))}
@@ -211,15 +219,29 @@ class AttackSession:
         return self.images.batch(torch.tensor([index]))[0], int(self.images.labels[index])
 
 
-def certified_rows(run: Run, weights: str, data: str) -> list[Row]:
-    """The rows of the largest certificate file of these weights and these images."""
-    made = [each for each in resume.files_of_weights(run, weights) if each[1].get("data") == data]
+def certified_rows(run: Run, weights: str, data: str, noise: Noise) -> list[Row]:
+    """The rows of the largest certificate file of these weights and images under this noise."""
+    files = [each for each in resume.files_of_weights(run, weights) if each[1].get("data") == data]
+    made = [(path, header) for path, header in files if header.get("noise") in (None, noise.describe())]
     return max((certificates.read_rows(path, header) for path, header in made), key=len, default=[])
 
 
-def distance(one: Tensor, other: Tensor) -> float:
-    """The l2 distance of two images, computed in double precision."""
-    return float(torch.linalg.vector_norm(one.double() - other.double()))
+def unit_radius(noise: Noise) -> float:
+    """The radius of a class that wins for 84 % of the copies: sigma, of Gaussian noise."""
+    return float(noise.sigma if isinstance(noise, Gaussian) else noise.radius(gaussian_probability(1.0, 1.0)))
+
+
+def noise_for(noise: Noise, images: Tensor, copies: int, rng: torch.Generator) -> Tensor:
+    """Noise for copies of every image; for grid noise, whose images are not on the grid here, before its rounding."""
+    if isinstance(noise, Gaussian):
+        return noise_like(images, copies, noise.sigma, rng)
+    blank = torch.zeros_like(images)
+    return noise.perturb(blank, blank.new_empty((copies, *images.shape)), rng)
+
+
+def distance(one: Tensor, other: Tensor, norm: Norm = L2) -> float:
+    """The distance of two images, computed in double precision."""
+    return float(torch.linalg.vector_norm(one.double() - other.double(), norm.order))
 
 
 def differentiable(model: nn.Module, image: Tensor) -> nn.Module:

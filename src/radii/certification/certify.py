@@ -72,6 +72,7 @@ class Certification:
             "engine": classifier.engine,
             "device": classifier.device.type,
             **({} if self.label_known else {"label_known": False}),
+            **classifier.noise.stated_norm(),
         }
         plain: dict[str, Any] = json.loads(json.dumps(stated))
         return plain

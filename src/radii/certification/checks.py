@@ -167,6 +167,10 @@ def check_radii(checked: Checked) -> None:
     except (LookupError, ValueError, TypeError) as error:
         checked.cannot(f"its radii cannot be recomputed: {in_words(error)}")
         return
+    if (stated := checked.header.get("norm")) != noise.stated_norm().get("norm"):
+        checked.differs(
+            f"its header states radii in {stated or 'l2'}, the noise {noise.name!r} has them in {noise.norm}"
+        )
     for row in checked.made.rows:
         try:
             if wrong := _wrong_radius(certifier, noise, row, classes):

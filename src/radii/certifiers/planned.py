@@ -31,7 +31,7 @@ class Planned(Certifier):
     """
 
     tolerance: float = option(0.01, ge=0)
-    """l2, pixels in [0, 1]"""
+    """In the norm of the noise, pixels in [0, 1]"""
     pilot: int = option(200, ge=1)
     most_samples: int = option(100_000, ge=1)
 

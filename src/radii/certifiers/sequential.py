@@ -27,7 +27,7 @@ class Sequential(Certifier):
     """
 
     radii: tuple[float, ...] = option((0.0,))
-    """l2, pixels in [0, 1]; 0 certifies only the class."""
+    """In the norm of the noise, pixels in [0, 1]; 0 certifies only the class."""
     most_samples: int = option(100_000, ge=1)
     futility: float = option(0.002, ge=0, lt=0.5)
     """The probability, per look, of giving up on an image that the last look would accept; 0 never gives up."""

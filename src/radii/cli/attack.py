@@ -30,7 +30,8 @@ def attack(
 
     Args:
         run: A trained run directory. Its certified images are attacked, or test images if it has none.
-        radii: The l2 lengths of changes to try, such as 0.25,0.5; by default 1 to 4 times the run's sigma.
+        radii: The lengths of changes to try, such as 0.25,0.5, in the norm of the noise; by default 1 to 4
+            times its sigma.
         steps: The number of gradient ascent steps for each image and radius.
         copies: The number of noisy copies that a gradient is averaged over.
         images: The number of images.

@@ -196,11 +196,19 @@ def _print_summary(run: Path, path: Path, linf: bool, json: bool) -> None:
 
 
 def print_linf(run: Path, summary: Summary) -> None:
-    """Print the average certified l-infinity radius that follows from the l2 radii."""
-    from radii.smoothing.bounds import linf_radius
+    """Print the average certified l-infinity radius that follows from the radii in their norm."""
+    from radii.smoothing.norms import L1, L2, LINF
     from radii.training.weights import model_spec
 
-    dimensions, average = math.prod(model_spec(Run(run)).shape), summary.known_acr
-    radius = "-" if average is None else down(linf_radius(average.value, dimensions), 5)
+    dimensions, average, norm = math.prod(model_spec(Run(run)).shape), summary.known_acr, summary.certificates.norm
+    if norm is None:
+        say("average certified l-infinity radius -: the file does not state the norm of its radii")
+        return
+    radius = "-" if average is None else down(norm.implied(average.value, LINF, dimensions), 5)
     bound = "" if average is None or average.exact else "at least "
-    say(f"average certified l-infinity radius {bound}{radius}: l2 over the square root of {dimensions}")
+    how = {
+        L2: f"l2 over the square root of {dimensions}",
+        L1: f"l1 over {dimensions}",
+        LINF: "their own norm",
+    }
+    say(f"average certified l-infinity radius {bound}{radius}: {how[norm]}")

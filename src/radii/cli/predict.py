@@ -15,6 +15,7 @@ from radii.cli.progress import CountingBar
 from radii.reports.text import down
 from radii.runs.recipe import fields_of
 from radii.runs.run import Run
+from radii.smoothing.norms import L2
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -150,7 +151,8 @@ def _as_text(predictor: _Predictor, certificate: "Certificate") -> str:
     names, label, counts = predictor.class_names, certificate.prediction, certificate.counts
     parts = ["abstains"] if label < 0 else [names[label]]
     if label >= 0 and predictor.certifier != CLASS_ONLY:
-        parts.append(f"radius {down(certificate.radius, 4)}")
+        norm = predictor.loaded[1].noise.norm
+        parts.append(f"radius {down(certificate.radius, 4)}" + ("" if norm == L2 else f" in {norm}"))
     if votes := sum(counts):
         top = max(range(len(counts)), key=counts.__getitem__)
         share = f"{counts[top]:,} of {votes:,} votes"
@@ -167,6 +169,7 @@ def _as_data(predictor: _Predictor, file: Path, certificate: "Certificate") -> d
         "class": names[label] if label >= 0 else None,
         "label": label if label >= 0 else None,
         "radius": certificate.radius if label >= 0 and predictor.certifier != CLASS_ONLY else None,
+        "norm": classifier.noise.norm.name,
         "votes": {names[number]: count for number, count in enumerate(certificate.counts) if count},
         "samples": certificate.samples,
         "certifier": predictor.certifier,

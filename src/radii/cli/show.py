@@ -11,7 +11,7 @@ from radii.cli.import_ import check_text
 from radii.cli.train import accuracy_text
 from radii.reports.metrics import Summary, epoch_time, in_words
 from radii.reports.model_card import certified
-from radii.reports.protocol import describe_certifier, describe_images
+from radii.reports.protocol import describe_certifier, describe_images, describe_noise
 from radii.reports.text import duration
 from radii.runs import certificates, trust
 from radii.runs import recipe as recipes
@@ -112,7 +112,8 @@ def _certified(file: Certificates, sigma: float, weights: str | None) -> str:
     is_old = weights is not None and file.header.get("weights") not in (None, weights)
     other = " (of other weights than the present ones)" if is_old else ""
     engine = file.header.get("engine", "?")
-    noise = "" if file.sigma in (None, sigma) else f"; sigma {file.sigma:g}"
+    usual = file.noise.get("name") == "gaussian" and file.sigma in (None, sigma)
+    noise = "" if usual else f"; noise {describe_noise(file)}"
     how = f"{describe_images(file)}; {describe_certifier(file)}{noise}; engine {engine}{other}"
     return f"{in_words(Summary(file))}; {how}"
 

@@ -7,14 +7,15 @@ from radii.reports.inputs import Entry
 from radii.reports.metrics import Summary, Value, radii_of, shown
 from radii.reports.tables import Cell, Table
 from radii.reports.text import UNKNOWN, down, percent_range, plain, radius_text, up
+from radii.runs.certificates import Certificates
 
 MOST_COLUMNS = 10
 """The most radii that a page shows; the CSV has them all."""
 MOST_CLASSES = 50
 """The most classes in a table; if there are more, those with the lowest accuracy of the first input are shown."""
 COLUMNS = (
-    *("name", "sigma", "certifier", "failure", "label_known", "engine", "seed", "weights", "images", "images_chosen"),
-    *("acr", "acr_at_least", "clean", "abstained"),
+    *("name", "noise", "norm", "sigma", "certifier", "failure", "label_known", "engine", "seed", "weights"),
+    *("images", "images_chosen", "acr", "acr_at_least", "clean", "abstained"),
 )
 """The columns of report.csv before those of the radii."""
 
@@ -28,7 +29,7 @@ def accuracies(entries: Sequence[Entry], radii: Sequence[float] = ()) -> Table:
     radii = radii or radii_of(summaries, MOST_COLUMNS)
     columns = [
         [Cell(entry.name) for entry in entries],
-        [Cell(_sigma(entry.certificates.sigma)) for entry in entries],
+        [Cell(_sigma(entry.certificates)) for entry in entries],
         _acr_column(summaries),
         *(_accuracy_column(summaries, radius) for radius in radii),
         [Cell(_abstentions(summary)) for summary in summaries],
@@ -37,8 +38,12 @@ def accuracies(entries: Sequence[Entry], radii: Sequence[float] = ()) -> Table:
     return Table(head, list(zip(*columns, strict=True)))
 
 
-def _sigma(sigma: float | None) -> str:
-    return UNKNOWN if sigma is None else radius_text(sigma)
+def _sigma(certificates: Certificates) -> str:
+    """Return the noise's sigma, or the parameters of a noise that has none; never the recipe's sigma."""
+    if certificates.sigma is not None:
+        return radius_text(certificates.sigma)
+    others = {key: value for key, value in certificates.noise.items() if key not in ("name", "sigma")}
+    return ", ".join(f"{key} {value}" for key, value in others.items()) or UNKNOWN
 
 
 def _acr_column(summaries: Sequence[Summary]) -> list[Cell]:
@@ -146,6 +151,8 @@ def _settings(entry: Entry) -> dict[str, str]:
     """Return how the certificates were made, in the order of the columns of report.csv."""
     made = entry.certificates
     known = {
+        "noise": made.noise.get("name") if "noise" in made.header else None,
+        "norm": made.norm,
         "sigma": made.sigma,
         "certifier": made.certifier,
         "failure": made.failure,

@@ -22,6 +22,7 @@ def details(entry: Entry) -> dict[str, str]:
     return {
         "Images": protocol.describe_images(certificates),
         "Certifier": protocol.describe_certifier(certificates),
+        "Noise": protocol.describe_noise(certificates),
         "Label": "known, and tested directly" if protocol.label_known(certificates) else UNKNOWN,
         "Engine": str(certificates.header.get("engine", UNKNOWN)),
         "Seed": str(certificates.header.get("seed", UNKNOWN)),

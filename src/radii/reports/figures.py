@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from radii.reports.inputs import Entry
 from radii.reports.metrics import Summary, steps_of, thinned
+from radii.reports.protocol import radius_title
 from radii.reports.text import plain, radius_text
 
 if TYPE_CHECKING:
@@ -99,7 +100,7 @@ def draw_curves(entries: Sequence[Entry]) -> "Figure":
         curve = accuracy_curve(entries[number].summary, end, intervals=len(entries) <= MOST_BANDS)
         dash = DASHES[number // len(LIGHT) % len(DASHES)]
         _draw_curve(axes, curve, legend_name(entries[number].name), light_colour(number), dash)
-    axes.set(xlim=(0, end), ylim=(0, 100), xlabel="Radius (l2, pixels in [0, 1])")
+    axes.set(xlim=(0, end), ylim=(0, 100), xlabel=radius_title([entry.certificates for entry in entries]))
     axes.set_xticks(marks, [radius_text(mark) for mark in marks])
     axes.set_title("Certified accuracy, % of all images", loc="left", fontsize=11, color=MUTED, pad=12)
     add_legend(figure, axes)

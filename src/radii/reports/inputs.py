@@ -150,13 +150,12 @@ class Entry:
         header = self.certificates.header
         if self.run is None or "weights" not in header:
             return []
-        noise = header.get("noise", {}).get("name", "gaussian"), self.certificates.sigma
-        about = header["weights"], header.get("data"), *noise
+        about = header["weights"], header.get("data"), self.certificates.noise
         return [each for each in self.run.attacks if each.attack.rows and _attacked(each.attack.header) == about]
 
 
 def _attacked(header: Mapping[str, Any]) -> tuple[Any, ...]:
-    return header["weights"], header["data"], header["noise"].get("name"), header["noise"].get("sigma")
+    return header["weights"], header["data"], header["noise"]
 
 
 def read(paths: Sequence[Path], trusted: Collection[str] = (), labels: Mapping[str, str] | None = None) -> list[Entry]:

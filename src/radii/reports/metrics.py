@@ -149,7 +149,11 @@ def in_words(summary: Summary) -> str:
         shares = [f"{down(summary.at(radius).value, 1, 2)}% at radius {radius_text(radius)}" for radius in radii]
     label = ", the label known" if protocol.label_known(summary.certificates) else ""
     acr = shown(summary.known_acr, 3).replace(UNKNOWN, "-").replace("≥", "at least")
-    return f"{summary.images} images, {', '.join(shares)} certified and correct{label}, average certified radius {acr}"
+    norm = protocol.norm_name(summary.certificates)
+    radius = "radius" if norm == "l2" else f"radius in {norm}"
+    return (
+        f"{summary.images} images, {', '.join(shares)} certified and correct{label}, average certified {radius} {acr}"
+    )
 
 
 def shown(value: Value | None, digits: int, shift: int = 0) -> str:

@@ -29,6 +29,7 @@ def describe(file: Certificates) -> dict[str, Any]:
         "certifier": file.certifier,
         "parameters": dict(file.parameters),
         "noise": header.get("noise"),
+        "norm": None if file.norm is None else file.norm.name,
         "engine": header.get("engine"),
         "dataset": header.get("dataset"),
         "split": header.get("split", "test"),

@@ -12,6 +12,7 @@ FEWEST_IMAGES = 100
 """With fewer images, one image is more than one per cent, and the best is chance."""
 BUDGETS = "The certifiers or their budgets differ"
 IMAGES = "The inputs were certified on different images"
+UNRECORDED_NORM = "a norm that is not recorded"
 RECORDS = "Only some inputs record their certifier"
 
 
@@ -112,9 +113,31 @@ def _settings(certificates: Certificates) -> Hashable:
 
 
 def _noise(certificates: Certificates) -> Hashable:
-    noise = certificates.header.get("noise")
-    # Files without the field were made with Gaussian noise.
-    return str(noise.get("name")) if isinstance(noise, Mapping) else "gaussian"
+    return str(certificates.noise.get("name"))
+
+
+def describe_noise(certificates: Certificates) -> str:
+    """Describe the noise, its parameters and the norm of its radii."""
+    if "noise" not in certificates.header:
+        return UNKNOWN
+    name = str(certificates.noise.get("name"))
+    stated = [f"{key} {_parameter(value)}" for key, value in certificates.noise.items() if key != "name"]
+    return ", ".join([name, *stated, f"radii in {norm_name(certificates)}"])
+
+
+def norm_name(certificates: Certificates) -> str:
+    """Name the norm of the radii."""
+    return UNRECORDED_NORM if certificates.norm is None else certificates.norm.name
+
+
+def norm_names(files: Sequence[Certificates]) -> str:
+    """Name the norms of the radii of several files, such as "l2" or "l1 or l2"."""
+    return " or ".join(sorted({norm_name(certificates) for certificates in files}))
+
+
+def radius_title(files: Sequence[Certificates]) -> str:
+    """Return the title of an axis of radii."""
+    return f"Radius ({norm_names(files)}, pixels in [0, 1])"
 
 
 ASPECTS: Mapping[str, Callable[[Certificates], Hashable]] = {
@@ -123,6 +146,7 @@ ASPECTS: Mapping[str, Callable[[Certificates], Hashable]] = {
     BUDGETS: _settings,
     "The failure probabilities differ": lambda certificates: certificates.failure,
     "The noises differ": _noise,
+    "The radii are of different norms, which do not compare": norm_name,
     "The label was known for some inputs only": label_known,
 }
 """What must be equal, beside the images, for numbers to be comparable; the key is the note for a difference."""

@@ -58,7 +58,7 @@ class AttackedImage:
     prediction: int
     """The prediction without an attack; ABSTAIN if the vote is too close."""
     distance: float | None
-    """The l2 length of the smallest change that gave a wrong answer; None if no change did."""
+    """The length, in the norm of the noise, of the smallest change that gave a wrong answer; None if no change did."""
     wrong: int | None
     """That wrong answer."""
     seconds: float

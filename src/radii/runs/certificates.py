@@ -18,6 +18,7 @@ from radii import disk
 from radii.fields import first_difference
 from radii.runs import readers
 from radii.smoothing.certificate import ABSTAIN
+from radii.smoothing.norms import L2, L2_NOISES, Norm, norm_of
 
 FORMAT = 2
 """The format of new files. Files of version 0.1 state none, and have neither digests nor checksums."""
@@ -61,9 +62,22 @@ class Certificates:
 
     @property
     def sigma(self) -> float | None:
-        """The noise's sigma, which may differ from the one in the run's recipe."""
-        sigma: float | None = self.header.get("noise", {}).get("sigma", self.header.get("sigma"))
-        return sigma
+        """The noise's sigma, which may differ from the one in the run's recipe; None if the noise has none."""
+        return self.noise.get("sigma")
+
+    @property
+    def noise(self) -> Mapping[str, Any]:
+        """The noise's name and parameters; files without it were made with Gaussian noise."""
+        noise: Mapping[str, Any] | None = self.header.get("noise")
+        return noise or {"name": "gaussian", "sigma": self.header.get("sigma")}
+
+    @property
+    def norm(self) -> Norm | None:
+        """The norm of the radii; None if the noise is not one of the package and the header does not state it."""
+        if self.noise.get("name", "gaussian") in L2_NOISES:
+            return L2
+        stated = self.header.get("norm")
+        return None if stated is None else norm_of(stated)
 
     @property
     def certifier(self) -> str | None:

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
+from radii.smoothing.norms import NORMS
+
 MOST_TEXT = 1 << 24
 """Bytes of a JSON, CSV or TOML file."""
 MOST_CERTIFICATES = 1 << 28
@@ -155,6 +157,7 @@ HEADER: Fields = {
     "procedure": (is_text, "a name"),
     "parameters": (is_object, "an object"),
     "noise": (is_object, "an object"),
+    "norm": (lambda value: is_text(value) and value in NORMS, f"one of {', '.join(NORMS)}"),
     "sigma": (_is_sigma, "a number above 0"),
     "seed": (is_integer, "a whole number"),
     "images": (is_count, "a whole number >= 1"),

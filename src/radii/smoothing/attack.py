@@ -1,4 +1,4 @@
-"""Gradient ascent on images: adversarial attacks in l2."""
+"""Gradient ascent on images: adversarial attacks in l2, and the balls of other norms."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -92,6 +92,27 @@ def norms(images: Tensor) -> Tensor:
 def l2_ball(center: Tensor, radius: float) -> Projection:
     """Projection to the l2 ball around each image of `center`."""
     return lambda points: center + _shrink(points - center, radius)
+
+
+def l1_ball(center: Tensor, radius: float) -> Projection:
+    """Projection to the l1 ball around each image of `center` (Duchi et al. 2008)."""
+
+    def project(points: Tensor) -> Tensor:
+        offset = points - center
+        sizes = offset.flatten(1).abs()
+        largest = sizes.sort(dim=1, descending=True).values
+        ranks = torch.arange(1, sizes.shape[1] + 1, dtype=sizes.dtype, device=sizes.device)
+        excess = (largest.cumsum(1) - radius) / ranks
+        kept = (largest > excess).sum(1, keepdim=True).clamp(min=1)
+        threshold = excess.gather(1, kept - 1).clamp(min=0)
+        return center + (offset.flatten(1).sign() * (sizes - threshold).clamp(min=0)).view_as(offset)
+
+    return project
+
+
+def linf_ball(center: Tensor, radius: float) -> Projection:
+    """Projection to the l-infinity ball around each image of `center`."""
+    return lambda points: center + (points - center).clamp(-radius, radius)
 
 
 def same_moments(reference: Tensor, *, centred: bool) -> Projection:

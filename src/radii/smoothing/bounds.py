@@ -5,6 +5,8 @@ from typing import Any
 
 from scipy.special import bdtr, betaincinv, ndtr, ndtri
 
+from radii.smoothing.norms import L2, LINF
+
 
 def binomial_lower(hits: float, samples: int, failure: float) -> float:
     """A lower bound on a probability that is wrong with probability at most `failure`."""
@@ -33,7 +35,7 @@ def gaussian_probability(sigma: float, radius: float) -> float:
 
 def linf_radius(l2: float, dimensions: int) -> float:
     """The l-infinity radius inside an l2 ball: no noise does essentially better in high dimensions."""
-    return l2 / math.sqrt(dimensions)
+    return L2.implied(l2, LINF, dimensions)
 
 
 def coin_p_value(heads: int, tosses: int) -> float:

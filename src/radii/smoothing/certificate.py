@@ -13,7 +13,7 @@ class Certificate:
     prediction: int
     """ABSTAIN (-1) when nothing is proven."""
     radius: float
-    """l2, pixels in [0, 1]; 0.0 when abstaining; never rounded up."""
+    """In the norm of the noise (l2 for Gaussian noise), pixels in [0, 1]; 0.0 when abstaining; never rounded up."""
     samples: int
     """Forward passes used."""
     counts: tuple[int, ...] = field(default=(), compare=False, repr=False)

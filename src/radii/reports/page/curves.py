@@ -11,8 +11,10 @@ from radii.reports.figures import MOST_BANDS, Curve, accuracy_curve
 from radii.reports.inputs import Entry
 from radii.reports.metrics import Difference, paired_differences, shown
 from radii.reports.page.charts import Chart, group, step_for, ticks_up_to
+from radii.reports.protocol import radius_title
 from radii.reports.text import UNKNOWN, down, percent_range, radius_text, up
 from radii.runs.attacks import Attack
+from radii.smoothing.norms import LINF
 
 READINGS = 120
 """About how many radii the slider has."""
@@ -40,7 +42,7 @@ def figure(entries: Sequence[Entry]) -> str:
     radii = [(mark, radius_text(round(mark, 6))) for mark in ticks_up_to(end, MOST_TICKS)]
     percent = [(value, f"{value:.0f}") for value in range(0, 101, 20)]
     place = f' data-left="{chart.x(0):.1f}" data-right="{chart.x(end):.1f}" data-end="{end!r}"'
-    return chart.svg(drawn, radii, percent, "Radius (l2, pixels in [0, 1])", place)
+    return chart.svg(drawn, radii, percent, radius_title([entry.certificates for entry in entries]), place)
 
 
 def _certified(chart: Chart, curve: Curve) -> str:
@@ -77,8 +79,10 @@ def data(entries: Sequence[Entry], start: float) -> str:
     runs = [_readings(entry, entries[0], radii) for entry in entries]
     content: dict[str, Any] = {"radii": radii, "texts": list(map(radius_text, radii)), "runs": runs, "start": start}
     dimensions = {entry.run.dimensions if entry.run else None for entry in entries}
-    if len(dimensions) == 1 and (count := dimensions.pop()):
-        content["dimensions"] = count
+    norms = {entry.certificates.norm for entry in entries}
+    if len(dimensions) == len(norms) == 1 and (count := dimensions.pop()) and (norm := norms.pop()) not in (None, LINF):
+        content["norm"] = norm.name
+        content["linf_divisor"] = norm.divisor(LINF, count)
     return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c").replace("//", "/\\u002f")
 
 

@@ -30,11 +30,12 @@ ADVICE = {
 
 def claim(entries: Sequence[Entry]) -> str:
     """Say in a sentence what a certificate means, with the largest of the failure probabilities."""
+    norms = protocol.norm_names([entry.certificates for entry in entries])
     failures = [entry.certificates.failure for entry in entries]
     known = [failure for failure in failures if failure is not None]
     sure = f", and such a proof fails with a probability of at most {max(known)} per image" if known else ""
     return (
-        "A certificate is a proof: no change of the image that is shorter, in l2, than the radius can change "
+        f"A certificate is a proof: no change of the image that is shorter, in {norms}, than the radius can change "
         f"the smoothed classifier’s answer{sure if len(known) == len(failures) else ''}.{_rounding(entries)}"  # noqa: RUF001
     )
 

@@ -99,6 +99,7 @@ def html(content: Content) -> str:
         dark=[dark_colour(number) for number in range(len(entries))],
         headlines=[headline(entry, radius) for entry in entries],
         claim=claim(entries),
+        norms=protocol.norm_names([entry.certificates for entry in entries]),
         tiles=_tiles(entries, radius),
         look=look(pictures, radius),
         best_is_bold=content.best_is_bold,

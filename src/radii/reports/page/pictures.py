@@ -13,6 +13,7 @@ from radii.runs import gallery
 from radii.runs.certificates import Row
 from radii.runs.readers import is_integer, is_number
 from radii.smoothing.certificate import ABSTAIN
+from radii.smoothing.norms import L2, Norm
 
 if TYPE_CHECKING:
     import numpy as np
@@ -118,33 +119,33 @@ def look(found: Sequence[tuple[Entry, Pictures]], radius: float) -> Look | None:
         for row in gallery.choice(entry.certificates.rows).get("Median radius", []):
             if row.index in pictures.clean:
                 about = f"What a radius of {radius_text(radius)} looks like (image {row.index} of {entry.name})."
-                return Look(about, _changed_by(pictures, row.index, radius))
+                return Look(about, _changed_by(pictures, row.index, radius, entry.certificates.norm or L2))
     return None
 
 
-def _changed_by(pictures: Pictures, index: int, radius: float) -> list[Image]:
+def _changed_by(pictures: Pictures, index: int, radius: float, norm: Norm) -> list[Image]:
     clean, size = pictures.clean[index], radius_text(radius)
-    images = [_image(clean, "A test picture"), _image(with_noise(clean, radius), f"with noise of length {size}")]
+    images = [_image(clean, "A test picture"), _image(with_noise(clean, radius, norm), f"with noise of length {size}")]
     if change := pictures.change(index, "outside") or pictures.change(index, "inside"):
         words = f"with a change of length {size} in the direction that an attack found worst"
-        images.append(_image(scaled(clean, change.pixels, radius), words))
+        images.append(_image(scaled(clean, change.pixels, radius, norm), words))
     return images
 
 
-def with_noise(pixels: "Pixels", length: float) -> "Pixels":
-    """Add Gaussian noise, scaled to exactly this length in l2."""
+def with_noise(pixels: "Pixels", length: float, norm: Norm = L2) -> "Pixels":
+    """Add Gaussian noise, scaled to exactly this length in a norm."""
     import numpy as np
 
     noise = np.random.default_rng(0).standard_normal(pixels.shape)
-    return scaled(pixels, (pixels + noise).astype(np.float32), length)
+    return scaled(pixels, (pixels + noise).astype(np.float32), length, norm)
 
 
-def scaled(pixels: "Pixels", changed: "Pixels", length: float) -> "Pixels":
-    """Change a picture in the direction of another, by this length in l2."""
+def scaled(pixels: "Pixels", changed: "Pixels", length: float, norm: Norm = L2) -> "Pixels":
+    """Change a picture in the direction of another, by this length in a norm."""
     import numpy as np
 
     change = changed.astype(np.float64) - pixels
-    size = float(np.linalg.norm(change))
+    size = norm.length(change)
     return (pixels + (change * (length / size) if size else 0.0)).astype(np.float32)
 
 

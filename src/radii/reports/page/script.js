@@ -43,7 +43,7 @@
   function flat() { return axis && axis.value === "linf"; }
   function length(radius) {
     if (!flat()) return String(data.texts[data.radii.indexOf(radius)] || radius);
-    return (Math.floor(25500 * radius / Math.sqrt(data.dimensions)) / 100).toFixed(2) + "/255";
+    return (Math.floor(25500 * radius / data.linf_divisor) / 100).toFixed(2) + "/255";
   }
   function show(number) {
     var radius = data.radii[number], x = left + (right - left) * radius / end;
@@ -74,19 +74,19 @@
     show(nearest((x - left) / (right - left) * end));
   });
 
-  /* The axis in l2, or in the l-infinity length that fits into it. */
+  /* The axis in the norm of the radii, or in the l-infinity length that fits into it. */
   var axis = null, title = svg.querySelector(".name"), ticks = svg.querySelectorAll("text[text-anchor=middle].tick:not(.name)");
-  if (data.dimensions) {
+  if (data.linf_divisor) {
     axis = make("select", make("label", controls, "Axis"));
-    make("option", axis, "l2", { value: "l2" });
+    make("option", axis, data.norm, { value: data.norm });
     make("option", axis, "l-infinity", { value: "linf" });
     axis.addEventListener("change", function () {
       ticks.forEach(function (tick) {
-        tick.dataset.l2 = tick.dataset.l2 || tick.textContent;
-        tick.textContent = flat() ? length(+tick.dataset.l2).replace("/255", "") : tick.dataset.l2;
+        tick.dataset.own = tick.dataset.own || tick.textContent;
+        tick.textContent = flat() ? length(+tick.dataset.own).replace("/255", "") : tick.dataset.own;
       });
-      title.dataset.l2 = title.dataset.l2 || title.textContent;
-      title.textContent = flat() ? "Radius (l-infinity, in 1/255 of the pixel range)" : title.dataset.l2;
+      title.dataset.own = title.dataset.own || title.textContent;
+      title.textContent = flat() ? "Radius (l-infinity, in 1/255 of the pixel range)" : title.dataset.own;
       show(+slider.value);
     });
   }

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from radii.plugins import Component
+from radii.smoothing.norms import L2_NOISES, Norm, norm_of
 
 Probability = TypeVar("Probability", float, NDArray[np.float64])
 
@@ -22,8 +23,15 @@ class Noise(Component, ABC):
     """
 
     registry: ClassVar[str] = "noise"
-    norm: ClassVar[str]
-    """The norm of the radius, such as "l2"."""
+    norm: ClassVar[Norm]
+    """The norm of the radius: L1, L2 or LINF of `radii.smoothing.norms`, or its name."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if not hasattr(cls, "norm") and "radius" in vars(cls):
+            raise TypeError(f"{cls.__name__} has radii of no norm. State it: norm = L1, L2 or LINF")
+        if "norm" in vars(cls):
+            cls.norm = norm_of(cls.norm)
 
     @abstractmethod
     def perturb(self, pixels: Tensor, out: Tensor, rng: torch.Generator) -> Tensor:
@@ -47,6 +55,10 @@ class Noise(Component, ABC):
     def describe(self) -> dict[str, Any]:
         """The name and all parameters, as a header records them."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}
+
+    def stated_norm(self) -> dict[str, str]:
+        """The norm, as a header records it; the first noises were all of l2, and their headers state none."""
+        return {} if self.name in L2_NOISES else {"norm": self.norm.name}
 
     def __str__(self) -> str:
         return ", ".join([self.name, *(f"{f.name} {getattr(self, f.name)}" for f in fields(self))])

@@ -9,13 +9,14 @@ from torch import Tensor
 from radii.fields import option
 from radii.smoothing.bounds import gaussian_probability, gaussian_radius
 from radii.smoothing.noise.base import Noise
+from radii.smoothing.norms import L2, Norm
 
 
 @dataclass(frozen=True)
 class Gaussian(Noise):
     """Independent normal noise on every pixel; `sigma` is its standard deviation, pixels in [0, 1]."""
 
-    norm: ClassVar[str] = "l2"
+    norm: ClassVar[Norm] = L2
 
     sigma: float = option(gt=0)
 
