@@ -11,6 +11,8 @@ from radii import cli
 from radii.papers import tables
 from radii.runs import recipe
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[1]
 ITEMS = items(ROOT)
 RUNS = list(archived(ROOT))

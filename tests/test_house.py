@@ -8,6 +8,8 @@ import pytest
 from tools import house, metrics
 from tools.imports import LAYERS, PEERS, uses
 
+pytestmark = pytest.mark.docs
+
 
 def test_diagram_is_current() -> None:
     assert house.DIAGRAM.read_text() == house.draw(), "docs/house.svg is out of date: run scripts/house"

@@ -23,6 +23,8 @@ from tools.manual.blocks import Block, blocks, commands, every_command
 from tools.manual.components import SHELVES, meanings
 from tools.manual.reference import MADE, MARK, fill
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 PAGES = sorted(path for path in DOCS.rglob("*.md") if not path.name.endswith(".template.md"))

@@ -9,6 +9,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[1]
 NETS = """
 from torch import nn

@@ -12,6 +12,8 @@ from torch import nn
 import radii
 from radii import cli
 
+pytestmark = pytest.mark.docs
+
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text()
 COMMANDS = [

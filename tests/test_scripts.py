@@ -143,7 +143,11 @@ def parts() -> list[str]:
 @pytest.mark.parametrize("part", parts())
 def test_every_part_of_reproduce_goes_on_from_the_archive(part: str, tmp_path: Path) -> None:
     """In a fresh checkout, where some runs are archived without their weights."""
-    shutil.copytree(ROOT / "results", tmp_path / "results", ignore=shutil.ignore_patterns("*.tsv", "*.bin", "*.xml"))
+    for file in (ROOT / "results").rglob("*"):  # empty: the script only looks which files there are
+        if file.is_file():
+            copy = tmp_path / file.relative_to(ROOT)
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            copy.touch()
     if (ROOT / "unfinished").is_dir():
         shutil.copytree(ROOT / "unfinished", tmp_path / "unfinished")
     (tmp_path / "runs" / "arrays").mkdir(parents=True)

@@ -9,6 +9,8 @@ from tools.stress import page
 from tools.stress.__main__ import ITEMS
 from tools.stress.outcome import Effort, Outcome, refused
 
+pytestmark = pytest.mark.stress
+
 IN_TESTS_OF_THEIR_OWN = {
     16: "tests/cli/test_signals.py",
     17: "tests/certification/test_crash_points.py",

@@ -2,6 +2,7 @@
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from importlib.util import resolve_name
 from pathlib import Path
 
@@ -52,6 +53,7 @@ def imports(path: Path, source: Path = SOURCE) -> Iterator[str]:
         yield from _imported_names(node, path, source)
 
 
+@cache
 def packages_used(path: Path) -> set[str]:
     """Return the other packages that a file imports from."""
     names = {name.split(".")[1] for name in imports(path) if name.startswith("radii.")}

@@ -11,6 +11,7 @@ import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -105,14 +106,14 @@ def name_of(kind: type) -> str:
 
 def describe(folder: str) -> dict[str, str]:
     """Return the first sentence of each entry's file, by the entry's name."""
-    return {path.stem: _first_line(ast.parse(path.read_text())) for path in _files(folder)}
+    return {path.stem: _first_line(_parse(path.read_text())) for path in _files(folder)}
 
 
 def functions(folder: str) -> dict[str, tuple[str, str]]:
     """Return (module, first sentence) of each entry, in a folder whose public functions are the entries."""
     entries = {}
     for path in _files(folder):
-        for node in ast.parse(path.read_text()).body:
+        for node in _parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef) and not node.name.startswith("_"):
                 entries[node.name] = (f"radii.{folder.replace('/', '.')}.{path.stem}", _first_line(node))
     return entries
@@ -121,12 +122,18 @@ def functions(folder: str) -> dict[str, tuple[str, str]]:
 def defaults(folder: str, name: str) -> dict[str, Any]:
     """Return the literal defaults of an entry's fields, read from its source; none for a user's entry."""
     for path in _files(folder):
-        for node in ast.parse(path.read_text()).body:
+        for node in _parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and path.stem == name:
                 return _class_defaults(node)
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 return _parameter_defaults(node.args)
     return {}
+
+
+@cache
+def _parse(text: str) -> ast.Module:
+    """Parse a file of a registry; training and reports look names up many times."""
+    return ast.parse(text)
 
 
 def _class_defaults(node: ast.ClassDef) -> dict[str, Any]:

@@ -18,6 +18,8 @@ from radii.smoothing.modes import frozen
 from radii.smoothing.noise import noise_like
 from radii.training.loop import train
 
+pytestmark = pytest.mark.stress
+
 
 @pytest.fixture(scope="module")
 def smoothed(tmp_path_factory: pytest.TempPathFactory) -> SmoothedClassifier:

@@ -7,6 +7,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.stress
+
 ROOT = Path(__file__).parents[2]
 LEAST = {"train": 60, "transfer": 60, "import": 25, "certify": 25, "soft_labels": 60, "int8": 10, "trust": 4}
 """The commands with the least number of writes that each must have: an undetected write would not be tested."""

@@ -12,6 +12,8 @@ from radii.runs.run import Run
 from radii.training.loop import train
 from tools.processes import RECIPE, STOPPED, copied, lines, members, start, wait_for, workers
 
+pytestmark = pytest.mark.stress
+
 CODES = [(signal.SIGTERM, 143), (signal.SIGINT, 130)]
 
 

@@ -62,9 +62,11 @@ def test_model_that_cannot_be_copied_is_not_folded() -> None:
     assert folded(model) is model
 
 
-SHAPES: dict[str, Shape] = dict.fromkeys(models.architectures(), (3, 32, 32)) | dict.fromkeys(
-    ["lenet", "lenet_wide"], (1, 28, 28)
-)
+SHAPES: dict[str, Shape] = {
+    **dict.fromkeys(models.architectures(), (3, 32, 32)),
+    **dict.fromkeys(["lenet", "lenet_wide"], (1, 28, 28)),
+    "wide_resnet34_10": (3, 8, 8),  # ten seconds with 32 x 32 pixels
+}
 
 
 @pytest.mark.slow

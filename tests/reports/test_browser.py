@@ -19,7 +19,11 @@ from radii.runs.run import Run
 from tools import browser as browsers
 from tools.browser import PHONE, browser, hover, logged, look, violations
 
-pytestmark = [pytest.mark.slow, pytest.mark.skipif(bool(browsers.missing()), reason=browsers.missing())]
+pytestmark = [
+    pytest.mark.slow,
+    pytest.mark.browser,
+    pytest.mark.skipif(bool(browsers.missing()), reason=browsers.missing()),
+]
 
 IMAGES = 120
 CSS = "css selector"
