@@ -2,6 +2,7 @@
 
 import os
 import pickle
+import signal
 import subprocess
 import sys
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
@@ -19,6 +20,7 @@ import radii
 from radii.disk import LockedError, locked
 from radii.errors import RunWarning
 from radii.runs import certificates
+from radii.workers.pool import WorkerError
 
 ROOT = Path(__file__).parents[2]
 
@@ -335,3 +337,28 @@ def test_image_is_sent_without_the_tensor_that_it_is_part_of() -> None:
     with Measuring(2) as executor:
         radii.certify_dataset(SMOOTHED, dataset, **{**QUICK, "max_images": 4}, executor=executor)
     assert max(sizes) < 20_000
+
+
+class Deadly(nn.Module):
+    """Kills its process at a white image, unless that is the one with this id."""
+
+    def __init__(self, spared: int) -> None:
+        super().__init__()
+        self.after, self.spared = threshold(), spared
+
+    def forward(self, images: Tensor) -> Tensor:
+        if os.getpid() != self.spared and bool((images.mean((1, 2, 3)) > 0.9).any()):
+            os.kill(os.getpid(), signal.SIGKILL)
+        logits: Tensor = self.after(images)
+        return logits
+
+
+@pytest.mark.slow
+def test_image_that_kills_workers_is_named_and_the_rows_before_it_are_kept(tmp_path: Path) -> None:
+    images = torch.full((6, 1, 2, 2), 0.5)
+    images[4] = 1.0
+    smoothed = radii.SmoothedClassifier(Deadly(os.getpid()), sigma=0.01, classes=2)
+    options = {**QUICK, "workers": 2, "out": tmp_path / "certificates.tsv"}
+    with pytest.raises(WorkerError, match="3 worker processes died at image 4, the last of signal SIGKILL"):
+        radii.certify_dataset(smoothed, (images, LABELS[:6]), **options)
+    assert [row.index for row in certificates.read(options["out"]).rows] == [0, 1, 2, 3]

@@ -13,7 +13,7 @@ from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError, RunWarning
 from radii.smoothing.questions import Task
 from radii.workers.cluster import ExecutorPool, expect_same_version
-from radii.workers.pool import Call, Outcome, ProcessPool
+from radii.workers.pool import Call, Outcome, ProcessPool, WorkerError
 from radii.workers.scheduler import Finished, Program, Result, Scheduler, Workers
 from radii.workers.voter import VOTERS, Missing, Report, Shipped, answered, count_votes
 
@@ -116,6 +116,8 @@ class SentAway:
         while True:
             call, outcome = self._calls.next()
             ticket, tasks = self._sent.pop(call)
+            if isinstance(outcome.found, WorkerError):  # of these tasks alone
+                return ticket, Report((), 0.0, "", {}, outcome.found)
             report = outcome.value()
             if not isinstance(report, Missing):
                 expect_same_version(report.environment["versions"]["radii"])

@@ -24,7 +24,7 @@ import cloudpickle
 from radii.errors import ParameterError
 
 MOST_DEATHS = 3
-"""The number of worker deaths at one item that stops the work."""
+"""The number of worker deaths at one call that is its error."""
 
 
 class WorkerError(ParameterError):
@@ -141,29 +141,30 @@ class ProcessPool:
         outcome, ticket = worker.outcome(), worker.ticket
         worker.ticket = None
         if outcome is None:
-            self._bury(worker, ticket)
+            outcome = self._bury(worker, ticket)
         self._employ()
         if outcome is None or ticket is None:
             return None
         del self._calls[ticket]
         return ticket, outcome
 
-    def _bury(self, dead: _Worker, ticket: int | None) -> None:
+    def _bury(self, dead: _Worker, ticket: int | None) -> Outcome | None:
+        """Replace a dead worker, and have its call computed again; too many deaths are the outcome of the call."""
         self._workers.remove(dead)
         self._free.insert(0, dead.slot)
         dead.end()
-        if ticket is not None:
-            self._count(ticket, dead.process.exitcode)
-            self._waiting.appendleft(ticket)
-
-    def _count(self, ticket: int, code: int | None) -> None:
+        if ticket is None:
+            return None
         self._deaths[ticket] = self._deaths.get(ticket, 0) + 1
-        if self._deaths[ticket] == MOST_DEATHS:
-            raise WorkerError(
-                f"{MOST_DEATHS} worker processes died at {self._calls[ticket].name}, the last "
-                f"{_cause(code)}: check that there is enough memory for the workers, or use fewer",
-                "workers",
-            )
+        if self._deaths[ticket] < MOST_DEATHS:
+            self._waiting.appendleft(ticket)
+            return None
+        error = WorkerError(
+            f"{MOST_DEATHS} worker processes died at {self._calls[ticket].name}, the last "
+            f"{_cause(dead.process.exitcode)}: check that there is enough memory for the workers, or use fewer",
+            "workers",
+        )
+        return Outcome(False, error)
 
 
 def _cause(code: int | None) -> str:
