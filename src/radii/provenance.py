@@ -5,6 +5,7 @@ import inspect
 import json
 import os
 import platform
+import threading
 from collections.abc import Iterable, Iterator
 from importlib import metadata
 from pathlib import Path
@@ -26,6 +27,8 @@ DATA_FILE = "data.json"
 PLAIN = (int, float, str, bool, tuple, list, type(None))
 """Types of attributes that count as a layer's settings."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
+_PARSING = threading.Lock()
+"""`inspect.getsource` parses the file of a class, which fails in Python 3.11 if two threads do it at once."""
 
 
 # Versions and the kind of machine
@@ -166,7 +169,8 @@ def _class_source_digest(cls: type) -> str | None:
     if cls.__module__ != "__main__" and (digest := trust.source_digest(cls.__module__)):
         return digest
     try:
-        return hashlib.sha256(inspect.getsource(cls).encode()).hexdigest()
+        with _PARSING:
+            return hashlib.sha256(inspect.getsource(cls).encode()).hexdigest()
     except (OSError, TypeError):
         return None
 

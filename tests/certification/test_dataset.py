@@ -5,6 +5,7 @@ import pickle
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from multiprocessing import get_context
 from pathlib import Path
@@ -17,8 +18,10 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import radii
+from radii.datasets import DataError
 from radii.disk import LockedError, locked
 from radii.errors import RunWarning
+from radii.provenance import class_digests
 from radii.runs import certificates
 from radii.workers.pool import WorkerError
 
@@ -362,3 +365,40 @@ def test_image_that_kills_workers_is_named_and_the_rows_before_it_are_kept(tmp_p
     with pytest.raises(WorkerError, match="3 worker processes died at image 4, the last of signal SIGKILL"):
         radii.certify_dataset(smoothed, (images, LABELS[:6]), **options)
     assert [row.index for row in certificates.read(options["out"]).rows] == [0, 1, 2, 3]
+
+
+@pytest.mark.parametrize("label", [-1, 2])
+def test_label_out_of_range_is_an_error_in_its_turn(label: int, tmp_path: Path) -> None:
+    labels = LABELS.tolist()
+    labels[3] = label
+    dataset = TensorDataset(IMAGES, torch.tensor(labels))
+    with pytest.raises(DataError, match=f"image 3 of the dataset has the label {label}, expected 0 to 1"):
+        radii.certify_dataset(SMOOTHED, dataset, **QUICK, out=tmp_path / "certificates.tsv")
+    assert len(certificates.read(tmp_path / "certificates.tsv").rows) == 3
+
+
+def test_worker_that_answers_nonsense_is_refused() -> None:
+    class Forgetful(ThreadPoolExecutor):
+        def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Any:
+            return super().submit(fn if len(args) == 1 else lambda *_: None, *args, **kwargs)
+
+    with Forgetful(1) as executor, pytest.raises(WorkerError, match="answered a NoneType, expected a report"):
+        radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK, executor=executor)
+
+
+def test_source_of_a_model_is_parsed_by_one_thread_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Python 3.11 raises a SystemError otherwise."""
+    inside, most = list[int](), list[int]()
+
+    def getsource(_: type) -> str:
+        inside.append(0)
+        most.append(len(inside))
+        time.sleep(0.02)
+        inside.pop()
+        return ""
+
+    monkeypatch.setattr("inspect.getsource", getsource)
+    monkeypatch.setattr("radii.runs.trust.source_digest", lambda _: "")
+    with ThreadPoolExecutor(4) as executor:
+        list(executor.map(class_digests, [Blackening()] * 4))
+    assert most == [1, 1, 1, 1]

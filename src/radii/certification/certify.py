@@ -113,7 +113,8 @@ class Certification:
             check_image(image)
         except ValueError as error:
             raise DataError(f"image {index} of the dataset: {error}", "dataset") from error
-        if not 0 <= label < (classes := self.classifier.classes):
+        classes = self.classifier.classes
+        if not 0 <= label < classes:
             raise DataError(
                 f"image {index} of the dataset has the label {label}, expected 0 to {classes - 1}", "dataset"
             )

@@ -119,6 +119,8 @@ class SentAway:
             if isinstance(outcome.found, WorkerError):  # of these tasks alone
                 return ticket, Report((), 0.0, "", {}, outcome.found)
             report = outcome.value()
+            if not isinstance(report, Report | Missing):
+                raise WorkerError(f"a worker answered a {type(report).__name__}, expected a report", "executor")
             if not isinstance(report, Missing):
                 expect_same_version(report.environment["versions"]["radii"])
                 return ticket, report
