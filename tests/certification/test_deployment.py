@@ -1,5 +1,6 @@
 """The engine of a run: chosen once, recorded, and the certified one afterwards."""
 
+import importlib
 import importlib.util
 import json
 import warnings
@@ -14,16 +15,17 @@ from torch import nn
 
 import radii
 from radii import certifiers, engines
+from radii.certification.attack import AttackConfig, attack_run
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.deployment import certified_engines, certified_prediction, chosen_engine
 from radii.certification.load import open_run
 from radii.engines import EngineSpec, SmoothedClassifier
 from radii.errors import RunWarning
 from radii.provenance import artefact_path
-from radii.runs import certificates
+from radii.runs import attacks, certificates
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
-from radii.smoothing.noise import Gaussian
+from radii.smoothing.noise import Gaussian, Grid
 from radii.training.loop import train
 
 FIXED = certifiers.create("fixed", selection=20, estimation=100)
@@ -68,6 +70,75 @@ def opened(run: Run, engine: str = "auto") -> str:
 def certify(run: Run, engine: str, **fields: Any) -> Path:
     config = CertificationConfig(run=run.path, engine=engine, **{"certifier": FIXED, "max_images": 2, **fields})
     return certify_run(config, workers=1)
+
+
+LAPLACE = """
+from dataclasses import dataclass
+import math, numpy as np, torch
+from radii.smoothing.noise import Noise
+
+@dataclass(frozen=True)
+class Laplace(Noise):
+    norm = "l1"
+    scale: float = 0.2
+
+    def perturb(self, pixels, out, rng):
+        out.exponential_(1 / self.scale, generator=rng)
+        return out.mul_(torch.randint(0, 2, out.shape, generator=rng).mul_(2).sub_(1)).add_(pixels)
+
+    def radius(self, probability, runner_up=None):
+        return -self.scale * np.log(2 * (1 - np.asarray(probability)))
+
+    def probability_for(self, radius):
+        return 1 - math.exp(-radius / self.scale) / 2
+"""
+GRID = Grid(0.5, levels=16)
+
+
+def test_certified_noise_is_deployed(run: Run) -> None:
+    assert radii.load(run, engine="torch").noise == Gaussian(0.25)
+    certify(run, "torch", noise=GRID)
+    assert radii.load(run, engine="torch").noise == GRID
+
+
+def test_several_noises_are_said_and_that_of_the_recipe_is_taken(run: Run) -> None:
+    certify(run, "torch", noise=GRID, max_images=3)
+    certify(run, "torch", noise=Gaussian(1.0), max_images=1)
+    with pytest.warns(RunWarning, match="has certificates of the noise gaussian, sigma 1.0: they do not hold"):
+        assert radii.load(run, engine="torch").noise == GRID
+    certify(run, "torch", max_images=1)
+    with pytest.warns(RunWarning, match="grid, levels 16, sigma 0.5 and gaussian, sigma 1.0"):
+        assert radii.load(run, engine="torch").noise == Gaussian(0.25)
+
+
+def test_a_noise_without_certificates_is_warned_of(run: Run) -> None:
+    certify(run, "torch", noise=GRID)
+    with pytest.warns(RunWarning, match="they do not hold for the noise used now, gaussian, sigma 0.25"):
+        assert radii.load(run, engine="torch", noise="gaussian").noise == Gaussian(0.25)
+
+
+def test_attack_is_on_the_certified_noise_in_its_norm(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "l1_noise.py").write_text(LAPLACE)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    module = importlib.import_module("l1_noise")
+    path = certify(run, "torch", noise=module.Laplace(0.2), max_images=4, trust=frozenset({"l1_noise"}))
+    assert certificates.read(path).header["norm"] == "l1"
+    budget: dict[str, Any] = {"steps": 3, "copies": 2, "images": 4, "samples": 50, "engine": "torch"}
+    found = attacks.read(attack_run(AttackConfig(run=run.path, trust=frozenset({"l1_noise"}), radii=(3.0,), **budget)))
+    assert (found.header["norm"], found.header["noise"]["scale"]) == ("l1", 0.2)
+    changed = [row.distance for row in found.rows if row.distance]
+    assert changed
+    assert max(changed) <= 3.0 * (1 + 1e-5)
+
+
+def test_attack_on_grid_noise_stays_on_the_grid(run: Run) -> None:
+    certify(run, "torch", noise=GRID, max_images=4)
+    budget: dict[str, Any] = {"steps": 3, "copies": 2, "images": 2, "samples": 50, "engine": "torch"}
+    found = attacks.read(attack_run(AttackConfig(run=run.path, radii=(4.0,), **budget)))
+    assert found.header["noise"]["name"] == "grid"
+    assert len(found.rows) == 2
 
 
 def retrain(run: Run) -> None:

@@ -104,6 +104,12 @@ def test_json_states_certifier_votes_and_noise(home: Path) -> None:
     assert answer["noise"] == {"name": "gaussian", "sigma": 0.25}
 
 
+def test_noise_can_be_chosen_and_is_named(home: Path) -> None:
+    chosen = ("pictures/light/2.png", "--noise", '{ name = "grid", sigma = 0.5 }')
+    assert ", noise grid, sigma 0.5, levels 255, engine torch\n" in predict(home, *chosen).out
+    assert json.loads(predict(home, *chosen, "--json").out)["noise"] == {"name": "grid", "sigma": 0.5, "levels": 255}
+
+
 def test_prediction_has_no_radius(home: Path) -> None:
     found = predict(home, "pictures/light/2.png", "--with", "prediction")
     assert found.out == "pictures/light/2.png: light, 1,000 of 1,000 votes, failure 0.001, engine torch\n"

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 from radii import certifiers
 from radii.certification.deployment import certified_prediction
-from radii.certification.load import noise_of, open_run
+from radii.certification.load import deployed_noise, open_run
 from radii.certifiers import Certifier, certify_image
 from radii.datasets.base import image_digest, spread_evenly
 from radii.device import default_device
@@ -102,7 +102,7 @@ class AttackSession:
 
     def __init__(self, config: AttackConfig) -> None:
         self.config, self.run = config, Run(config.run, config.trust)
-        self.noise = noise_of(self.run.recipe)
+        self.noise = deployed_noise(self.run)
         self.unit = unit_radius(self.noise)
         self.radii = tuple(sorted(set(config.radii or (self.unit * number for number in (1, 2, 3, 4)))))
         self.images = dataset_of(self.run, config.data).part("test")

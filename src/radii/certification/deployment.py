@@ -1,5 +1,6 @@
-"""What a run deploys: the engine and the kind of classifier that were certified; the choice is recorded."""
+"""What a run deploys: the engine, the noise and the kind of classifier that were certified; the choice is recorded."""
 
+import json
 import warnings
 from collections import Counter
 from collections.abc import Mapping
@@ -12,6 +13,7 @@ from radii.engines import AUTO
 from radii.errors import RunWarning
 from radii.provenance import artefact_digest, artefact_path
 from radii.runs import readers, resume, trust
+from radii.runs.certificates import Certificates
 from radii.runs.run import Run
 
 ENGINE_FILE = "engine.json"
@@ -48,6 +50,18 @@ def certified_engines(run: Run) -> list[str]:
         if "engine" in header:
             rows[str(header["engine"])] += _rows(path)
     return sorted(rows, key=lambda name: (-rows[name], name))
+
+
+def certified_noises(run: Run) -> list[dict[str, Any]]:
+    """The noises of the certificates of the present weights, name and fields, the one with the most rows first."""
+    noises: dict[str, dict[str, Any]] = {}
+    rows: Counter[str] = Counter()
+    for path, header in _certified(run):
+        noise = dict(Certificates(path.stem, (), header).noise)
+        key = json.dumps(noise, sort_keys=True)
+        noises[key] = noise
+        rows[key] += _rows(path)
+    return [noises[key] for key in sorted(rows, key=lambda key: (-rows[key], key))]
 
 
 def certified_prediction(run: Run, procedure: str | None = None) -> tuple[str, dict[str, Any]]:

@@ -1,6 +1,7 @@
 """The smoothed classifier of a trained run."""
 
-from collections.abc import Collection
+import warnings
+from collections.abc import Collection, Mapping
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -10,10 +11,12 @@ import torch
 from torch import Tensor
 
 from radii import engines
-from radii.certification.deployment import chosen_engine, record_engine, warn_of_another
+from radii.certification.deployment import certified_noises, chosen_engine, record_engine, warn_of_another
 from radii.datasets.base import DataError
 from radii.engines import AUTO, EngineSpec, SmoothedClassifier
+from radii.errors import RunWarning
 from radii.provenance import artefact_path
+from radii.runs import trust as trusted
 from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
 from radii.smoothing import noise as noises
@@ -28,7 +31,7 @@ def load(
     run: Run | Path | str,
     *,
     engine: str = AUTO,
-    noise: Spec = "gaussian",
+    noise: Spec | None = None,
     data: Path | None = None,
     batch_size: int = 128,
     trust: Collection[str] = (),
@@ -36,7 +39,8 @@ def load(
     """The smoothed classifier of a finished run; `data` is needed only by an engine that calibrates.
 
     `auto` is the engine named by the certificates of the present weights, or the one that was chosen before; a warning
-    is issued if another one is requested. The engine has to give the trained model's classes: on noisy training images
+    is issued if another one is requested. The noise, too, is by default that of the certificates.
+    The engine has to give the trained model's classes: on noisy training images
     where `data` names the dataset, and otherwise, since a deployed model does without, on noisy images that are drawn.
     `trust` names the modules whose code the run may import: without it a run directory is only data.
 
@@ -49,7 +53,7 @@ def load(
     if not isinstance(run, Run | Path | str):
         raise ValueError(f"run = {run!r}, expected the folder of a trained run")
     run = run if isinstance(run, Run) else Run(run, trust)
-    name, classifier = open_run(run, engine, noise_of(run.recipe, noise), data, batch_size, data is not None)
+    name, classifier = open_run(run, engine, deployed_noise(run, noise), data, batch_size, data is not None)
     warn_of_another(run, name)
     image = torch.empty(model_spec(run).shape)
     classifier.adopt(name, image, classifier.prepared_for(image)[1], watched=True)
@@ -61,6 +65,33 @@ def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
     table = named_table(spec, "noise")
     default = {"sigma": recipe.sigma} if "sigma" in noises.fields(table["name"]) else {}
     return noises.create(table["name"], **{**default, **fields_of(table)})
+
+
+def deployed_noise(run: Run, spec: Spec | None = None) -> Noise:
+    """Make the noise that is asked for, by default that of the certificates of the present weights.
+
+    If there are several, it is the recipe's if that is among them, or else the one with the most rows, with a warning.
+    A run without certificates has Gaussian noise of the recipe's sigma.
+    """
+    certified = certified_noises(run)
+    if spec is None and certified:
+        usual = noise_of(run.recipe).describe()
+        spec = usual if usual in certified else certified[0]
+        trusted.require([str(spec["name"])], run.trusted, run.path)
+    noise = noise_of(run.recipe, "gaussian" if spec is None else spec)
+    others = [_in_words(each) for each in certified if each != noise.describe()]
+    if others:
+        other = f"the noise {' and '.join(others)}" if len(others) < 3 else f"{len(others)} noises, such as {others[0]}"
+        warnings.warn(
+            f"{run.path} has certificates of {other}: they do not hold for the noise used now, {noise}",
+            RunWarning,
+            stacklevel=3,
+        )
+    return noise
+
+
+def _in_words(noise: Mapping[str, Any]) -> str:
+    return ", ".join([str(noise.get("name")), *(f"{key} {value}" for key, value in noise.items() if key != "name")])
 
 
 def open_run(

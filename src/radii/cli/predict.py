@@ -13,7 +13,7 @@ from radii.cli.app import STDIN, app, console, in_words, print_error, printed_wa
 from radii.cli.arguments import Fields, Json, Trust, parse_fields
 from radii.cli.progress import CountingBar
 from radii.reports.text import down
-from radii.runs.recipe import fields_of
+from radii.runs.recipe import fields_of, parse_value
 from radii.runs.run import Run
 from radii.smoothing.norms import L2
 
@@ -40,6 +40,7 @@ def predict(
     with_: Annotated[str | None, Parameter(name="--with")] = None,
     radii: str | None = None,
     engine: str = "auto",
+    noise: str | None = None,
     json: Json = False,
     set: Fields = None,
     trust: Trust = None,
@@ -56,6 +57,8 @@ def predict(
             sequential with --radii, or prediction for the class alone.
         radii: The radii to certify, such as 0.25,0.5, for a certifier that takes radii.
         engine: The engine that runs the forward passes; auto takes the one that the model was certified with.
+        noise: The noise: a name (see `radii list noises`), or a table of name and fields. By default that of the run's
+            certificates.
     """
     from radii.training.weights import model_spec
 
@@ -63,7 +66,7 @@ def predict(
     spec = model_spec(trained)
     files = _files(pictures)
     with printed_warnings(), CountingBar(console) as bar:
-        predictor = _Predictor(trained, spec, with_, parse_fields(set, radii), engine)
+        predictor = _Predictor(trained, spec, with_, parse_fields(set, radii), engine, noise)
         answered = 0
         for number, file in enumerate(files, start=1):
             answered += _answer(predictor, file, json)
@@ -89,11 +92,21 @@ def _files(pictures: Sequence[str]) -> list[Path]:
 class _Predictor:
     """Certifies one picture after another. The model is loaded when the first picture has been read."""
 
-    def __init__(self, run: Run, spec: "ModelSpec", certifier: str | None, fields: dict[str, Any], engine: str) -> None:
+    def __init__(
+        self,
+        run: Run,
+        spec: "ModelSpec",
+        certifier: str | None,
+        fields: dict[str, Any],
+        engine: str,
+        noise: str | None,
+    ) -> None:
         from radii import certifiers, datasets
         from radii.certification.deployment import certified_prediction
+        from radii.certification.load import deployed_noise
 
         dataset = run.recipe.dataset
+        self.noise = deployed_noise(run, None if noise is None else parse_value(noise))
         self.run, self.class_names, self._engine = run, spec.class_names, engine
         self.preparation = datasets.preparation(dataset["name"], fields_of(dataset), spec.shape)
         self.certifier, default_fields = certified_prediction(run, certifier)
@@ -105,15 +118,20 @@ class _Predictor:
         certifiers.create(self.certifier, **self.fields)  # wrong fields are an error before the model is loaded
         self._described = False
 
+    @property
+    def named_noise(self) -> list[str]:
+        """The noise in words, if it is not Gaussian noise of the recipe's sigma."""
+        from radii.certification.load import noise_of
+
+        return [] if self.noise == noise_of(self.run.recipe) else [f"noise {self.noise}"]
+
     @cached_property
     def loaded(self) -> tuple[str, "SmoothedClassifier"]:
         """The engine's name and the classifier."""
         from radii.certification.deployment import warn_of_another
-        from radii.certification.load import noise_of, open_run
+        from radii.certification.load import open_run
 
-        engine, classifier = open_run(
-            self.run, self._engine, noise_of(self.run.recipe), None, BLOCK, data_at_hand=False
-        )
+        engine, classifier = open_run(self.run, self._engine, self.noise, None, BLOCK, data_at_hand=False)
         warn_of_another(self.run, engine)
         return engine, classifier
 
@@ -151,14 +169,14 @@ def _as_text(predictor: _Predictor, certificate: "Certificate") -> str:
     names, label, counts = predictor.class_names, certificate.prediction, certificate.counts
     parts = ["abstains"] if label < 0 else [names[label]]
     if label >= 0 and predictor.certifier != CLASS_ONLY:
-        norm = predictor.loaded[1].noise.norm
+        norm = predictor.noise.norm
         parts.append(f"radius {down(certificate.radius, 4)}" + ("" if norm == L2 else f" in {norm}"))
     if votes := sum(counts):
         top = max(range(len(counts)), key=counts.__getitem__)
         share = f"{counts[top]:,} of {votes:,} votes"
         parts.append(share if top == label else f"{share} for {names[top]}")
     failure = getattr(certificate.certifier, "failure", None)
-    return ", ".join([*parts, f"failure {failure:g}", f"engine {predictor.loaded[0]}"])
+    return ", ".join([*parts, f"failure {failure:g}", *predictor.named_noise, f"engine {predictor.loaded[0]}"])
 
 
 def _as_data(predictor: _Predictor, file: Path, certificate: "Certificate") -> dict[str, Any]:
