@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from radii import disk
-from radii.reports.attacks import broken_certificates, largest_attack
+from radii.reports.attacks import attacked_accuracy, broken_certificates, in_words, largest_attack
 from radii.reports.inputs import Entry, read
 from radii.reports.page.curves import caption
+from radii.reports.page.notes import notes
 from radii.reports.page.pictures import Card, galleries, read_pictures
 from radii.reports.report import report
 from radii.runs import attacks, certificates, gallery, readers
@@ -74,6 +75,23 @@ def test_dashed_curves_are_explained_where_there_are_any(tmp_path: Path) -> None
     assert caption([entry]) == "Certified accuracy, % of all images."
     attacked(entry, [None, 0.7])
     assert "Dashed: the share of the attacked images" in caption(read([tmp_path / "run"]))
+
+
+def test_abstentions_are_errors_after_an_attack_too(tmp_path: Path) -> None:
+    entry = certified(tmp_path / "run")
+    rows = [AttackedImage(0, 1, 1, None, None, 0.1, "digest 0"), AttackedImage(1, 1, -1, None, None, 0.1, "digest 1")]
+    header = {**BUDGET, "noise": NOISE, "steps": 5, "radii": [0.5], "images": [0, 1]}
+    attack = attacks.Attack(header, rows)
+    share = attacked_accuracy(attack, 0.0)
+    assert share is not None
+    assert share.value == 0.5
+    assert "right and not changed: 50.0% at 0.00, 50.0% at 0.50; 50.0% get no answer" in in_words(attack)
+    assert entry.run is not None
+    with attacks.open_file(entry.run, header) as file:
+        for row in rows:
+            file.append(row)
+    (entry,) = read([tmp_path / "run"])
+    assert any("attacked on 2 images, 1 without an answer, counted as errors" in note for note in notes([entry]))
 
 
 def test_a_broken_certificate_of_a_smaller_attack_is_said(tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from radii.disk import LockedError
 from radii.runs import attacks
 from radii.runs.attacks import AttackedImage
 from radii.runs.run import Run
+from radii.smoothing.certificate import ABSTAIN
 
 HEADER = {
     "weights": "w",
@@ -40,6 +41,13 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
     assert found.header["radii"] == [0.25, 0.5]
     assert [found.resisted(radius) for radius in (0.0, 0.29, 0.3, 1.0)] == [(2, 2), (2, 2), (1, 2), (1, 2)]
     assert attacks.read_all(Run(tmp_path)) == {made(tmp_path): found}
+
+
+def test_an_image_without_an_answer_did_not_resist() -> None:
+    rows = [*ROWS, AttackedImage(4, 1, ABSTAIN, None, None, 0.1, "c"), AttackedImage(5, 1, ABSTAIN, 0.4, 2, 0.1, "d")]
+    found = attacks.Attack(HEADER, rows)
+    assert [found.resisted(radius) for radius in (0.0, 0.3, 1.0)] == [(2, 4), (1, 4), (1, 4)]
+    assert found.abstained == 2
 
 
 def test_incomplete_line_is_written_again(tmp_path: Path) -> None:

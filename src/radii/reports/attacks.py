@@ -1,4 +1,4 @@
-"""Attacked accuracy: the share of images for which an attack found no wrong answer within a radius."""
+"""Attacked accuracy: the share of images with a right answer that no attack changed to a wrong one within a radius."""
 
 from collections.abc import Iterator
 
@@ -44,7 +44,7 @@ def _changes(entry: Entry) -> Iterator[tuple[str, int | None, float]]:
 
 
 def attacked_accuracy(attack: Attack, radius: float) -> Share | None:
-    """Return the share of images that the attack did not break within a radius; None beyond the largest one tried."""
+    """Return the share of images that kept a right answer within a radius; None beyond the largest one tried."""
     return Share(*attack.resisted(radius)) if radius <= attack.largest else None
 
 
@@ -55,7 +55,9 @@ def in_words(attack: Attack) -> str:
         for radius in (0.0, *attack.header["radii"])
         if (share := attacked_accuracy(attack, radius))
     ]
-    return f"{len(attack.rows)} images, without a wrong answer found: {', '.join(shares)} ({budget(attack)})"
+    abstained = up(Share(attack.abstained, len(attack.rows)).value, 1, 2) if attack.rows else "0.0"
+    errors = f"; {abstained}% get no answer without an attack, counted as errors" if attack.abstained else ""
+    return f"{len(attack.rows)} images, right and not changed: {', '.join(shares)}{errors} ({budget(attack)})"
 
 
 def budget(attack: Attack) -> str:

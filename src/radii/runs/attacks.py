@@ -13,6 +13,7 @@ from radii.disk import locked
 from radii.runs import readers
 from radii.runs.readers import Fields, is_count, is_integer, is_number, is_object, is_text
 from radii.runs.run import Run
+from radii.smoothing.certificate import ABSTAIN
 
 FORMAT = 1
 
@@ -79,9 +80,17 @@ class Attack:
         return float(max(self.header["radii"]))
 
     def resisted(self, radius: float) -> tuple[int, int]:
-        """Return how many images kept their answer within a radius, and how many were attacked."""
-        broken = sum(row.distance is not None and row.distance <= radius for row in self.rows)
-        return len(self.rows) - broken, len(self.rows)
+        """Return how many images kept a right answer within a radius, and how many were attacked.
+
+        An image that gets no answer is an error at every radius, as in certified accuracy.
+        """
+        kept = [row for row in self.rows if row.prediction != ABSTAIN]
+        return sum(row.distance is None or row.distance > radius for row in kept), len(self.rows)
+
+    @property
+    def abstained(self) -> int:
+        """How many images get no answer even without an attack."""
+        return sum(row.prediction == ABSTAIN for row in self.rows)
 
 
 class AttackFile:

@@ -20,8 +20,9 @@ READINGS = 120
 """About how many radii the slider has."""
 MOST_TICKS = 12
 DASHED = (
-    " Dashed: the share of the attacked images for which the attack found no wrong answer. On the same images the "
-    "truth is between certified and attacked; where fewer images were attacked than certified, the curves can cross."
+    " Dashed: the share of the attacked images with a right answer that the attack did not change to a wrong one; "
+    "abstentions are errors in both. On the same images the truth is between certified and attacked; where fewer "
+    "images were attacked than certified, or fewer votes decide, the curves can cross."
 )
 
 

@@ -110,7 +110,8 @@ def _about_attack(entry: Entry, attack: Attack) -> str:
     """State the budget of an attack and how many certificates it broke."""
     broken = broken_certificates(entry)
     inside = f"{broken} certified images changed inside their radius" if broken else "no certificate was broken"
-    return f"attacked on {len(attack.rows):,} images ({budget(attack)}), {inside}"
+    unanswered = f", {attack.abstained:,} without an answer, counted as errors" if attack.abstained else ""
+    return f"attacked on {len(attack.rows):,} images{unanswered} ({budget(attack)}), {inside}"
 
 
 def _has_rounded_radii(certificates: Certificates) -> bool:
