@@ -4,6 +4,7 @@ from typing import Any
 
 from radii.reports.inputs import begun_files
 from radii.reports.metrics import Summary, radii_of
+from radii.reports.protocol import label_known
 from radii.reports.text import down
 from radii.runs import certificates
 from radii.runs.certificates import Certificates
@@ -20,10 +21,14 @@ def certified(run: Run) -> list[dict[str, Any]]:
 
 
 def describe(file: Certificates) -> dict[str, Any]:
-    """Return how a certificate file was made, and the certified accuracy at some radii, rounded down."""
+    """Return how a certificate file was made, and the certified accuracy at the radii that were tested, rounded down.
+
+    The average certified radius is null if only some radii were tested; then `average_certified_radius_at_least` is
+    what is known of it.
+    """
     summary, header = Summary(file), file.header
-    # A certifier that tests given radii proves nothing exact between them.
-    radii = file.parameters.get("radii") or radii_of([summary])
+    radii = radii_of([summary]) if summary.tested_radii is None else summary.tested_radii
+    acr = summary.known_acr
     return {
         "certificates": file.name,
         "certifier": file.certifier,
@@ -34,9 +39,11 @@ def describe(file: Certificates) -> dict[str, Any]:
         "dataset": header.get("dataset"),
         "split": header.get("split", "test"),
         "evaluated_on": header.get("evaluated_on"),
+        "label_known": None if file.certifier is None else label_known(file),
         "images": summary.images,
         "certified_accuracy": {f"{radius:g}": _down(summary.at(radius).value) for radius in radii},
-        "average_certified_radius": _down(summary.acr),
+        "average_certified_radius": _down(acr.value) if acr and acr.exact else None,
+        "average_certified_radius_at_least": _down(acr.value) if acr else None,
     }
 
 
