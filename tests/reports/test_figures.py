@@ -1,7 +1,10 @@
 """Curves show only tested radii."""
 
+import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -56,3 +59,10 @@ def test_names_leave_the_bars_their_room() -> None:
     figure = draw_bars(["short", "a label of many words " * 5], [1.0, 2.0], "seconds")
     figure.draw_without_rendering()
     assert figure.axes[0].get_window_extent().width > 0.5 * figure.bbox.width
+
+
+def test_matplotlibrc_of_the_current_folder_is_ignored(tmp_path: Path) -> None:
+    (tmp_path / "matplotlibrc").write_text("text.usetex: True\nfigure.dpi: 7\n")
+    code = "from radii.reports.figures import draw_bars; print(draw_bars(['a'], [1.0], 's').dpi)"
+    done = subprocess.run([sys.executable, "-c", code], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert float(done.stdout) > 7

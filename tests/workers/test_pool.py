@@ -147,3 +147,15 @@ def test_script_is_kept_when_several_threads_start_processes() -> None:
     for thread in threads:
         thread.join()
     assert sys.modules["__main__"] is main
+
+
+def test_workers_do_not_import_modules_of_the_current_folder(tmp_path: Path) -> None:
+    folder = tmp_path / "stranger"
+    folder.mkdir()
+    for name in ("threading", "selectors", "pickle", "signal"):
+        (folder / f"{name}.py").write_text(f"import os\nopen({str(tmp_path / 'ran')!r}, 'w').close()\nos._exit(7)\n")
+    script = tmp_path / "script.py"
+    script.write_text(PARENT.replace("time.sleep, [60.0]", "time.sleep, [0.0]"))
+    done = subprocess.run([sys.executable, str(script)], cwd=folder, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert not (tmp_path / "ran").exists()

@@ -3,7 +3,10 @@
 import colorsys
 import io
 import math
+import sys
 from collections.abc import Sequence
+from contextlib import chdir
+from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -142,6 +145,7 @@ def draw_bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figu
 
 def make_axes(width: float, height: float) -> "tuple[Figure, Axes]":
     """Return a new figure of this size in inches, and its axes."""
+    _import_matplotlib()
     from matplotlib.backends.backend_agg import FigureCanvasAgg
     from matplotlib.figure import Figure
 
@@ -155,6 +159,13 @@ def make_axes(width: float, height: float) -> "tuple[Figure, Axes]":
     axes.tick_params(length=0, labelcolor=MUTED, labelsize=10, pad=6)
     axes.xaxis.label.set_color(MUTED)
     return figure, axes
+
+
+def _import_matplotlib() -> None:
+    """Import matplotlib without the matplotlibrc of the current folder, which may be a stranger's."""
+    if "matplotlib" not in sys.modules:
+        with chdir(Path(__file__).parent):
+            import matplotlib  # noqa: F401
 
 
 def add_legend(figure: "Figure", axes: "Axes") -> None:

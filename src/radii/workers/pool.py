@@ -25,6 +25,8 @@ from radii.errors import ParameterError
 
 MOST_DEATHS = 3
 """The number of worker deaths at one call that is its error."""
+SAFE_PATH = "PYTHONSAFEPATH"
+"""Python's variable for a search path without the current folder."""
 
 
 class WorkerError(ParameterError):
@@ -62,7 +64,7 @@ class _Worker:
         self.ticket: int | None = None
         self.connection, theirs = get_context("spawn").Pipe()
         self.process: SpawnProcess = get_context("spawn").Process(target=_work, args=(theirs, variables), daemon=True)
-        with _without_interrupts(), _without_main():
+        with _without_main(), _safe_path(), _without_interrupts():
             self.process.start()
         theirs.close()
 
@@ -220,6 +222,21 @@ def _without_interrupts() -> Iterator[None]:
 
 
 _MAIN = threading.Lock()
+
+
+@contextmanager
+def _safe_path() -> Iterator[None]:
+    """Start Python processes that do not search the current folder: it may be a stranger's, with a threading.py in it.
+
+    A worker then gets the search path of its parent. One thread at a time: `_without_main` holds the lock.
+    """
+    before = os.environ.get(SAFE_PATH)
+    os.environ[SAFE_PATH] = "1"
+    try:
+        yield
+    finally:
+        os.environ.pop(SAFE_PATH)
+        os.environ.update({} if before is None else {SAFE_PATH: before})
 
 
 @contextmanager
