@@ -3,6 +3,7 @@
 import ast
 import errno
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -137,3 +138,47 @@ def test_full_disk_error_names_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OSError, match=r"No space left on device: '.*/a\.tsv'") as told:
         getattr(disk, way)(path, b"some")
     assert told.value.errno == errno.ENOSPC
+
+
+@pytest.mark.parametrize("kind", ["link", "pipe"])
+@pytest.mark.parametrize("way", ["append", "create", "truncate"])
+def test_links_and_pipes_are_not_changed(tmp_path: Path, kind: str, way: str) -> None:
+    outside, path = tmp_path / "start-up", tmp_path / "events.jsonl"
+    outside.write_bytes(b"mine")
+    if kind == "link":
+        path.symlink_to(outside)
+    else:
+        os.mkfifo(path)
+    with pytest.raises(OSError, match=r"it is .*: remove it: '.*events\.jsonl'"):
+        disk.truncate(path, 0) if way == "truncate" else disk.append(path, b"line", create=way == "create")
+    assert outside.read_bytes() == b"mine"
+
+
+def test_temporary_file_that_is_a_link_is_replaced(tmp_path: Path) -> None:
+    outside, path = tmp_path / "start-up", tmp_path / "a.json"
+    outside.write_bytes(b"mine")
+    (tmp_path / f".a.json.{threading.get_native_id()}").symlink_to(outside)
+    disk.write(path, b"new")
+    assert (outside.read_bytes(), path.read_bytes(), path.is_symlink()) == (b"mine", b"new", False)
+
+
+def test_full_disk_error_of_a_folder_or_a_cut_names_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    (tmp_path / "a").write_bytes(b"some")
+    for name in ("mkdir", "ftruncate", "replace"):
+        monkeypatch.setattr(os, name, full)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/new'"):
+        disk.make_folder(tmp_path / "new" / "deeper")
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a'"):
+        disk.truncate(tmp_path / "a", 1)
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a'"):
+        disk.write(tmp_path / "a", b"more")
+
+
+def test_appending_a_part_names_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "a.tsv").write_text("old\n")
+    monkeypatch.setattr(disk, "os", FullDisk(3))
+    with pytest.raises(OSError, match=r"the disk is full.*a\.tsv"):
+        disk.append(tmp_path / "a.tsv", b"a line\n")

@@ -6,6 +6,7 @@ import hashlib
 import json
 import os
 import socket
+import stat
 import threading
 import time
 import warnings
@@ -37,13 +38,17 @@ def write(path: Path, content: bytes | str, *, keep: Path | None = None) -> None
     """
     new = path.with_name(f".{path.name}.{threading.get_native_id()}")  # no other thread of this machine uses this name
     try:
+        remove(new)  # a killed process left it, or a stranger put a link there
         _write_new(new, content.encode() if isinstance(content, str) else content)
     except OSError as error:
         remove(new)
         raise _with_path(error, path) from error
-    if keep is not None and path.is_file():
-        os.replace(path, keep)  # noqa: PTH105
-    os.replace(new, path)  # noqa: PTH105
+    try:
+        if keep is not None and path.is_file():
+            os.replace(path, keep)  # noqa: PTH105
+        os.replace(new, path)  # noqa: PTH105
+    except OSError as error:
+        raise _with_path(error, path) from error
     _sync_folder(path.parent)
 
 
@@ -54,12 +59,12 @@ def write_json(path: Path, value: Any) -> None:
 
 def append(path: Path, content: bytes, *, create: bool = False) -> None:
     """Append in a single write; a partial write on a full disk is undone. `create` allows a new file."""
-    descriptor = os.open(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0), 0o666)
+    descriptor = _open(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0))
     try:
         size = os.fstat(descriptor).st_size
         if os.write(descriptor, content) != len(content):
             os.ftruncate(descriptor, size)
-            raise OSError(f"{path}: the disk is full; free some space and run the command again")
+            raise OSError(errno.ENOSPC, "the disk is full; free some space and run the command again")
     except OSError as error:
         raise _with_path(error, path) from error
     finally:
@@ -68,7 +73,13 @@ def append(path: Path, content: bytes, *, create: bool = False) -> None:
 
 def truncate(path: Path, size: int) -> None:
     """Cut a file to its first `size` bytes."""
-    os.truncate(path, size)
+    descriptor = _open(path, os.O_WRONLY)
+    try:
+        os.ftruncate(descriptor, size)
+    except OSError as error:
+        raise _with_path(error, path) from error
+    finally:
+        os.close(descriptor)
 
 
 def remove(path: Path) -> None:
@@ -81,8 +92,12 @@ def make_folder(path: Path) -> None:
     """Create a folder and its parents, where they do not exist."""
     for folder in reversed([path, *path.parents]):
         if not folder.is_dir():
-            with suppress(FileExistsError):
+            try:
                 os.mkdir(folder)  # noqa: PTH102
+            except FileExistsError:
+                pass
+            except OSError as error:
+                raise _with_path(error, folder) from error
     if not path.is_dir():
         raise NotADirectoryError(f"{path} should be a folder, but a file of that name exists: move it away")
 
@@ -100,8 +115,24 @@ def _with_path(error: OSError, path: Path) -> OSError:
     return error if error.errno is None else OSError(error.errno, error.strerror, str(path))
 
 
+def _open(path: Path, flags: int) -> int:
+    """Open a file to change it, but follow no link and wait for no pipe: a run may come from a stranger."""
+    try:
+        descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
+    except OSError as error:
+        if error.errno == errno.ELOOP:
+            raise OSError(errno.ELOOP, "it is a symbolic link, where a file belongs: remove it", str(path)) from error
+        if error.errno == errno.ENXIO:
+            raise OSError(errno.ENXIO, "it is a pipe, where a file belongs: remove it", str(path)) from error
+        raise
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise OSError(errno.EINVAL, "it is not a file: remove it", str(path))
+    return descriptor
+
+
 def _write_new(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o666)
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
     try:
         rest = memoryview(content)
         while rest:

@@ -53,7 +53,7 @@ def test_onnx_file_can_be_imported_certified_and_reported(
     assert capsys.readouterr().out.split(": ")[1].split(",")[0] in ("dark", "light", "abstains")
     assert radii("report", "runs/mine") == 0
     assert radii("export", "runs/mine", "out/mine.onnx") == 0
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mine.json", "mine.onnx"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["mine.onnx", "mine.onnx.json"]
 
 
 @pytest.mark.parametrize(

@@ -11,8 +11,9 @@ import radii
 from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.interop import export
+from radii.interop.export import card_file
 from radii.interop.onnx import import_onnx
-from radii.onnx import OnnxGraph, is_installed, read
+from radii.onnx import OnnxError, OnnxGraph, is_installed, read
 from radii.runs import certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
@@ -47,13 +48,13 @@ def test_exported_and_imported_model_gives_the_same_votes(tmp_path: Path) -> Non
     run = make_run(tmp_path / "run")
     before = certify(run, "torch")
     file = radii.export(run.path, tmp_path / "out" / "tuned.onnx")
-    assert sorted(path.name for path in file.parent.iterdir()) == ["tuned.json", "tuned.onnx"]
+    assert sorted(path.name for path in file.parent.iterdir()) == ["tuned.onnx", "tuned.onnx.json"]
     after = certify(import_onnx(file, tmp_path / "again", sigma=0.25, dataset="digits"), "auto")
     assert after.header["engine"] == "onnx"
     for old, new in zip(before.rows, after.rows, strict=True):
         assert old.prediction == new.prediction
         assert sum(abs(old.counts.get(number, 0) - new.counts.get(number, 0)) for number in range(10)) <= 2
-    card = json.loads(file.with_suffix(".json").read_text())
+    card = json.loads(card_file(file).read_text())
     assert card["classes"][:2] == ["zero", "one"]
     assert (card["sigma"], card["input"]["shape"], card["output"]["name"]) == (0.25, ["batch", 1, 8, 8], "logits")
     assert (card["weights"], card["sha256"]) == (disk.digest(run.weights()), disk.digest(file))
@@ -79,7 +80,7 @@ def test_imported_file_is_exported_unchanged(linear_onnx: Write, tmp_path: Path)
     run = import_onnx(file, tmp_path / "run", sigma=0.25, dataset="digits")
     written = radii.export(run, tmp_path / "out.onnx")
     assert written.read_bytes() == file.read_bytes()
-    assert json.loads(written.with_suffix(".json").read_text())["input"]["shape"] == [4, 1, 8, 8]
+    assert json.loads(card_file(written).read_text())["input"]["shape"] == [4, 1, 8, 8]
 
 
 def test_imported_file_is_exported_with_its_normalisation(linear_onnx: Write, tmp_path: Path) -> None:
@@ -96,7 +97,7 @@ def test_file_that_differs_from_the_model_is_not_written(
     with pytest.raises(ValueError, match="logits are off by up to .* from torch's: nothing was written"):
         radii.export(make_run(tmp_path / "run"), tmp_path / "x.onnx")
     assert not (tmp_path / "x.onnx").exists()
-    assert not (tmp_path / "x.json").exists()
+    assert not (tmp_path / "x.onnx.json").exists()
 
 
 def test_file_name_must_end_in_onnx(tmp_path: Path) -> None:
@@ -108,9 +109,26 @@ def test_certificates_of_other_weights_are_not_in_the_description(linear_onnx: W
     run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
     certify(run, "auto")
     file = radii.export(run, tmp_path / "a.onnx")
-    assert len(json.loads(file.with_suffix(".json").read_text())["certified"]) == 1
+    assert len(json.loads(card_file(file).read_text())["certified"]) == 1
     model = trained_model(run)
     model.load_state_dict({"1.graph": OnnxGraph(read(linear_onnx("b.onnx", shape=(2, 1, 8, 8)))).graph})
     save_weights(run, model, ModelSpec((1, 8, 8), tuple(map(str, range(10))), Normalisation()))
     file = radii.export(run, tmp_path / "a.onnx")
-    assert json.loads(file.with_suffix(".json").read_text())["certified"] == []
+    assert json.loads(card_file(file).read_text())["certified"] == []
+
+
+def test_header_of_a_certificate_file_with_the_same_name_is_kept(linear_onnx: Write, tmp_path: Path) -> None:
+    run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
+    (tmp_path / "mine.json").write_text('{"procedure": "fixed"}')
+    first = radii.export(run, tmp_path / "mine.onnx")
+    assert (tmp_path / "mine.json").read_text() == '{"procedure": "fixed"}'
+    assert radii.export(run, first) == first  # an export replaces an earlier one
+
+
+@pytest.mark.parametrize("name", ["mine.onnx", "mine.onnx.json"])
+def test_files_of_others_are_not_replaced(linear_onnx: Write, tmp_path: Path, name: str) -> None:
+    run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
+    (tmp_path / name).write_text("{}")
+    with pytest.raises(OnnxError, match="name another file"):
+        radii.export(run, tmp_path / "mine.onnx")
+    assert (tmp_path / name).read_text() == "{}"

@@ -13,7 +13,7 @@ from radii import disk
 from radii.datasets.digits import Digits
 from radii.runs import recipe
 from radii.runs.recipe import Recipe, Training
-from radii.runs.run import Run
+from radii.runs.run import Run, RunError
 from radii.training.loop import train
 from tests.cli.running import radii
 
@@ -95,3 +95,13 @@ def test_train_reads_each_split_once(trained: Run, tmp_path: Path, monkeypatch: 
     student = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, objective="transfer", training=RECIPE.training)
     train(student, tmp_path / "student", teacher=trained)
     assert splits == {"train": 1, "test": 1}
+
+
+@pytest.mark.parametrize("name", ["certificates", "attacks"])
+def test_linked_folder_in_a_run_is_refused(tmp_path: Path, name: str) -> None:
+    run = Run(tmp_path / "run")
+    run.claim(Recipe(dataset="digits", model="digits_cnn", sigma=0.25), {})
+    (tmp_path / "outside").mkdir()
+    (run.path / name).symlink_to(tmp_path / "outside")
+    with pytest.raises(RunError, match=f"{name} is a symbolic link"):
+        Run(run.path).recipe  # noqa: B018

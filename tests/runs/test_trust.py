@@ -244,3 +244,80 @@ def test_namespace_package_inside_a_package_that_is_not_imported_has_no_source(
     monkeypatch.syspath_prepend(tmp_path)
     assert trust.source_digest("outer_package.inner.leaf") is None
     assert trust.source_digest("outer_package") is not None
+
+
+MIXED = """
+import numpy as np
+from functools import partial
+from numpy import load, save as write
+from numpy import *
+from torch import nn
+
+class Tiny(nn.Module): ...
+def make(): ...
+maker = partial(Tiny)
+other = make
+read = np.load
+again = load
+try:
+    from numpy import tri
+except ImportError:
+    def tri(): ...
+"""
+
+
+@pytest.mark.parametrize("name", ["Tiny", "make", "maker", "other"])
+def test_trust_covers_names_that_the_module_defines(here: Path, name: str) -> None:
+    (here / "mixed.py").write_text(MIXED)
+    trust.require([f"mixed:{name}"], ["mixed"], here)
+
+
+@pytest.mark.parametrize("name", ["load", "write", "read", "again", "tri", "np", "zeros", "missing"])
+def test_trusting_a_module_does_not_trust_what_it_imports(here: Path, name: str) -> None:
+    (here / "mixed.py").write_text(MIXED)
+    with pytest.raises(UntrustedError, match="does not define it"):
+        trust.require([f"mixed:{name}"], ["mixed"], here)
+    trust.record(["mixed:Tiny"])
+    with pytest.raises(UntrustedError, match="does not define it"):
+        trust.require([f"mixed:{name}"], [], here)
+    trust.require([f"mixed:{name}"], [f"mixed:{name}"], here)
+    trust.record([f"mixed:{name}"])  # the user runs it
+    trust.require([f"mixed:{name}"], [], here)
+
+
+def test_names_of_the_own_package_are_defined_by_it(here: Path) -> None:
+    (here / "pack" / "deep").mkdir(parents=True)
+    (here / "pack" / "__init__.py").write_text("from .deep import Net\nfrom pack.deep.nets import *\n")
+    (here / "pack" / "deep" / "__init__.py").write_text("from .nets import Net\n")
+    (here / "pack" / "deep" / "nets.py").write_text("from numpy import load\nclass Net: ...\nclass More: ...\n")
+    trust.require(["pack:Net", "pack:More", "pack.deep:Net"], ["pack", "pack.deep"], here)
+    with pytest.raises(UntrustedError):
+        trust.require(["pack:load"], ["pack"], here)
+
+
+def test_images_of_a_stranger_s_path_are_not_read(here: Path) -> None:
+    import numpy as np
+
+    generator = np.random.default_rng(0)
+    images, labels = generator.integers(0, 256, (40, 8, 8, 1), dtype=np.uint8), np.arange(40) % 10
+    (here / "mine").mkdir()
+    np.savez(
+        here / "mine" / "arrays.npz", train_images=images, train_labels=labels, test_images=images, test_labels=labels
+    )
+    recipe = Recipe(dataset={"name": "arrays", "path": "mine"}, model="digits_cnn", sigma=0.25, training=TRAINING)
+    run = train(recipe, here / "run")
+    certify(run)  # this user named the path
+    shutil.rmtree(run.certificates)
+    trust.record_file().unlink()  # as another user's
+    with pytest.raises(trust.UnnamedDataError, match="which this user has not named before") as refused:
+        certify(run)
+    assert "name it with --data" in in_words(refused.value)
+    radii.load(run.path)  # needs no images of the run's dataset
+    from radii import certifiers
+
+    config = CertificationConfig(
+        run=run.path, certifier=certifiers.create("fixed", estimation=100), every=20, data=here / "mine"
+    )
+    certify_run(config, workers=1)
+    shutil.rmtree(run.certificates)
+    certify(run)

@@ -57,6 +57,8 @@ def named_in(run: Run, header: Mapping[str, Any]) -> tuple[Part, Key]:
     other = dataset_key(header.get(EVALUATED_ON))
     if other:
         trust.require([dict(other)["name"]], run.trusted, run.path)
+        if "path" in dict(other):
+            raise RunError(f"{run.path}: {EVALUATED_ON} in a header states a path, expected none: restore the file")
     return header.get("split", "test"), other
 
 

@@ -19,6 +19,7 @@ from radii.provenance import artefact_path
 from radii.runs import trust as trusted
 from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
+from radii.runs.trust import UnnamedDataError
 from radii.smoothing import noise as noises
 from radii.smoothing.noise import Noise
 from radii.training.build import dataset_of, spread_images
@@ -135,7 +136,7 @@ def _calibration_images(run: Run, data: Path | None, batch_size: int) -> Tensor:
 def _examples(run: Run, data: Path | None, shape: tuple[int, int, int], batch_size: int) -> Tensor:
     try:
         return spread_images(dataset_of(run, data).part("train"), batch_size)
-    except DataError:  # test images may be all there is
+    except (DataError, UnnamedDataError):  # test images may be all there is
         return engines.drawn(batch_size, shape)
 
 

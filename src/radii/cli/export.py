@@ -13,9 +13,10 @@ def export(run: Path, file: Path, /, *, trust: Trust = None) -> None:
 
     Args:
         run: A trained run directory.
-        file: The file to write, such as tuned.onnx; its card is then tuned.json.
+        file: The file to write, such as tuned.onnx; its card is then tuned.onnx.json.
     """
+    from radii.interop.export import card_file
     from radii.interop.export import export as export_run
 
     written = export_run(Run(run, trust or ()), file)
-    say(f"{written}: checked against torch; its card is {written.with_suffix('.json')}")
+    say(f"{written}: checked against torch; its card is {card_file(written)}")

@@ -12,6 +12,7 @@ from radii.cli.tensorboard import step_writer
 from radii.reports.text import down
 from radii.runs import recipe as recipes
 from radii.runs.run import Run
+from radii.runs.trust import require_data
 
 
 @app.command
@@ -48,6 +49,8 @@ def train(
     else:
         start = Run(from_, trusted)
         stated = recipes.recipe_from(start.recipe, start.path, recipe, settings)
+        if data is None and stated.dataset.get("path") and not any(key.startswith("dataset") for key in settings):
+            require_data(Path(stated.dataset["path"]), stated.dataset["name"], start.path)
     teacher_run = None if teacher is None else Run(teacher, trusted)
     with TrainingBar(console) as bar, step_writer(run, bar, enabled=tensorboard and is_rank_0()) as on_step:
         trained = train_run(

@@ -11,6 +11,7 @@ from torch import nn
 from radii import disk
 from radii.onnx import OnnxError, OnnxGraph, from_torch, with_normalisation
 from radii.reports.model_card import certified
+from radii.runs import readers
 from radii.runs.run import Run
 from radii.smoothing.normalisation import Normalise
 from radii.training.weights import ModelSpec, model_spec, trained_model
@@ -29,10 +30,10 @@ USE = (
 
 
 def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ()) -> Path:
-    """Write a run's base classifier as one ONNX file, and a description with its certificates beside it, as .json.
+    """Write a run's base classifier as one ONNX file, and a description with its certificates beside it, as .onnx.json.
 
-    The file is compared with torch on noisy images first. `trust` names the modules of others whose code the run may
-    use.
+    The file is compared with torch on noisy images first. A file that exists is replaced only if it is such an export.
+    `trust` names the modules of others whose code the run may use.
 
     >>> import radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -43,14 +44,39 @@ def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ())
     run, file = run if isinstance(run, Run) else Run(run, trust), Path(path)
     if file.suffix != ".onnx":
         raise OnnxError(f"{file} does not end in .onnx: name the file to write, such as {file.stem}.onnx", "path")
+    _check_replaceable(file)
     spec, model = model_spec(run), trained_model(run).cpu()
     graph = OnnxGraph(_onnx_content(model, spec))
     difference = _compare(model, graph, spec, run.recipe.sigma)
     description = {**_describe(run, spec, graph), "largest_logit_difference": difference, "certified": certified(run)}
     disk.make_folder(file.parent)
     disk.write(file, graph.content)
-    disk.write_json(file.with_suffix(".json"), {**description, "sha256": disk.digest(file)})
+    disk.write_json(card_file(file), {**description, "sha256": disk.digest(file)})
     return file
+
+
+def card_file(file: Path) -> Path:
+    """Return the path of the description of an exported file: not the name of a certificate file's header."""
+    return file.with_name(f"{file.name}.json")
+
+
+def _check_replaceable(file: Path) -> None:
+    """Refuse to replace files that are not an earlier export and its description."""
+    card = card_file(file)
+    if card.exists() and not _is_card(card):
+        raise OnnxError(f"{card} exists and is not the description of an export: name another file", "path")
+    cards = (card, file.with_suffix(".json"))  # the second is that of version 0.2
+    if file.exists() and not any(_is_card(card, disk.digest(file)) for card in cards):
+        raise OnnxError(f"{file} exists, and no {card.name} says that radii wrote it: name another file", "path")
+
+
+def _is_card(card: Path, digest: str | None = None) -> bool:
+    """Return whether a file describes an export, the one with this digest if one is given."""
+    try:
+        described = readers.json_object(card)
+    except (ValueError, OSError):
+        return False
+    return "largest_logit_difference" in described and digest in (None, described.get("sha256"))
 
 
 def _onnx_content(model: nn.Module, spec: ModelSpec) -> bytes:

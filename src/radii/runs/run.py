@@ -32,6 +32,8 @@ WRITTEN = (
     "check.json",
 )
 """The files that the holder of the run's lock may write."""
+FOLDERS = ("certificates", "certificates/parts", "pictures", "attacks", "tensorboard")
+"""The folders inside a run. A link in their place would have radii write outside the run."""
 
 
 class RunError(ParameterError):
@@ -83,6 +85,8 @@ class Run:
             near = _nearest(self.path)
             advice = f"did you mean {str(near)!r}?" if near else "`radii train` makes one"
             raise RunError(f"{self.path} is not a run: it has no recipe.toml; {advice}")
+        if linked := [name for name in FOLDERS if (self.path / name).is_symlink()]:
+            raise RunError(f"{self.path / linked[0]} is a symbolic link, where a folder belongs: put the folder there")
         return self._cache.get(self.recipe_file, recipe.read)
 
     @property
@@ -147,6 +151,8 @@ class Run:
         `defaults` are those of the objective's fields: a run that was begun before a field existed had its default.
         """
         trust.record(wanted.names())
+        if wanted.dataset.get("path"):
+            trust.record_data(self.path / wanted.dataset["path"])
         if self.recipe_file.is_file():
             if difference := _recipe_difference(self.stated_recipe(), wanted, defaults or {}):
                 raise RunError(f"{self.path} belongs to another recipe (it has {difference})", "run")

@@ -1,7 +1,8 @@
-"""Trust: a module that a run directory names is imported only if the user trusts it.
+"""Trust: what a run directory names, code or a folder of images, is used only if the user named it.
 
 A recipe that the user passes may name code. A recipe inside a run directory may come from somebody else: its code is
-used only if the user names the module again, or has run the same source before. The digests of such sources are
+used only if the user names the module again, or has run the same source before, and only under names that the module
+defines itself. Images outside the run are read only if the user named their folder. Digests of what the user named are
 recorded outside the run. Nothing here imports the code.
 """
 
@@ -11,12 +12,14 @@ import os
 import sys
 import sysconfig
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import suppress
 from functools import cache
 from importlib.machinery import PathFinder
 from pathlib import Path
 
 from radii import disk
 from radii.errors import ParameterError
+from radii.published_datasets import SIZES
 
 
 class UntrustedError(ParameterError):
@@ -27,14 +30,36 @@ class UntrustedError(ParameterError):
         self.module = module
 
 
+class UnnamedDataError(ParameterError):
+    """A run names a folder of images that the user has not named."""
+
+    def __init__(self, message: str) -> None:
+        super().__init__(message, "data")
+
+
+# Code
+
+
 def require(names: Iterable[str], trusted: Collection[str], where: Path) -> None:
-    """Raise an UntrustedError for the first `module:name` whose module is not trusted and was not run before."""
+    """Raise an UntrustedError for the first `module:name` that is neither trusted nor was run before.
+
+    To trust a module is to trust what it defines. A name that it imports from elsewhere, such as numpy's `load`, is
+    trusted as `module:name`.
+    """
     for name in names:
         module = module_of(name)
-        if module and module not in trusted and not is_known(module):
+        if not module or name in trusted or _name_digest(name) in _known():
+            continue
+        if module not in trusted and not is_known(module):
             raise UntrustedError(
                 f"{where} names the code {name!r}, which this user has not run before: read {module}, then trust it",
                 module,
+            )
+        if not _defines(module, name.partition(":")[2]):
+            raise UntrustedError(
+                f"{where} names the code {name!r}, but {module} does not define it, it imports it from another package "
+                "or not at all: find out what it is, then trust it",
+                name,
             )
 
 
@@ -44,13 +69,24 @@ def module_of(name: str) -> str:
 
 
 def record(names: Iterable[str]) -> None:
-    """Record the digests of modules that the user runs."""
-    digests = {digest for name in names if (module := module_of(name)) and (digest := source_digest(module))}
-    if new := digests - _known():
+    """Record the digests of modules that the user runs, and of the names in them."""
+    names = [name for name in names if module_of(name)]
+    digests = [digest for name in names for digest in (source_digest(module_of(name)), _name_digest(name)) if digest]
+    _record(digests)
+
+
+def _name_digest(name: str) -> str | None:
+    """Return a digest of a `module:name` and of the module's source; None if there is no source."""
+    source = source_digest(module_of(name))
+    return source and hashlib.sha256(f"{source}\0{name}".encode()).hexdigest()
+
+
+def _record(digests: Iterable[str]) -> None:
+    if new := set(digests) - _known():
         disk.make_folder(record_file().parent)
         # The first newline ends a line that a kill may have cut short.
         lines = "".join(["\n", *(f"{digest}\n" for digest in sorted(new))])
-        disk.append(record_file(), lines.encode(), create=True)
+        disk.append(record_file().resolve(), lines.encode(), create=True)  # the user's own link is followed
 
 
 def is_known(module: str) -> bool:
@@ -59,7 +95,7 @@ def is_known(module: str) -> bool:
 
 
 def record_file() -> Path:
-    """Return the file with the digests of all modules that were run, one per line."""
+    """Return the file with the digests of all that the user named, one per line."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "radii" / "trusted"
 
@@ -67,6 +103,35 @@ def record_file() -> Path:
 def _known() -> set[str]:
     file = record_file()
     return set(file.read_text().split()) if file.is_file() else set()
+
+
+# Images
+
+
+def require_data(path: Path, dataset: str, run: Path) -> None:
+    """Raise an UnnamedDataError if a run of somebody else takes its images from a folder of this user.
+
+    Images inside the run are its own. Published datasets show nothing that is not public.
+    """
+    place = path.resolve()
+    own = [run.resolve(), *([Path(named).resolve()] if (named := os.environ.get("RADII_DATA")) else [])]
+    if dataset in SIZES or not place.exists() or any(place.is_relative_to(folder) for folder in own):
+        return
+    if _data_digest(path) not in _known():
+        raise UnnamedDataError(f"{run} takes its images from {path}, which this user has not named before")
+
+
+def record_data(path: Path) -> None:
+    """Record a folder or file of images that the user named, if the record can be written."""
+    with suppress(OSError):
+        _record([_data_digest(path)])
+
+
+def _data_digest(path: Path) -> str:
+    return hashlib.sha256(b"data\0" + os.fsencode(path.resolve())).hexdigest()
+
+
+# Sources
 
 
 def source_digest(module: str) -> str | None:
@@ -129,6 +194,54 @@ def _absolute(node: ast.ImportFrom, package: str) -> str:
         return node.module or ""
     above = package.split(".")[: len(package.split(".")) - node.level + 1]
     return ".".join([*above, node.module] if node.module else above)
+
+
+def _defines(module: str, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> bool:
+    """Return whether a module, or another module of its package, defines a name: a class, a function or a value."""
+    path = dict(_files_of(module)).get(module)
+    if path is None or path.suffix != ".py" or (module, name) in seen:
+        return False
+    try:
+        body = ast.parse(path.read_bytes()).body
+    except (SyntaxError, ValueError):
+        return False
+    inside = module if path.stem == "__init__" else module.rpartition(".")[0]
+    seen |= {(module, name)}
+    answers = [
+        answer for node in _module_level(body) if (answer := _defined_by(node, module, inside, name, seen)) is not None
+    ]
+    return bool(answers) and all(answers)
+
+
+def _module_level(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
+    """Yield the statements of a module, those inside `if`, `try` and `with` too."""
+    for node in body:
+        yield node
+        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            yield from _module_level(ast.iter_child_nodes(node))
+
+
+def _defined_by(node: ast.AST, module: str, package: str, name: str, seen: frozenset[tuple[str, str]]) -> bool | None:
+    """Return whether a statement defines a name (True) or binds it to something of elsewhere (False); else None."""
+    if isinstance(node, ast.FunctionDef | ast.ClassDef):
+        return True if node.name == name else None
+    if isinstance(node, ast.Assign | ast.AnnAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if not any(isinstance(target, ast.Name) and target.id == name for target in targets):
+            return None
+        if isinstance(node.value, ast.Name):
+            return _defines(module, node.value.id, seen)
+        return not isinstance(node.value, ast.Attribute)
+    if isinstance(node, ast.Import):
+        return False if any((alias.asname or alias.name) == name for alias in node.names) else None
+    if not isinstance(node, ast.ImportFrom):
+        return None
+    base, top = _absolute(node, package), module.partition(".")[0]
+    imported = {alias.asname or alias.name: alias.name for alias in node.names}
+    if name in imported:
+        return base.partition(".")[0] == top and _defines(base, imported[name], seen)
+    # `from x import *` may bind any name: what is not in the own package counts where nothing else binds the name.
+    return True if "*" in imported and base.partition(".")[0] == top and _defines(base, name, seen) else None
 
 
 def _is_installed(path: Path) -> bool:

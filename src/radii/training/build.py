@@ -17,7 +17,7 @@ from radii.device import default_device
 from radii.errors import ParameterError
 from radii.fields import settings_of
 from radii.objectives import Objective
-from radii.runs import readers
+from radii.runs import readers, trust
 from radii.runs.recipe import Recipe, RecipeError, Training, fields_of
 from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import generator
@@ -121,7 +121,12 @@ def open_dataset(recipe: Recipe, data: Path | None, base: Path | None = None) ->
 
 
 def dataset_of(run: Run, data: Path | None) -> Dataset:
-    """Open the dataset that a run was trained on, at the path in the run or at `data`."""
+    """Open the dataset that a run was trained on, at `data` or at the path in the run, if this user named it before."""
+    table = run.recipe.dataset
+    if data is not None:
+        trust.record_data(data)
+    elif table.get("path"):
+        trust.require_data(run.path / table["path"], table["name"], run.path)
     return open_dataset(run.recipe, data, run.path)
 
 

@@ -17,6 +17,7 @@ from radii.runs import recipe as recipes
 from radii.runs.lineage import seconds_before, teachers
 from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
+from radii.runs.trust import require_data
 from radii.smoothing.addresses import generator
 from radii.training.batches import LocalBatch
 from radii.training.build import Components, build, open_dataset
@@ -80,7 +81,7 @@ def train_students(
     for model in models:
         name = named_table(model, "model")["name"].replace(":", "-")
         path = run or teacher.path.with_name(f"{teacher.name}-to-{name}")
-        student_recipe = replace(recipe, model=model, dataset=_student_dataset(recipe, teacher))
+        student_recipe = replace(recipe, model=model, dataset=_student_dataset(recipe, teacher, data))
         student = train(student_recipe, path, data=data, teacher=teacher, on_step=on_step)
         if join_world().is_rank0:
             _time_teacher_method(student, teacher, data)
@@ -88,12 +89,14 @@ def train_students(
         teacher = student
 
 
-def _student_dataset(recipe: Recipe, teacher: Run) -> Spec:
+def _student_dataset(recipe: Recipe, teacher: Run, data: Path | None) -> Spec:
     """Return the recipe's dataset; fields that it does not state are the teacher's if the dataset is the same."""
     theirs = teacher.recipe.dataset
     if recipe.dataset["name"] != theirs["name"]:
         return recipe.dataset
     path = {"path": str(teacher.path / theirs["path"])} if theirs.get("path") else {}
+    if path and data is None and "path" not in recipe.dataset:
+        require_data(Path(path["path"]), theirs["name"], teacher.path)
     return {**theirs, **path, **recipe.dataset}
 
 
