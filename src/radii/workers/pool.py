@@ -221,9 +221,6 @@ def _without_interrupts() -> Iterator[None]:
         signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
-_MAIN = threading.Lock()
-
-
 @contextmanager
 def _safe_path() -> Iterator[None]:
     """Start Python processes that do not search the current folder: it may be a stranger's, with a threading.py in it.
@@ -237,6 +234,9 @@ def _safe_path() -> Iterator[None]:
     finally:
         os.environ.pop(SAFE_PATH)
         os.environ.update({} if before is None else {SAFE_PATH: before})
+
+
+_MAIN = threading.Lock()
 
 
 @contextmanager
