@@ -15,10 +15,10 @@ import torch
 from benchmarks.timing import machine
 from radii import models, objectives
 from radii.datasets.base import InMemory
-from radii.engines import channels_last
 from radii.objectives import Step
 from radii.runs.recipe import Training
 from radii.smoothing.addresses import generator
+from radii.smoothing.forward import channels_last
 from radii.training.batches import batches, prefetch
 from radii.training.ddp import World, join_world, leave_world
 from radii.training.optimizer import make_optimizer

@@ -11,7 +11,7 @@ from benchmarks.training import CIFAR, random_images, step_of
 from radii import models
 from radii.datasets import Images
 from radii.device import keep_freed_memory
-from radii.engines import channels_last
+from radii.smoothing.forward import channels_last
 
 FIELDS: dict[str, dict[str, Any]] = {
     "cifar_resnet20": {},

@@ -11,9 +11,9 @@ from benchmarks import plain
 from benchmarks.timing import machine, take_turns
 from radii import datasets, models, objectives
 from radii.datasets import Images
-from radii.engines import channels_last
 from radii.objectives import Batch, Objective, Step
 from radii.smoothing.addresses import generator
+from radii.smoothing.forward import channels_last
 from radii.training.batches import LocalBatch
 from radii.training.step import Loss, gradient_step
 

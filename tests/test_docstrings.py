@@ -9,7 +9,7 @@ import pytest
 import radii
 
 MODULES = [
-    *("certification.images", "certification.dataset", "certification.load", "interop.export", "reports.report"),
+    *("certification.predict", "certification.dataset", "certification.load", "interop.export", "reports.report"),
     *("training.loop", "training.transfer", "bounds", "engines._classifier"),
 ]
 FUNCTIONS = [getattr(radii, name) for name in radii.__all__ if inspect.isfunction(getattr(radii, name))]

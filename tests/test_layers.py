@@ -80,7 +80,7 @@ def test_no_package_uses_private_names_of_another() -> None:
 @pytest.mark.parametrize(
     ("line", "used"),
     [
-        ("from radii.engines._prepare import prepare", ["radii.engines._prepare.prepare"]),
+        ("from radii.engines._folding import folded", ["radii.engines._folding.folded"]),
         ("from radii.runs.run import _read", ["radii.runs.run._read"]),
         ("from radii.runs import run\nrun._read()", ["radii.runs.run._read"]),
         ("from radii.runs import run as opened\nopened._read()", ["radii.runs.run._read"]),

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from radii import bounds
     from radii.certification.dataset import certify_dataset
-    from radii.certification.images import certify, predict
     from radii.certification.load import load
+    from radii.certification.predict import certify, predict
     from radii.engines import SmoothedClassifier
     from radii.interop.export import export
     from radii.reports.report import report
@@ -43,11 +43,11 @@ _LAZY = {
     "Results": "radii.reports.results",
     "Run": "radii.runs.run",
     "SmoothedClassifier": "radii.engines",
-    "certify": "radii.certification.images",
+    "certify": "radii.certification.predict",
     "certify_dataset": "radii.certification.dataset",
     "export": "radii.interop.export",
     "load": "radii.certification.load",
-    "predict": "radii.certification.images",
+    "predict": "radii.certification.predict",
     "report": "radii.reports.report",
     "train": "radii.training.loop",
     "transfer": "radii.training.transfer",

@@ -25,7 +25,8 @@ from radii.provenance import artefact_path
 from radii.runs import attacks, certificates
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
-from radii.smoothing.noise import Gaussian, Grid
+from radii.smoothing.noise import Gaussian
+from radii.smoothing.noise.grid import Grid
 from radii.training.loop import train
 
 FIXED = certifiers.create("fixed", selection=20, estimation=100)

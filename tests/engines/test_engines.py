@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 import radii
 from radii import engines, models
-from radii.engines import EngineSpec, SmoothedClassifier, _prepare, agreement, folded, openvino_bf16, prepare
+from radii.engines import EngineSpec, SmoothedClassifier, agreement, base, folded, openvino_bf16, prepare
 from radii.engines.base import Engine
 from radii.smoothing.noise import Gaussian
 
@@ -118,7 +118,7 @@ def test_an_engine_that_disagrees_is_refused(tmp_path: Path, monkeypatch: pytest
         def prepare(self, spec: EngineSpec) -> nn.Module:
             return Stuck()
 
-    monkeypatch.setattr(_prepare, "create", lambda _: StuckEngine())
+    monkeypatch.setattr(base, "create", lambda _: StuckEngine())
     with pytest.raises(ValueError, match="gives the trained model's answer on [0-9.]+ % of a probe, expected 100 %"):
         prepare(engine_spec(tmp_path), "stuck")
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from radii import models
-from radii.engines import EngineSpec, _folding, _prepare, drawn, folded, prepare
+from radii.engines import EngineSpec, _folding, base, drawn, folded, prepare
 from radii.models.base import Shape
 from radii.smoothing.noise import Gaussian
 from tools.stress.classifiers import NETS, SHAPE, Net
@@ -156,6 +156,6 @@ def test_auto_leaves_out_an_engine_that_cannot_convert_a_model(tmp_path: Path, m
     def fail(*_: object) -> nn.Module:
         raise RuntimeError("no such operator")
 
-    for engine in _prepare._automatic(spec_of(Net(), tmp_path)):
+    for engine in base._automatic(spec_of(Net(), tmp_path)):
         monkeypatch.setattr(type(engine), "prepare", fail)
     assert prepare(spec_of(Net(), tmp_path), "auto")[0] == "torch"

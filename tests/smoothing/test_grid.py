@@ -16,8 +16,8 @@ from radii.runs import certificates
 from radii.runs.recipe import Recipe, Training
 from radii.smoothing.addresses import generator
 from radii.smoothing.certificate import Certificate
-from radii.smoothing.noise import Gaussian, Grid, Noise
-from radii.smoothing.noise.grid import BITS, table
+from radii.smoothing.noise import Gaussian, Noise
+from radii.smoothing.noise.grid import BITS, Grid, table
 from radii.training.loop import train
 from tools.stress.classifiers import LastBits
 

@@ -3,7 +3,7 @@
 import pytest
 from torch import nn
 
-from radii.smoothing.modes import evaluating, frozen
+from radii.smoothing.forward import evaluating, frozen
 
 
 def model() -> nn.Sequential:

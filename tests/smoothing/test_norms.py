@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 import pytest
 import torch
 
-from radii.smoothing.noise import Gaussian, Grid, Noise
+from radii.smoothing.noise import Gaussian, Noise
+from radii.smoothing.noise.grid import Grid
 from radii.smoothing.norms import L1, L2, LINF, NORMS, Norm, norm_of
 
 

@@ -17,7 +17,8 @@ from radii.certification.certify import CertificationConfig, certify_run, open_c
 from radii.errors import ParameterError
 from radii.runs import certificates
 from radii.runs.run import Run
-from radii.workers.voter import Missing, Report, Shipped, count_votes
+from radii.workers.scheduler import Report
+from radii.workers.voter import Missing, Shipped, count_votes
 
 
 class Inline(Executor):

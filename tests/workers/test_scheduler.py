@@ -20,8 +20,8 @@ from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.questions import Answer, Question, Task, Votes
 from radii.workers import scheduler
 from radii.workers.pool import WorkerError
-from radii.workers.scheduler import Pace, Program, Scheduler
-from radii.workers.voter import Report, count_votes
+from radii.workers.scheduler import Pace, Program, Report, Scheduler
+from radii.workers.voter import count_votes
 
 ENVIRONMENT = {"versions": {"radii": "0"}}
 

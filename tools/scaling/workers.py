@@ -14,8 +14,7 @@ from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import Certificate
 from radii.smoothing.noise import Gaussian
 from radii.smoothing.questions import Answer, Task
-from radii.workers.scheduler import Program, Scheduler
-from radii.workers.voter import Report
+from radii.workers.scheduler import Program, Report, Scheduler
 
 
 class DrawnVotes:

@@ -16,7 +16,8 @@ from radii.certifiers.base import Voter
 from radii.engines import EngineSpec, SmoothedClassifier, prepare
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import Certificate
-from radii.smoothing.noise import Gaussian, Grid, Noise
+from radii.smoothing.noise import Gaussian, Noise
+from radii.smoothing.noise.grid import Grid
 from tools.stress.classifiers import (
     BY_COMPANY,
     BY_LENGTH,

@@ -1,4 +1,4 @@
-"""Attacks on the smoothed classifier of a run: what the best attack of a stated budget finds.
+"""Attack the smoothed classifier of a run with a stated budget.
 
 Certified accuracy is below the truth, attacked accuracy above it. The gradient is that of SmoothAdv's loss (Salman et
 al. 2019) under `copies` draws of noise; whether a change succeeds is decided by the votes of a prediction, on noise
@@ -32,8 +32,7 @@ from radii.smoothing.addresses import NoiseAddress, generator
 from radii.smoothing.attack import ascent, unit_or_random
 from radii.smoothing.bounds import gaussian_probability
 from radii.smoothing.certificate import ABSTAIN
-from radii.smoothing.forward import logits_of
-from radii.smoothing.modes import frozen
+from radii.smoothing.forward import frozen, logits_of
 from radii.smoothing.noise import Gaussian, Noise, noise_like
 from radii.smoothing.norms import L2, Norm
 from radii.training.build import dataset_of
@@ -77,7 +76,7 @@ class AttackConfig:
 
 
 def attack_run(config: AttackConfig, *, on_image: OnAttack = lambda *_: None) -> Path:
-    """Attack test images of a run; returns the attack file. The same call continues where it stopped."""
+    """Attack test images of a run and return the attack file. The same call continues where it stopped."""
     session = AttackSession(config)
     total = len(session.chosen)
     with (
@@ -117,7 +116,7 @@ class AttackSession:
 
     @property
     def header(self) -> dict[str, Any]:
-        """Everything that determines the result."""
+        """Return everything that determines the result."""
         config = self.config
         return {
             "weights": self.weights,
@@ -136,22 +135,22 @@ class AttackSession:
         }
 
     def attack(self, index: int) -> AttackedImage:
-        """The shortest change of one image that gives a wrong answer, tried at growing radii."""
+        """Search for the shortest change of one image that gives a wrong answer, at growing radii."""
         began = time.perf_counter()
         image, label = self._image(index)
-        prediction, found = self.answer(image, index), None
+        prediction, success = self.answer(image, index), None
         if prediction not in (label, ABSTAIN):
-            found = image
+            success = image
         for number, radius in enumerate(self.radii):
-            if found is None:
-                found = self.shortest(index, image, label, self.changed(index, image, label, radius, number))
-        wrong = None if found is None else self.answer(found, index)
-        length = None if found is None else distance(found, image, self.noise.norm)
+            if success is None:
+                success = self.shortest(index, image, label, self.changed(index, image, label, radius, number))
+        wrong = None if success is None else self.answer(success, index)
+        length = None if success is None else distance(success, image, self.noise.norm)
         seconds = time.perf_counter() - began
         return AttackedImage(index, label, prediction, length, wrong, seconds, image_digest(image, label))
 
     def shortest(self, index: int, image: Tensor, label: int, changed: Tensor) -> Tensor | None:
-        """The shortest part of a change that is judged to give a wrong answer; None if the whole does not."""
+        """Shorten a change as far as the answer stays wrong; return None if it is not wrong at all."""
         if self.answer(changed, index) in (label, ABSTAIN):
             return None
         low, high = 0.0, 1.0
@@ -162,18 +161,18 @@ class AttackSession:
         return self.between(image, changed, high)
 
     def between(self, image: Tensor, changed: Tensor, share: float) -> Tensor:
-        """The image with a share of a change, as near to it as the noise's images are."""
+        """Return the image with a share of a change, as near to it as the noise's images are."""
         return self.noise.nearest(torch.lerp(image, changed, share))
 
     def changed(self, index: int, image: Tensor, label: int, radius: float, number: int) -> Tensor:
-        """The end of gradient ascent on the smoothed loss within a radius, pixels in [0, 1]."""
+        """Return the end of gradient ascent on the smoothed loss within a radius, pixels in [0, 1]."""
         device = default_device()
         images, labels = image[None].to(device), torch.tensor([label], device=device)
         rng = generator(device, "attack", self.config.seed, index, number)
         noise = noise_for(self.noise, images, self.config.copies, rng)
         norm = self.noise.norm
         with frozen(self.model):
-            *_, found = ascent(
+            *_, last = ascent(
                 images,
                 lambda points: smoothed_loss(logits_of(self.model, points + noise), labels).sum(),
                 steps=self.config.steps,
@@ -183,10 +182,10 @@ class AttackSession:
                 direction=lambda gradient: unit_or_random(gradient, rng),
             )
         # A picture is judged on the CPU, in [0, 1]: the ball's rounding must not leave it.
-        return self.noise.nearest(found[0].cpu().clamp(0, 1))
+        return self.noise.nearest(last[0].cpu().clamp(0, 1))
 
     def answer(self, image: Tensor, index: int) -> int:
-        """The smoothed classifier's answer, by votes on noise of its own."""
+        """Predict the class with noise that the attack has not seen."""
         address = NoiseAddress(self.config.seed, index, purpose="judge")
         return certify_image(self.judge, self.classifier, image, address).prediction
 
@@ -203,36 +202,36 @@ class AttackSession:
             gallery.write(attacks.pictures_file(path), pictures, facts)
 
     def _around(self, row: Row) -> dict[str, tuple[Tensor, int]]:
-        """The attack on one image from inside its certified radius, and the nearest success outside."""
+        """Attack one image inside its certified radius, and outside until the nearest success."""
         image, _ = self._image(row.index)
         answer, number = row.prediction, len(self.radii)
         inside = self.changed(row.index, image, answer, JUST_INSIDE * row.radius, number) if row.radius else image
-        found = {"inside": (inside, self.answer(inside, row.index))}
+        pictures = {"inside": (inside, self.answer(inside, row.index))}
         for factor in FARTHER:
             radius = factor * max(row.radius, self.unit / 4)
             changed = self.changed(row.index, image, answer, radius, number := number + 1)
             if (success := self.shortest(row.index, image, answer, changed)) is not None:
-                return {**found, "outside": (success, self.answer(success, row.index))}
-        return found
+                return {**pictures, "outside": (success, self.answer(success, row.index))}
+        return pictures
 
     def _image(self, index: int) -> tuple[Tensor, int]:
         return self.images.batch(torch.tensor([index]))[0], int(self.images.labels[index])
 
 
 def certified_rows(run: Run, weights: str, data: str, noise: Noise) -> list[Row]:
-    """The rows of the largest certificate file of these weights and images under this noise."""
-    files = [each for each in resume.files_of_weights(run, weights) if each[1].get("data") == data]
-    made = [(path, header) for path, header in files if header.get("noise") in (None, noise.describe())]
-    return max((certificates.read_rows(path, header) for path, header in made), key=len, default=[])
+    """Return the rows of the largest certificate file of these weights and images under this noise."""
+    files = [file for file in resume.files_of_weights(run, weights) if file[1].get("data") == data]
+    matching = [(path, header) for path, header in files if header.get("noise") in (None, noise.describe())]
+    return max((certificates.read_rows(path, header) for path, header in matching), key=len, default=[])
 
 
 def unit_radius(noise: Noise) -> float:
-    """The radius of a class that wins for 84 % of the copies: sigma, of Gaussian noise."""
+    """Return the radius of a class that wins for 84 % of the copies: sigma, of Gaussian noise."""
     return float(noise.sigma if isinstance(noise, Gaussian) else noise.radius(gaussian_probability(1.0, 1.0)))
 
 
 def noise_for(noise: Noise, images: Tensor, copies: int, rng: torch.Generator) -> Tensor:
-    """Noise for copies of every image; for grid noise, whose images are not on the grid here, before its rounding."""
+    """Draw noise for copies of images; for grid noise, whose images are not on the grid here, before rounding."""
     if isinstance(noise, Gaussian):
         return noise_like(images, copies, noise.sigma, rng)
     blank = torch.zeros_like(images)
@@ -240,12 +239,12 @@ def noise_for(noise: Noise, images: Tensor, copies: int, rng: torch.Generator) -
 
 
 def distance(one: Tensor, other: Tensor, norm: Norm = L2) -> float:
-    """The distance of two images, computed in double precision."""
+    """Return the distance of two images, computed in double precision."""
     return float(torch.linalg.vector_norm(one.double() - other.double(), norm.order))
 
 
 def differentiable(model: nn.Module, image: Tensor) -> nn.Module:
-    """The model, or a ParameterError where it has no gradient, as a model that another runtime runs has none."""
+    """Return the model, or raise a ParameterError if it has no gradient: an ONNX model has none."""
     leaf = image.to(default_device()).requires_grad_()
     try:
         torch.autograd.grad(model(leaf).sum(), leaf)

@@ -20,7 +20,7 @@ Key = tuple[tuple[str, Any], ...]
 
 
 class EvaluatedImages(NamedTuple):
-    """The images of certificates, and what a header says of them beside their digest."""
+    """The images to certify, and what a header states about them beside their digest."""
 
     images: Images
     facts: Mapping[str, Any]
@@ -29,31 +29,30 @@ class EvaluatedImages(NamedTuple):
 
 
 def dataset_key(spec: Spec | Key | None) -> Key:
-    """The key of a dataset that was named in any form."""
+    """Return the hashable form of a dataset spec."""
     if not spec:
         return ()
     return tuple(named_table(dict(spec) if isinstance(spec, tuple) else spec, "dataset").items())
 
 
 def evaluated_images(run: Run, part: Part, other: Key, data: Path | None) -> EvaluatedImages:
-    """The images to certify; `data` is where they are, of the run's own dataset or of the other one."""
+    """Open the images to certify; `data` is the folder of the run's own dataset, or of the other one."""
     if not other:
         own = dataset_of(run, data)
         held_out = {} if own.validation is None else {"validation": own.validation}
-        facts = {} if part == "test" else {"split": part, **held_out}
+        facts: dict[str, Any] = {} if part == "test" else {"split": part, **held_out}
         return EvaluatedImages(own.part(part), facts, run.recipe.dataset["name"])
     if part != "test":
         raise ValueError(f"split = {part!r} is of the run's own data: leave out the other dataset")
-    found = open_other(other, data)
-    _expect_same_classes(run, found)
-    stated = {key: value for key, value in dataset_fields(found).items() if key != "path"}
-    return EvaluatedImages(
-        found.part("test"), {"dataset": found.name, EVALUATED_ON: {"name": found.name, **stated}}, found.name
-    )
+    dataset = open_other(other, data)
+    _expect_same_classes(run, dataset)
+    fields = {key: value for key, value in dataset_fields(dataset).items() if key != "path"}
+    facts = {"dataset": dataset.name, EVALUATED_ON: {"name": dataset.name, **fields}}
+    return EvaluatedImages(dataset.part("test"), facts, dataset.name)
 
 
 def named_in(run: Run, header: Mapping[str, Any]) -> tuple[Part, Key]:
-    """The part, and the other dataset if it is one, that the header of a certificate file names."""
+    """Return the part and, if it is not the run's own, the dataset that the header of a certificate file names."""
     other = dataset_key(header.get(EVALUATED_ON))
     if other:
         trust.require([dict(other)["name"]], run.trusted, run.path)
@@ -63,21 +62,21 @@ def named_in(run: Run, header: Mapping[str, Any]) -> tuple[Part, Key]:
 
 
 def open_other(other: Key, data: Path | None) -> Dataset:
-    """Another dataset than a run's own, by its key; `data` is where it is."""
+    """Open another dataset than the run's own; `data` is its folder."""
     table = dict(other)
     fields = fields_of(table) | ({} if data is None else {"path": str(data)})
     return datasets.create(table["name"], **fields)
 
 
-def _expect_same_classes(run: Run, found: Dataset) -> None:
-    """Refuse images of another size, or of other classes."""
+def _expect_same_classes(run: Run, dataset: Dataset) -> None:
+    """Raise a RunError if the images have another size or other classes."""
     spec = model_spec(run)
-    if tuple(found.shape) != tuple(spec.shape):
-        raise RunError(f"{run.path} takes images {tuple(spec.shape)}, the dataset {found.name} has {found.shape}")
-    if found.class_names != spec.class_names:
+    if tuple(dataset.shape) != tuple(spec.shape):
+        raise RunError(f"{run.path} takes images {tuple(spec.shape)}, the dataset {dataset.name} has {dataset.shape}")
+    if dataset.class_names != spec.class_names:
         raise RunError(
-            f"{run.path} knows {_in_words(spec.class_names)}, the dataset {found.name} has "
-            f"{_in_words(found.class_names)}: expected the same classes in the same order"
+            f"{run.path} knows {_in_words(spec.class_names)}, the dataset {dataset.name} has "
+            f"{_in_words(dataset.class_names)}: expected the same classes in the same order"
         )
 
 

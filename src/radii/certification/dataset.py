@@ -15,7 +15,7 @@ from torch import Tensor
 
 from radii import certifiers, datasets
 from radii.certification.certify import Certification, OnImage, RowStore, certify_missing
-from radii.certification.images import checked_seed, whole
+from radii.certification.predict import checked_seed, whole
 from radii.datasets import DataError, Dataset, Samples, samples_of
 from radii.datasets.base import image_digest
 from radii.engines import AUTO, SmoothedClassifier, check_image

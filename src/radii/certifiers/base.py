@@ -14,7 +14,7 @@ from radii.fields import option, settings_of
 from radii.plugins import Component
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
-from radii.smoothing.noise import Noise
+from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Answer, Question, Task
 
 
@@ -89,7 +89,7 @@ class Certifier(Component, ABC):
 
     @abstractmethod
     def fewest_samples(self) -> tuple[str, int]:
-        """The field that states the number of samples, and the fewest that a prediction can need."""
+        """Return the field that states the number of samples, and the fewest that a prediction can need."""
 
     @abstractmethod
     def certify(self, about: About, label: int | None = None) -> Steps:
@@ -101,9 +101,9 @@ class Certifier(Component, ABC):
     def possible_radii(
         self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
     ) -> tuple[float, ...] | None:
-        """The radii that these counts may have proven for a class; empty if none, None if counts do not determine it.
+        """Return the radii that these counts may prove for a class: empty if none, None if they do not determine it.
 
-        Counts or samples that this certifier cannot have written are a ValueError.
+        Raise a ValueError for counts or samples that this certifier cannot have written.
         """
         return None
 
@@ -113,7 +113,7 @@ class Certifier(Component, ABC):
             raise ValueError(f"{drawn} votes and {before} samples before them are not the {samples} samples stated")
 
     def proven(self, prediction: int, radius: float, samples: int, counts: Iterable[int]) -> Certificate:
-        """The certificate of this certifier; a radius below zero proves nothing."""
+        """Make the certificate of this certifier; a radius below zero proves nothing."""
         counts = tuple(map(int, counts))
         if sum(counts) > samples:
             raise ParameterError(

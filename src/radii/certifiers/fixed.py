@@ -9,7 +9,7 @@ from radii.certifiers.base import About, Certifier, Steps
 from radii.fields import option
 from radii.smoothing.bounds import binomial_lower, binomial_upper, fewest_to_certify
 from radii.smoothing.certificate import ABSTAIN
-from radii.smoothing.noise import Noise
+from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Votes
 
 SELECTION, ESTIMATION = 0, 1
@@ -43,7 +43,7 @@ class Fixed(Certifier):
         return self.proven(top, self._radius(counts, top, about.noise), self.selection + self.estimation, counts)
 
     def _decide(self, radius: float, about: About) -> Steps:
-        """Whether the whole estimation would certify at least this radius, from as few of its blocks as possible."""
+        """Decide whether the whole estimation would certify this radius, from as few of its blocks as possible."""
         agreed = np.eye(about.classes, dtype=np.int64)[0]
         self.expect_reachable(radius, self._radius(self.estimation * agreed, 0, about.noise), about.noise)
         top = int((yield Votes(SELECTION, 0, self.selection)).argmax())
@@ -72,11 +72,11 @@ class Fixed(Certifier):
 
     @property
     def _share(self) -> float:
-        """The failure probability of one bound."""
+        """Return the failure probability of one bound."""
         return self.failure if self.bound == "top" else self.failure / 2
 
     def _radius(self, counts: NDArray[np.int64], top: int, noise: Noise) -> float:
-        """The radius that the counts of all estimation samples certify; below zero it certifies nothing."""
+        """Return the radius that the counts of all estimation samples certify; below zero it certifies nothing."""
         lower = binomial_lower(int(counts[top]), self.estimation, self._share)
         if self.bound == "top":
             return noise.radius(lower)

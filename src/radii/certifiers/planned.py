@@ -11,7 +11,7 @@ from radii.certifiers.base import About, Certifier, Steps
 from radii.fields import option
 from radii.smoothing.bounds import binomial_lower, binomial_upper, fewest_to_certify
 from radii.smoothing.certificate import ABSTAIN
-from radii.smoothing.noise import Noise
+from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Votes
 from radii.smoothing.sequential import looks_until
 
@@ -65,7 +65,7 @@ class Planned(Certifier):
 
 @cache
 def plan(noise: Noise, interval: tuple[float, float], tolerance: float, most_samples: int, failure: float) -> int:
-    """The fewest samples that lose at most `tolerance` of the radius, for every probability in an interval.
+    """Return the fewest samples that lose at most `tolerance` of the radius, for every probability in an interval.
 
     Zero if not even `most_samples` are expected to certify any of them.
     """

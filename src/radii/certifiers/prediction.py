@@ -9,7 +9,7 @@ from radii.certifiers.base import About, Certifier, Steps
 from radii.fields import option
 from radii.smoothing.bounds import coin_p_value, fewest_to_predict
 from radii.smoothing.certificate import ABSTAIN
-from radii.smoothing.noise import Noise
+from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Votes
 
 
@@ -35,7 +35,7 @@ class Prediction(Certifier):
         return (0.0,) if self._decided(counts) == prediction else ()
 
     def _decided(self, counts: NDArray[np.int64]) -> int:
-        """The class whose lead over the runner-up is significant, or ABSTAIN."""
+        """Return the class whose lead over the runner-up is significant, or ABSTAIN."""
         runner_up, top = np.argsort(counts, kind="stable")[-2:]
         decided = coin_p_value(int(counts[top]), int(counts[top] + counts[runner_up])) <= self.failure
         return int(top) if decided else ABSTAIN

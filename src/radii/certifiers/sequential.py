@@ -10,7 +10,7 @@ from radii.certifiers.base import About, Certifier, Steps
 from radii.fields import option
 from radii.smoothing.bounds import binomial_lower, fewest_to_certify
 from radii.smoothing.certificate import ABSTAIN
-from radii.smoothing.noise import Noise
+from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Votes
 from radii.smoothing.sequential import SequentialTests, sequential_tests
 
@@ -66,7 +66,7 @@ class Sequential(Certifier):
     def possible_radii(
         self, counts: NDArray[np.int64], samples: int, prediction: int, noise: Noise
     ) -> tuple[float, ...] | None:
-        """Those whose tests the last look crossed, and those that an earlier look with no more hits may have."""
+        """Return the radii whose tests the last look crossed, or an earlier look with no more hits may have crossed."""
         tests, drawn = self.tests(noise), int(counts.sum())
         self.expect_spent(samples, drawn, 0 if samples == drawn else self.pilot)
         if drawn not in tests.looks:
@@ -74,11 +74,11 @@ class Sequential(Certifier):
         last = tests.looks.index(drawn)
         hits = np.minimum(int(counts[prediction]), np.array(tests.looks[: last + 1]))[:, None]
         crossed = hits >= tests.accept[: last + 1]
-        surely, maybe = (int(np.logical_and.accumulate(each).sum()) for each in (crossed[-1], crossed.any(0)))
+        surely, maybe = (int(np.logical_and.accumulate(passed).sum()) for passed in (crossed[-1], crossed.any(0)))
         return self.radii[max(surely - 1, 0) : maybe]
 
     def tests(self, noise: Noise) -> SequentialTests:
-        """The tests of all radii; a radius that no number of hits can prove is a ValueError."""
+        """Return the tests of all radii; raise a ValueError for a radius that no number of hits can prove."""
         largest = noise.radius(binomial_lower(self.most_samples, self.most_samples, self.failure))
         self.expect_reachable(self.radii[-1], largest, noise)
         thresholds = tuple(noise.probability_for(radius) for radius in self.radii)

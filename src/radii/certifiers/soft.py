@@ -59,7 +59,7 @@ BOUNDS: dict[str, Callable[[Values, float], float]] = {
 
 @cache
 def _fewest(bound: str, failure: float) -> int:
-    """The fewest samples that can certify, if all values are one."""
+    """Return the fewest samples that can certify, if all values are one."""
     samples = 2
     while BOUNDS[bound](np.ones(samples), failure) < 0.5:
         samples += 1

@@ -8,7 +8,7 @@ from cyclopts import Parameter
 
 from radii.cli.app import app, hint, say
 from radii.cli.arguments import Data, Whole, command, parse_numbers
-from radii.reports.text import down
+from radii.reports.text import import_check
 from radii.runs import recipe as recipes
 from radii.runs.run import Run
 
@@ -111,13 +111,8 @@ def _print_imported(run: Run, sigma: float) -> None:
     if not check:
         checked = "not checked: there are no test images to read"
     else:
-        checked = check_text(check)
+        checked = import_check(check)
         if check["right"] / check["images"] <= max(0.5, 1.2 / len(run.class_names())):
             checked += ": is the normalisation right, and the order of the classes?"
     say(f"{run.path}: imported for sigma {sigma:g}; {checked}")
     hint(f"next: {command('certify', run.path)}")
-
-
-def check_text(check: Mapping[str, int]) -> str:
-    """Return the accuracy without noise, measured when a model was imported."""
-    return f"{down(check['right'] / check['images'], 1, 2)} % of {check['images']} test images right without noise"

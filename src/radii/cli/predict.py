@@ -137,7 +137,7 @@ class _Predictor:
 
     def certify(self, picture: "Tensor") -> "Certificate":
         """Certify a picture. Say once how pictures are prepared."""
-        from radii.certification.images import certify
+        from radii.certification.predict import certify
 
         if not self._described and not console.quiet:
             print_error(f"pictures are prepared as the test pictures: {self.preparation.words}")

@@ -7,12 +7,11 @@ from typing import Any
 
 from radii.cli.app import app, hint, say, say_json
 from radii.cli.arguments import Json, command
-from radii.cli.import_ import check_text
 from radii.cli.train import accuracy_text
 from radii.reports.metrics import Summary, epoch_time, in_words
 from radii.reports.model_card import certified
 from radii.reports.protocol import describe_certifier, describe_images, describe_noise
-from radii.reports.text import duration
+from radii.reports.text import duration, import_check
 from radii.runs import certificates, trust
 from radii.runs import recipe as recipes
 from radii.runs.certificates import Certificates
@@ -87,7 +86,7 @@ def _made(run: Run, recipe: Recipe) -> str:
     """Return how a run was made: imported or trained, for how long and how well."""
     if recipe.training is None:
         check = run.check()
-        return f"imported, {check_text(check)}" if check else "imported"
+        return f"imported, {import_check(check)}" if check else "imported"
     time = epoch_time(run)
     state = "trained" if run.finished else "in training"
     epochs = f"{len(run.history())} of {recipe.training.epochs} epochs"

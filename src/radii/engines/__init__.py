@@ -2,9 +2,8 @@
 
 # The submodule `torch` takes that name in this package: nothing here may use torch itself.
 from radii.engines._classifier import SmoothedClassifier, check_image
-from radii.engines._folding import channels_last, folded
-from radii.engines._prepare import AUTO, agreement, create, names, prepare
-from radii.engines.base import Engine, EngineSpec, drawn
+from radii.engines._folding import folded
+from radii.engines.base import AUTO, Engine, EngineSpec, agreement, create, drawn, names, prepare
 
 __all__ = [
     "AUTO",
@@ -12,7 +11,6 @@ __all__ = [
     "EngineSpec",
     "SmoothedClassifier",
     "agreement",
-    "channels_last",
     "check_image",
     "create",
     "drawn",

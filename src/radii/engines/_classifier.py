@@ -13,15 +13,15 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
-from radii.engines._prepare import AUTO, create, prepare
 from radii.engines._state import state_of
-from radii.engines.base import EngineSpec, drawn
+from radii.engines.base import AUTO, EngineSpec, create, drawn, prepare
 from radii.errors import ParameterError
 from radii.onnx import OnnxGraph
 from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.forward import evaluating
 from radii.smoothing.logits import check_logits, unwrapped
-from radii.smoothing.modes import evaluating
-from radii.smoothing.noise import Gaussian, Noise
+from radii.smoothing.noise.base import Noise
+from radii.smoothing.noise.gaussian import Gaussian
 from radii.smoothing.packing import answer_tasks
 from radii.smoothing.probe import BlockProbe
 from radii.smoothing.questions import Answer, Task, Votes

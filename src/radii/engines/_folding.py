@@ -5,24 +5,22 @@ import operator
 import threading
 from collections import Counter
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, fx, nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
+from radii.smoothing.forward import channels_last, evaluating
 from radii.smoothing.logits import check_logits, same_up_to_rounding
-from radii.smoothing.modes import evaluating
 
 FOLDING = 16.0
 """How much more rounding a folded model may show than a moved row: the weights of every layer are rounded once more."""
 
-Model = TypeVar("Model", bound=nn.Module)
-
 
 def folded(model: nn.Module, probe: Tensor | None = None) -> nn.Module:
-    """A copy in eval mode, channels last, with a BatchNorm merged into the convolution before it where that is safe.
+    """Copy a model in eval mode, channels last, with BatchNorm merged into the convolution before it where it is safe.
 
     Both have to be torch's own, called once, with weights that nothing else uses; a model with hooks, or with a forward
     or call that tracing would miss, is not folded. Nor is one whose logits on `probe` change when folded.
@@ -37,13 +35,13 @@ def folded(model: nn.Module, probe: Tensor | None = None) -> nn.Module:
 
 def _same(model: nn.Module, fast: nn.Module, probe: Tensor) -> bool:
     with evaluating(model), torch.inference_mode():
-        wanted = check_logits(model(probe), len(probe))
-        found = fast(probe)
-    return found.shape == wanted.shape and same_up_to_rounding(found, wanted, FOLDING)
+        expected = check_logits(model(probe), len(probe))
+        logits = fast(probe)
+    return logits.shape == expected.shape and same_up_to_rounding(logits, expected, FOLDING)
 
 
 def _is_all_traced(model: nn.Module) -> bool:
-    """Whether tracing captures all that a call of the model does: tracing drops hooks and patched methods."""
+    """Return whether tracing captures all that a call of the model does: tracing drops hooks and patched methods."""
     if torch_module._has_any_global_hook():
         return False
     return not any(
@@ -109,7 +107,7 @@ def _fold_batch_norms(graph: fx.GraphModule) -> None:
 
 
 def _called_once(graph: fx.GraphModule, modules: dict[str, nn.Module]) -> set[nn.Module]:
-    """The modules with one call, on one input, whose tensors are no other module's and are not read past the call."""
+    """Return the modules with one call, on one input, whose tensors nothing else holds or reads."""
     nodes = list(graph.graph.nodes)
     calls = Counter(modules[node.target] for node in nodes if node.op == "call_module")
     plainly = {
@@ -128,7 +126,7 @@ def _called_once(graph: fx.GraphModule, modules: dict[str, nn.Module]) -> set[nn
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
-    """The parameters and buffers that a module holds itself."""
+    """Return the parameters and buffers that a module holds itself."""
     held = [*module._parameters.values(), *module._buffers.values()]
     return [tensor for tensor in held if tensor is not None]
 
@@ -147,11 +145,6 @@ class _HalvingPool(nn.Module):
 def _halves(pool: nn.MaxPool2d) -> bool:
     settings = (pool.kernel_size, pool.stride, pool.padding, pool.dilation, pool.ceil_mode, pool.return_indices)
     return settings == (2, 2, 0, 1, False, False)
-
-
-def channels_last(model: Model) -> Model:
-    """The model in the memory format that is fastest for convolutions on a CPU."""
-    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
 def _replace(root: nn.Module, path: str, module: nn.Module) -> None:

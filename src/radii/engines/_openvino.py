@@ -1,4 +1,4 @@
-"""What the OpenVINO engines share."""
+"""Conversion and inference with OpenVINO, shared by its engines."""
 
 import importlib.util
 import sys
@@ -31,7 +31,7 @@ def without_telemetry() -> None:
 
 @cache
 def core() -> Any:
-    """OpenVINO's `Core`, one for the process and until its end.
+    """Return OpenVINO's `Core`, one for the process and until its end.
 
     Each one sets a stack of its own for signals and puts the previous one back when it goes. Two that go in the order
     in which they came leave a stack whose memory is freed, and the next signal, a Ctrl-C, ends the process.
@@ -43,13 +43,13 @@ def core() -> Any:
 
 
 def capabilities() -> list[str]:
-    """The precisions that OpenVINO has units for on this CPU, and other abilities of it."""
-    found: list[str] = core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
-    return found
+    """Return the precisions that OpenVINO has units for on this CPU, and other abilities of it."""
+    names: list[str] = core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
+    return names
 
 
 def convert(spec: EngineSpec) -> Any:
-    """The model in OpenVINO's form."""
+    """Convert the model to OpenVINO's form."""
     if not is_installed():
         raise LookupError("the engine 'openvino' is not installed: pip install 'radii[openvino]'")
     without_telemetry()
@@ -60,7 +60,7 @@ def convert(spec: EngineSpec) -> Any:
 
 
 def infer(model: Any, precision: str = "f32") -> Callable[[Tensor], Tensor]:
-    """A model compiled by OpenVINO; `precision` is that of what is not quantised."""
+    """Compile a model by OpenVINO; `precision` is that of what is not quantised."""
     settings = {
         "INFERENCE_PRECISION_HINT": precision,  # or a machine with bf16 units would silently use them
         "INFERENCE_NUM_THREADS": torch.get_num_threads(),

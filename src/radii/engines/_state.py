@@ -1,4 +1,4 @@
-"""Whether a module is still the one that was prepared: its tensors, structure, hooks and plain attributes."""
+"""Detect changes of a model since it was prepared: in tensors, structure, hooks and plain attributes."""
 
 import zlib
 from collections.abc import Hashable
@@ -10,7 +10,7 @@ PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.d
 
 
 def state_of(model: nn.Module) -> Hashable:
-    """Equal as long as nothing has changed in a model that a prepared copy of it would miss.
+    """Return a value that stays equal until something changes that a prepared copy of the model would miss.
 
     Reading every weight once is a small part of one forward pass. Objects that a module keeps beside tensors, numbers
     and text are compared by identity: what changes inside them is not seen.
@@ -28,14 +28,14 @@ def _mark(value: object) -> Hashable:
     if isinstance(value, Tensor):
         return _bits(value)
     if isinstance(value, dict):
-        return tuple((str(key), _mark(each)) for key, each in value.items()) if value else ()
+        return tuple((str(key), _mark(item)) for key, item in value.items()) if value else ()
     if isinstance(value, (list, tuple)):
         return tuple(map(_mark, value))
     return id(value)
 
 
 def _bits(tensor: Tensor) -> Hashable:
-    """The tensor's identity, how often torch changed it, and a checksum: `data` and numpy change it unseen.
+    """Return the tensor's identity, how often torch changed it, and a checksum: `data` and numpy change it unseen.
 
     A sum of the bits would miss rows that change places, and signs that do.
     """

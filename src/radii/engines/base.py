@@ -1,24 +1,30 @@
-"""The contract of an engine."""
+"""The contract of an engine, and how a model is prepared for one: converted, compared with torch, timed for `auto`."""
 
+import math
+import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from radii.engines._folding import folded
+from radii import plugins
+from radii.engines._folding import FOLDING, folded
 from radii.errors import ParameterError
+from radii.onnx import OnnxGraph
 from radii.plugins import Component
 from radii.smoothing.addresses import Purpose, generator
-from radii.smoothing.logits import check_logits, check_rows
-from radii.smoothing.modes import evaluating
-from radii.smoothing.noise import Noise
+from radii.smoothing.forward import evaluating
+from radii.smoothing.logits import check_logits, check_rows, rounding
+from radii.smoothing.noise.base import Noise
 
+AUTO = "auto"
 PROBE: Purpose = "probe"
 CALIBRATION: Purpose = "calibrate"
 
@@ -41,7 +47,7 @@ class EngineSpec:
 
     @cached_property
     def model(self) -> nn.Module:
-        """The original with BatchNorm folded where that keeps the function.
+        """Return the original with BatchNorm folded where that keeps the function.
 
         That is decided on drawn images, so that the model does not depend on whether training images are available.
         """
@@ -53,12 +59,12 @@ class EngineSpec:
 
     @cached_property
     def probe(self) -> Tensor:
-        """A block of training images under noise, or of drawn ones."""
+        """Return a block of training images under noise, or of drawn ones."""
         return self._block(drawn(self.batch_size, self.shape) if self.examples is None else self.examples())
 
     @cached_property
-    def wanted(self) -> Tensor:
-        """The original's logits on the probe."""
+    def expected(self) -> Tensor:
+        """Return the original's logits on the probe."""
         with evaluating(self.original), torch.inference_mode():
             return check_logits(self.original(self.probe), len(self.probe))
 
@@ -67,14 +73,14 @@ class EngineSpec:
         return self.noisy(images[rows], PROBE).to(self.device)
 
     def noisy(self, images: Tensor, purpose: Purpose) -> Tensor:
-        """Noisy images in channels-last format."""
+        """Add noise to images; the result is in channels-last format."""
         images = self.noise.nearest(images)
         noisy = self.noise.perturb(images, torch.empty_like(images), generator("cpu", purpose))
         return noisy.contiguous(memory_format=torch.channels_last)
 
 
 def drawn(count: int, shape: tuple[int, int, int]) -> Tensor:
-    """Random smooth images of various contrasts, as varied as photographs: [image, channel, height, width]."""
+    """Draw random smooth images of various contrasts, as varied as photographs: [image, channel, height, width]."""
     rng = generator("cpu", PROBE, 1)
     coarse = torch.randn(count, shape[0], 4, 4, generator=rng)
     contrast = 4 * torch.rand(count, 1, 1, 1, generator=rng)
@@ -100,12 +106,12 @@ class Engine(Component, ABC):
 
     @classmethod
     def runs_on(cls, device: torch.device) -> bool:
-        """Whether what it needs is installed and it runs on a device."""
+        """Return whether the engine is installed and runs on a device."""
         return True
 
     @abstractmethod
     def prepare(self, spec: EngineSpec) -> nn.Module:
-        """The model in the form that this engine runs, for blocks of up to `spec.batch_size` images."""
+        """Convert the model to the form that this engine runs, for blocks of up to `spec.batch_size` images."""
 
 
 class FixedBlock(nn.Module):
@@ -128,3 +134,102 @@ class FixedBlock(nn.Module):
         logits = self.function(rows_first.contiguous().permute(0, 3, 1, 2))
         # Checked before the padding is removed, which would also remove surplus rows.
         return check_rows(logits, self.block)[: len(images)]
+
+
+def names() -> list[str]:
+    return plugins.names("engines")
+
+
+def create(name: str, **fields: Any) -> Engine:
+    """Make an engine by name; `fields` are its parameters."""
+    return plugins.create("engines", Engine, name, fields)
+
+
+def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
+    """Return the engine's name and the model in its form. `auto` is the fastest engine that keeps the function."""
+    if any(isinstance(module, OnnxGraph) for module in spec.original.modules()):
+        return _as_it_is(spec, engine)
+    spec.expected  # noqa: B018  raises first if no engine could run the model
+    if engine == AUTO:
+        return _fastest(spec)
+    chosen = create(engine)
+    form = _form(chosen, engine, spec)
+    _expect_agreement(spec, engine, form, chosen.least_agreement)
+    return engine, form
+
+
+class EngineError(ParameterError):
+    """An engine cannot convert a model."""
+
+
+def _form(engine: Engine, name: str, spec: EngineSpec) -> nn.Module:
+    """Convert the model to the engine's form; converters fail in ways of their own, and at length."""
+    try:
+        return engine.prepare(spec)
+    except (ValueError, LookupError, ImportError):
+        raise
+    except Exception as error:
+        reason = f"{type(error).__name__}: {(str(error).strip() or 'no reason').splitlines()[0][:200]}"
+        raise EngineError(f"the engine {name!r} cannot convert this model ({reason}): use 'torch'", "engine") from error
+
+
+def _as_it_is(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
+    """Return a model that is or contains an ONNX graph: no other engine can run it."""
+    if engine not in (AUTO, "onnx"):
+        raise ParameterError(f"the engine {engine!r} cannot run an ONNX model: use 'onnx'", "engine")
+    return "onnx", spec.original
+
+
+def _expect_agreement(spec: EngineSpec, engine: str, form: nn.Module, least: float) -> None:
+    if (share := agreement(spec, form, exact=least == 1.0)) < least:
+        raise ParameterError(
+            f"the engine {engine!r} gives the trained model's answer on {math.floor(1000 * share) / 10:g} % of a "
+            f"probe, expected {100 * least:g} %: use another",
+            "engine",
+        )
+
+
+def agreement(spec: EngineSpec, form: nn.Module, *, exact: bool = True) -> float:
+    """Return the share of a probe block on which an engine and the original model give the same answer, up to rounding.
+
+    That is the class, where an image whose two best logits differ by no more than rounding may get either; and, of an
+    `exact` engine, which only rounds, all logits.
+    """
+    expected = spec.expected
+    with torch.inference_mode():
+        logits = check_logits(form(spec.probe), *expected.shape)
+    best, predicted = expected.argmax(1, keepdim=True), logits.argmax(1, keepdim=True)
+    lead = expected.gather(1, best) - expected.gather(1, predicted)
+    tolerance = 2 * FOLDING * rounding(expected)
+    same = (lead <= tolerance.gather(1, best)).squeeze(1)
+    if exact:
+        same &= ((logits.to(torch.float64) - expected.to(torch.float64)).abs() <= tolerance).all(1)
+    return float(same.double().mean())
+
+
+def _fastest(spec: EngineSpec) -> tuple[str, nn.Module]:
+    forms = {"torch": spec.model}
+    _expect_agreement(spec, "torch", spec.model, 1.0)
+    for engine in _automatic(spec):
+        with suppress(EngineError):  # it is no candidate
+            form = _form(engine, engine.name, spec)
+            if agreement(spec, form) == 1.0:
+                forms[engine.name] = form
+    name = min(forms, key=lambda name: _seconds(forms[name], spec.probe)) if len(forms) > 1 else "torch"
+    return name, forms[name]
+
+
+def _automatic(spec: EngineSpec) -> list[Engine]:
+    """Return the engines beside plain torch that `auto` may choose here."""
+    others = [create(name) for name in names() if name != "torch"]
+    return [engine for engine in others if engine.automatic and engine.runs_on(spec.device)]
+
+
+def _seconds(form: nn.Module, probe: Tensor) -> float:
+    seconds = []
+    with torch.inference_mode():
+        for _ in range(5):
+            began = time.perf_counter()
+            form(probe)
+            seconds.append(time.perf_counter() - began)
+    return min(seconds)

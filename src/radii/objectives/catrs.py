@@ -8,8 +8,7 @@ from torch import Tensor, nn
 from radii.fields import option, resource
 from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, divergence
 from radii.smoothing.attack import ascent, l2_ball, same_moments
-from radii.smoothing.forward import is_batch_independent, logits_of
-from radii.smoothing.modes import frozen
+from radii.smoothing.forward import frozen, is_batch_independent, logits_of
 from radii.smoothing.noise import noise_like
 
 

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from radii.errors import ParameterError
 from radii.fields import option
 from radii.objectives.base import Batch, Objective, Step, Terms
-from radii.smoothing.modes import frozen
+from radii.smoothing.forward import frozen
 from radii.smoothing.noise import noisy_copies
 
 

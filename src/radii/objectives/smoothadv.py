@@ -11,8 +11,7 @@ from torch import Tensor, nn
 from radii.fields import option
 from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, ramp, smoothed_loss
 from radii.smoothing.attack import ascent, decoupled_ascent, l2_ball, unit_or_random
-from radii.smoothing.forward import logits_of
-from radii.smoothing.modes import frozen
+from radii.smoothing.forward import frozen, logits_of
 from radii.smoothing.noise import noise_like
 
 

@@ -17,8 +17,7 @@ from radii.objectives.base import (
     smoothed_loss,
 )
 from radii.smoothing.attack import ascent, l2_ball
-from radii.smoothing.forward import logits_of
-from radii.smoothing.modes import frozen
+from radii.smoothing.forward import frozen, logits_of
 from radii.smoothing.noise import noise_like
 
 

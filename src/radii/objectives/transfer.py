@@ -7,8 +7,7 @@ from torch import Tensor, nn
 
 from radii.fields import option, resource
 from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, divergence
-from radii.smoothing.forward import logits_of
-from radii.smoothing.modes import evaluating
+from radii.smoothing.forward import evaluating, logits_of
 from radii.smoothing.noise import noisy_copies
 
 

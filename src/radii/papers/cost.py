@@ -24,7 +24,7 @@ from radii.published_datasets import SIZES, Size, corrupted_sets
 from radii.runs import readers
 from radii.runs.recipe import Recipe, fields_of
 from radii.smoothing.addresses import generator
-from radii.smoothing.modes import evaluating
+from radii.smoothing.forward import evaluating
 from radii.smoothing.normalisation import NONE
 from radii.training.weights import ModelSpec, make_model
 

@@ -36,7 +36,7 @@ TRAINING_NOISE = 2
 
 
 def generator(device: torch.device | str, purpose: Purpose, *address: int) -> torch.Generator:
-    """The random stream that belongs to a purpose and an address of non-negative integers of any size."""
+    """Return the random stream that belongs to a purpose and an address of non-negative integers of any size."""
     seeds = np.random.SeedSequence(entropy(purpose, *address))
     rng = torch.Generator(device)
     if rng.device.type != "cpu":
@@ -51,7 +51,7 @@ def generator(device: torch.device | str, purpose: Purpose, *address: int) -> to
 
 
 def entropy(purpose: Purpose, *address: int) -> tuple[int, ...]:
-    """The 32-bit words that seed a stream: no two purposes or addresses have the same."""
+    """Return the 32-bit words that seed a stream: no two purposes or addresses have the same."""
     fits = all(0 <= number < 1 << 32 for number in address)
     if purpose == "certify" and fits and len(address) == 4:
         return address
@@ -79,11 +79,11 @@ class NoiseAddress:
     purpose: Purpose = "certify"
 
     def at(self, stage: int) -> "NoiseAddress":
-        """The address of another stage: its draws are independent of all other stages' draws."""
+        """Return the address of another stage: its draws are independent of all other stages' draws."""
         return replace(self, stage=stage, first_block=0)
 
     def from_block(self, block: int) -> "NoiseAddress":
-        """The address of a stage without its first `block` blocks: its draws continue those."""
+        """Return the address of a stage without its first `block` blocks: its draws continue those."""
         return replace(self, first_block=block)
 
     def generator(self, block: int, device: torch.device | str) -> torch.Generator:

@@ -10,12 +10,12 @@ Projection = Callable[[Tensor], Tensor]
 
 
 def unit(gradient: Tensor) -> Tensor:
-    """Each image's direction; a zero gradient stays zero."""
+    """Normalise the gradient of each image; a zero gradient stays zero."""
     return gradient / (norms(gradient) + 1e-8)
 
 
 def unit_or_random(gradient: Tensor, rng: torch.Generator) -> Tensor:
-    """Each image's direction; a zero gradient becomes Gaussian noise, drawn only if there is one."""
+    """Normalise the gradient of each image; a zero gradient becomes Gaussian noise, drawn only if there is one."""
     lengths = norms(gradient)
     flat = lengths.flatten() == 0
     if not flat.any():
@@ -34,7 +34,7 @@ def ascent(
     project: Projection,
     direction: Callable[[Tensor], Tensor] = unit,
 ) -> Iterator[Tensor]:
-    """The successive points of normalised gradient ascent from `start`, without `start` itself.
+    """Yield the successive points of normalised gradient ascent from `start`, without `start` itself.
 
     `gain` maps points to one number whose gradient is taken; every image moves by `step_size` along its own
     direction and is then projected.
@@ -56,7 +56,7 @@ def decoupled_ascent(
     radius: float,
     direction: Callable[[Tensor], Tensor],
 ) -> Tensor:
-    """The nearest adversarial example by decoupled direction and norm (Rony et al. 2019), or else the image.
+    """Return the nearest adversarial example by decoupled direction and norm (Rony et al. 2019), or else the image.
 
     `look` maps points to the number whose gradient is taken and to whether each is misclassified. The
     norm of the offset shrinks after a success and grows after a failure; all points tried are 8-bit images
@@ -84,13 +84,13 @@ def decoupled_ascent(
 
 
 def norms(images: Tensor) -> Tensor:
-    """The l2 norm of each image, shaped to broadcast over it."""
+    """Return the l2 norm of each image, shaped to broadcast over it."""
     lengths: Tensor = torch.linalg.vector_norm(images, dim=tuple(range(1, images.dim())), keepdim=True)
     return lengths
 
 
 def l2_ball(center: Tensor, radius: float) -> Projection:
-    """Projection to the l2 ball around each image of `center`."""
+    """Return the projection to the l2 ball around each image of `center`."""
     return lambda points: center + _shrink(points - center, radius)
 
 
@@ -123,11 +123,11 @@ def same_moments(reference: Tensor, *, centred: bool) -> Projection:
         mean = images.mean(pixels, keepdim=True)
         return mean, (images - mean if centred else images).square().mean(pixels, keepdim=True).sqrt()
 
-    wanted_mean, wanted_spread = moments(reference)
+    target_mean, target_spread = moments(reference)
 
     def project(points: Tensor) -> Tensor:
         mean, spread = moments(points)
-        return wanted_mean + wanted_spread * (points - mean) / spread
+        return target_mean + target_spread * (points - mean) / spread
 
     return project
 
@@ -141,5 +141,5 @@ def _grey_levels(pixels: Tensor) -> Tensor:
 
 
 def _cosine(number: int, steps: int) -> float:
-    """The step size of update `number`, counted from one: it falls from one to a hundredth."""
+    """Return the step size of update `number`, counted from one: it falls from one to a hundredth."""
     return 0.01 + 0.99 * (1 + math.cos(math.pi * number / steps)) / 2

@@ -11,7 +11,7 @@ BISECTIONS = 45
 
 
 def betting_lower(values: NDArray[np.float64], failure: float) -> float:
-    """A lower bound on the mean of independent draws, in their order, that is wrong with probability at most `failure`.
+    """Return a lower bound on the mean of independent draws in order, wrong with probability at most `failure`.
 
     A bettor against the true mean multiplies the capital 1 / failure times with probability at most `failure`, so every
     mean against which that happens is ruled out; those are the smallest ones.
@@ -28,7 +28,7 @@ def betting_lower(values: NDArray[np.float64], failure: float) -> float:
 
 
 def _bets(values: NDArray[np.float64], failure: float) -> NDArray[np.float64]:
-    """The stake of every draw (lambda), which depends only on the draws before it."""
+    """Return the stake of every draw (lambda), which depends only on the draws before it."""
     drawn = np.arange(2, len(values) + 2)
     means = (0.5 + np.cumsum(values)) / drawn
     variances = (0.25 + np.cumsum((values - means) ** 2)) / drawn
@@ -37,7 +37,7 @@ def _bets(values: NDArray[np.float64], failure: float) -> NDArray[np.float64]:
 
 
 def _best_capital(values: NDArray[np.float64], bets: NDArray[np.float64], mean: float) -> float:
-    """The logarithm of the greatest capital at any time, of bettors who claim that the mean is greater."""
+    """Return the logarithm of the greatest capital at any time, of bettors who claim that the mean is greater."""
     stakes = np.minimum(bets, CAPS[:, None] / mean)
     paths = np.cumsum(np.log1p(stakes * (values - mean)), axis=1)
     highest = paths.max()

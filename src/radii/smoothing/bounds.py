@@ -9,17 +9,17 @@ from radii.smoothing.norms import L2, LINF
 
 
 def binomial_lower(hits: float, samples: int, failure: float) -> float:
-    """A lower bound on a probability that is wrong with probability at most `failure`."""
+    """Return a lower bound on a probability that is wrong with probability at most `failure`."""
     return 0.0 if hits == 0 else float(betaincinv(hits, samples - hits + 1, failure))
 
 
 def binomial_upper(hits: float, samples: int, failure: float) -> float:
-    """An upper bound on a probability that is wrong with probability at most `failure`."""
+    """Return an upper bound on a probability that is wrong with probability at most `failure`."""
     return 1.0 if hits == samples else float(betaincinv(hits + 1, samples - hits, 1.0 - failure))
 
 
 def gaussian_radius(sigma: float, probability: Any, runner_up: Any = None) -> Any:
-    """The l2 radius of a top class of at least this probability under Gaussian noise (Cohen et al. 2019, Theorem 1).
+    """Return the l2 radius of a top class of this probability under Gaussian noise (Cohen et al. 2019, Theorem 1).
 
     `runner_up` bounds the probability of every other class from above; by default it is 1 - probability.
     """
@@ -29,33 +29,33 @@ def gaussian_radius(sigma: float, probability: Any, runner_up: Any = None) -> An
 
 
 def gaussian_probability(sigma: float, radius: float) -> float:
-    """The probability that the top class needs for an l2 radius under Gaussian noise."""
+    """Return the probability that the top class needs for an l2 radius under Gaussian noise."""
     return float(ndtr(radius / sigma))
 
 
 def linf_radius(l2: float, dimensions: int) -> float:
-    """The l-infinity radius inside an l2 ball: no noise does essentially better in high dimensions."""
+    """Return the l-infinity radius inside an l2 ball: no noise does essentially better in high dimensions."""
     return L2.implied(l2, LINF, dimensions)
 
 
 def coin_p_value(heads: int, tosses: int) -> float:
-    """The two-sided exact binomial test of a fair coin."""
+    """Return the p-value of the two-sided exact binomial test of a fair coin."""
     return min(1.0, 2.0 * float(bdtr(min(heads, tosses - heads), tosses, 0.5)))
 
 
 def hoeffding_lower(mean: float, samples: int, failure: float) -> float:
-    """A lower bound on the mean of numbers in [0, 1] (Hoeffding 1963)."""
+    """Return a lower bound on the mean of numbers in [0, 1] (Hoeffding 1963)."""
     return mean - math.sqrt(-math.log(failure) / (2 * samples))
 
 
 def bernstein_lower(mean: float, variance: float, samples: int, failure: float) -> float:
-    """A lower bound on the mean of numbers in [0, 1] from their unbiased variance (Maurer & Pontil 2009)."""
+    """Return a lower bound on the mean of numbers in [0, 1] from their unbiased variance (Maurer & Pontil 2009)."""
     weight = math.log(2 / failure)
     return mean - math.sqrt(2 * variance * weight / samples) - 7 * weight / (3 * (samples - 1))
 
 
 def fewest_to_certify(failure: float) -> int:
-    """The fewest samples that can prove a probability of one half or more, if all are hits."""
+    """Return the fewest samples that can prove a probability of one half or more, if all are hits."""
     samples = max(1, math.floor(math.log(failure) / math.log(0.5)))
     while binomial_lower(samples, samples, failure) < 0.5:
         samples += 1
@@ -63,7 +63,7 @@ def fewest_to_certify(failure: float) -> int:
 
 
 def fewest_to_predict(failure: float) -> int:
-    """The fewest samples that can separate the top class from the runner-up, if all are hits."""
+    """Return the fewest samples that can separate the top class from the runner-up, if all are hits."""
     samples = 1
     while coin_p_value(samples, samples) > failure:
         samples += 1

@@ -1,14 +1,26 @@
-"""Forward passes of many noisy copies, and models whose output for one image does not depend on the others."""
+"""Run a model: in eval mode, in the fastest memory format, and on many noisy copies at once."""
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TypeVar
 
 import torch
 from torch import Tensor, nn
 
+Model = TypeVar("Model", bound=nn.Module)
+
 _PIECE = 256
 """Inputs per piece, so that a layer's feature maps stay in the CPU's cache until the next layer reads them."""
 
+_held: dict[nn.Module, int] = {}
+"""Modules that were in training mode, with the number of callers that hold them in eval mode. The mode belongs to the
+module: with one count per caller, the first of two threads to finish would end the eval mode of the other."""
+_lock = threading.Lock()
+
 
 def logits_of(model: nn.Module, copies: Tensor) -> Tensor:
-    """Logits of all copies from one forward pass: [copy, batch, class]; in float32 where the pass is in bfloat16."""
+    """Compute the logits of all copies in one forward pass: [copy, batch, class]; bfloat16 becomes float32."""
     logits = _forward(model, copies.flatten(0, 1))
     if logits.dtype == torch.bfloat16:
         logits = logits.float()
@@ -16,7 +28,7 @@ def logits_of(model: nn.Module, copies: Tensor) -> Tensor:
 
 
 def _forward(model: nn.Module, inputs: Tensor) -> Tensor:
-    """One forward pass; on a CPU, many inputs of a batch-independent model are processed piece by piece."""
+    """Run one forward pass; on a CPU, many inputs of a batch-independent model are processed piece by piece."""
     if inputs.device.type == "cpu" and len(inputs) >= 4 * _PIECE and is_batch_independent(model):
         return torch.cat([model(piece) for piece in inputs.split(_PIECE)])
     logits: Tensor = model(inputs)
@@ -24,7 +36,7 @@ def _forward(model: nn.Module, inputs: Tensor) -> Tensor:
 
 
 def is_batch_independent(model: nn.Module) -> bool:
-    """Whether an image in a forward pass cannot affect the outputs of the others or the model's state.
+    """Return whether an image in a forward pass cannot affect the outputs of the others or the model's state.
 
     A user-defined layer may use batch statistics, so it counts as dependent.
     """
@@ -36,3 +48,45 @@ def is_batch_independent(model: nn.Module) -> bool:
 
 def _uses_batch_statistics(module: nn.Module) -> bool:
     return isinstance(module, nn.modules.batchnorm._NormBase) and (module.training or module.running_mean is None)
+
+
+def channels_last(model: Model) -> Model:
+    """Convert a model to the memory format that is fastest for convolutions on a CPU."""
+    return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """Set every module to eval mode; each gets its own mode back when the last of several threads is done with it."""
+    with _lock:
+        modules = [module for module in model.modules() if module.training or module in _held]
+        for module in modules:
+            _held[module] = _held.get(module, 0) + 1
+            module.training = False
+    try:
+        yield
+    finally:
+        with _lock:
+            for module in modules:
+                _release(module)
+
+
+def _release(module: nn.Module) -> None:
+    _held[module] -= 1
+    if not _held[module]:
+        del _held[module]
+        module.training = True
+
+
+@contextmanager
+def frozen(model: nn.Module) -> Iterator[None]:
+    """Set a model to eval mode without parameter gradients; both are restored on exit."""
+    trainable = [parameter for parameter in model.parameters() if parameter.requires_grad]
+    with evaluating(model):
+        for parameter in trainable:
+            parameter.requires_grad_(False)
+        try:
+            yield
+        finally:
+            for parameter in trainable:
+                parameter.requires_grad_(True)

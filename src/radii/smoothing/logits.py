@@ -17,7 +17,7 @@ NOT_REAL = (torch.bool, torch.complex32, torch.complex64, torch.complex128)
 
 
 def check_logits(output: object, rows: int, classes: int | None = None) -> Tensor:
-    """The output of a classifier for a block, checked: a ParameterError unless it is one finite row for each image."""
+    """Return the logits of a block, or raise a ParameterError unless they are one finite row for each image."""
     logits = check_rows(output, rows, classes)
     if not bool(torch.isfinite(logits).all()):
         raise ParameterError(
@@ -27,7 +27,7 @@ def check_logits(output: object, rows: int, classes: int | None = None) -> Tenso
 
 
 def check_rows(output: object, rows: int, classes: int | None = None) -> Tensor:
-    """The output of a classifier, checked: a ParameterError unless it is one tensor with a row for each image.
+    """Return the logits of a block, or raise a ParameterError unless they are one tensor with a row for each image.
 
     An output that names its logits, as Hugging Face's do, is unwrapped.
     """
@@ -46,7 +46,7 @@ def check_rows(output: object, rows: int, classes: int | None = None) -> Tensor:
 
 
 def unwrapped(output: object) -> object:
-    """The logits of an output that has them as an attribute beside others; any other output as it is."""
+    """Return the attribute `logits` of an output that has one, or the output itself."""
     return output if isinstance(output, Tensor) else getattr(output, "logits", output)
 
 
@@ -59,7 +59,7 @@ def _of_another_shape(shape: list[int], rows: int, classes: int | None) -> str:
 
 
 def rounding(logits: Tensor, block: Tensor | None = None) -> Tensor:
-    """How far each logit may move by rounding alone, where sums are taken in another order: [batch, class].
+    """Return how far each logit may move by rounding alone, where sums are taken in another order: [batch, class].
 
     Relative to the logit itself or to the median one of the `block` that it is from, whichever is larger: a small
     logit is a sum of larger numbers, and an outlier (a class masked by -1e9) must not raise the tolerance of others.
@@ -71,13 +71,13 @@ def rounding(logits: Tensor, block: Tensor | None = None) -> Tensor:
 
 
 def _spacing(logits: Tensor) -> float:
-    """The relative spacing of the numbers that logits were computed with: float32, or coarser."""
+    """Return the relative spacing of the numbers that logits were computed with: float32, or coarser."""
     coarsest = TENSOR_FLOAT if logits.is_cuda else torch.finfo(torch.float32).eps
     return max(coarsest, torch.finfo(logits.dtype).eps) if logits.is_floating_point() else coarsest
 
 
 def same_up_to_rounding(logits: Tensor, reference: Tensor, factor: float = 1.0, block: Tensor | None = None) -> bool:
-    """Whether two forwards of the same rows differ by no more than `factor` times what rounding explains.
+    """Return whether two forwards of the same rows differ by no more than `factor` times what rounding explains.
 
     `block` has the logits of the whole block where these are some of its rows. A change of the class in more than one
     row in a hundred, a single row aside, is never rounding.

@@ -36,5 +36,5 @@ class Normalise(nn.Module):
 
 
 def layer(constants: Normalisation) -> nn.Module:
-    """The first layer of a model; an identity keeps the state dict's keys where there are no constants."""
+    """Make the first layer of a model; an identity keeps the state dict's keys where there are no constants."""
     return Normalise(constants) if constants.mean else nn.Identity()

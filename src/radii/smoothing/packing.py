@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.noise import Noise
+from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Answer, Task
 
 Forward = Callable[[Tensor], Tensor]

@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from radii.errors import ParameterError
 from radii.smoothing.addresses import Purpose, generator
 from radii.smoothing.logits import same_up_to_rounding
-from radii.smoothing.noise import Noise
+from radii.smoothing.noise.base import Noise
 
 PROBE: Purpose = "probe"
 
@@ -27,11 +27,11 @@ class _Reference:
     logits: Tensor = field(init=False)
 
     def block(self) -> Tensor:
-        """The noisy copies, computed again because they are large."""
+        """Draw the noisy copies; they are drawn again each time because they are large."""
         return self._copies(self.pixels, 0)
 
     def companions(self) -> Tensor:
-        """As many copies of a very different image: black where this one is bright, white where it is dark."""
+        """Draw as many copies of a very different image: black where this one is bright, white where it is dark."""
         return self._copies((self.pixels < 0.5).to(self.pixels.dtype), 1)
 
     def _copies(self, pixels: Tensor, number: int) -> Tensor:
@@ -111,7 +111,7 @@ def _expect_same(base: nn.Module, logits: Tensor, rows: Tensor, block: Tensor, o
 
 
 def _suspect(base: nn.Module) -> str:
-    """The first layer that is known to mix the images of a block."""
+    """Name the first layer that is known to mix the images of a block."""
     for name, module in base.named_modules():
         if isinstance(module, nn.modules.batchnorm._NormBase) and (module.training or module.running_mean is None):
             return f" (its layer {name!r}, {type(module).__name__}, uses the statistics of the block)"

@@ -64,7 +64,7 @@ class SequentialTests:
 def sequential_tests(
     thresholds: tuple[float, ...], failure: float, most_samples: int, futility: float
 ) -> SequentialTests:
-    """Tests of increasing thresholds with at most `most_samples`; `futility` is the power lost per look."""
+    """Return tests of increasing thresholds with at most `most_samples`; `futility` is the power lost per look."""
     looks = looks_until(most_samples)
     designs = [design(threshold, failure, looks, futility) for threshold in thresholds]
     accept, give_up = (np.array(rows).T for rows in zip(*designs, strict=True))
@@ -73,14 +73,14 @@ def sequential_tests(
 
 @cache
 def design(threshold: float, failure: float, looks: tuple[int, ...], futility: float) -> Design:
-    """The test of "the probability is above the threshold", wrong with probability at most `failure`."""
+    """Return the test of "the probability is above the threshold", wrong with probability at most `failure`."""
     accept = boundaries(threshold, looks, spending(failure, looks))
     return Design(accept, _futility_boundaries(looks, accept[-1], futility))
 
 
 @cache
 def looks_until(most_samples: int) -> tuple[int, ...]:
-    """Numbers of samples to look at, about `GROWTH` apart."""
+    """Return the numbers of samples to look at, about `GROWTH` apart."""
     looks = [min(FIRST_LOOK, most_samples)]
     while looks[-1] < most_samples:
         more = max(1, int(GROWTH * looks[-1]) // BLOCK) * BLOCK
@@ -89,7 +89,7 @@ def looks_until(most_samples: int) -> tuple[int, ...]:
 
 
 def spending(failure: float, looks: Sequence[int]) -> list[float]:
-    """The failure probability of every look: the last one's share, the rest in proportion to the samples."""
+    """Return the failure probability of every look: the last one's share, the rest in proportion to the samples."""
     *early, _ = looks
     if not early:
         return [failure]
@@ -98,7 +98,7 @@ def spending(failure: float, looks: Sequence[int]) -> list[float]:
 
 
 def boundaries(threshold: float, looks: Sequence[int], spending: Sequence[float]) -> tuple[int, ...]:
-    """The fewest hits to accept at each look; what a look cannot spend, because hits are integers, goes to the next."""
+    """Return the fewest hits to accept at each look; what a look cannot spend, as hits are whole, goes to the next."""
     walk = _Walk(threshold, negligible=1e-15 * sum(spending))
     accept, unspent = [], 0.0
     for look, share in zip(looks, spending, strict=True):
@@ -113,7 +113,7 @@ def boundaries(threshold: float, looks: Sequence[int], spending: Sequence[float]
 
 
 def crossing_probability(probability: float, looks: Sequence[int], accept: Sequence[int]) -> float:
-    """How often hits of this probability reach a boundary at any look."""
+    """Return how often hits of this probability reach a boundary at any look."""
     walk = _Walk(probability, negligible=1e-30)
     return sum(walk.advance(look).stop_from(least) for look, least in zip(looks, accept, strict=True))
 
@@ -139,7 +139,7 @@ class _Walk:
         return self
 
     def stop_from(self, hits: int) -> float:
-        """Stop the tests with at least this many hits; returns the probability of stopping."""
+        """Stop the tests with at least this many hits and return the probability of stopping."""
         kept = max(0, hits - self.lowest)
         stopped = float(self.running[kept:].sum())
         self.running = self.running[:kept]
@@ -147,7 +147,7 @@ class _Walk:
 
 
 def binomial_window(samples: int, probability: float, negligible: float) -> tuple[int, NDArray[np.float64]]:
-    """The hits where a window starts, and their probabilities; outside is less than `negligible` (Bernstein 1924)."""
+    """Return the first hits of a window and its probabilities; outside is less than `negligible` (Bernstein 1924)."""
     weight = math.log(2 / negligible)
     variance = samples * probability * (1 - probability)
     reach = weight / 3 + math.sqrt(weight**2 / 9 + 2 * weight * variance)
@@ -161,7 +161,7 @@ def binomial_window(samples: int, probability: float, negligible: float) -> tupl
 
 
 def _futility_boundaries(looks: tuple[int, ...], last_accept: int, futility: float) -> tuple[int, ...]:
-    """The hits that a probability of the target power gives at most `futility` of the time."""
+    """Return the hits that a probability of the target power gives at most `futility` of the time."""
     if futility == 0:
         return tuple(-1 for _ in looks)
     last = min(last_accept, looks[-1])

@@ -20,7 +20,7 @@ from radii.runs.events import working
 from radii.runs.recipe import Recipe, RecipeError
 from radii.runs.run import Run
 from radii.smoothing.addresses import generator
-from radii.smoothing.modes import evaluating
+from radii.smoothing.forward import evaluating
 from radii.training.batches import LocalBatch, batches, prefetch
 from radii.training.batchnorm import synchronise
 from radii.training.build import Components, build, stored

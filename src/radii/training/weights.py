@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from radii import disk, models
 from radii.datasets import Dataset
 from radii.device import default_device
-from radii.engines import channels_last
 from radii.runs import readers
 from radii.runs.recipe import Recipe, fields_of
 from radii.runs.run import Run, RunError
+from radii.smoothing.forward import channels_last
 from radii.smoothing.normalisation import NONE, Normalisation
 
 MOST_SIDE, MOST_CHANNELS, MOST_CLASSES = 4096, 16, 100_000

@@ -14,8 +14,8 @@ from radii.errors import ParameterError, RunWarning
 from radii.smoothing.questions import Task
 from radii.workers.cluster import ExecutorPool, expect_same_version
 from radii.workers.pool import Call, Outcome, ProcessPool, WorkerError
-from radii.workers.scheduler import Finished, Program, Result, Scheduler, Workers
-from radii.workers.voter import VOTERS, Missing, Report, Shipped, answered, count_votes
+from radii.workers.scheduler import Finished, Program, Report, Result, Scheduler, Workers
+from radii.workers.voter import VOTERS, Missing, Shipped, answered, count_votes
 
 
 class Calls(Protocol):

@@ -17,7 +17,6 @@ import numpy as np
 from radii.errors import ParameterError
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.questions import Answer, Question, Task
-from radii.workers.voter import Report
 
 Result = TypeVar("Result")
 
@@ -29,6 +28,17 @@ FIRST_BLOCKS = 16
 """Blocks of the first tasks, before costs are known."""
 WINDOW = 256
 """Images for each worker that may be begun beyond the first one without a result: what a kill can lose."""
+
+
+@dataclass(frozen=True)
+class Report:
+    """The answers of a worker to some tasks, or its error, and who computed them."""
+
+    answers: Sequence[Answer]
+    seconds: float
+    worker: str
+    environment: Mapping[str, Any]
+    error: Exception | None = None
 
 
 class Workers(Protocol):

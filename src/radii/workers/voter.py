@@ -14,7 +14,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
 
 import torch
 
@@ -25,17 +24,7 @@ from radii.errors import ParameterError
 from radii.provenance import class_digests, rounding_environment
 from radii.smoothing.questions import Answer, Task
 from radii.workers.pool import portable
-
-
-@dataclass(frozen=True)
-class Report:
-    """The answers of a worker to some tasks, or its error, and who computed them."""
-
-    answers: Sequence[Answer]
-    seconds: float
-    worker: str
-    environment: Mapping[str, Any]
-    error: Exception | None = None
+from radii.workers.scheduler import Report
 
 
 @dataclass(frozen=True)

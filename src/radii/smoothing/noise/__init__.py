@@ -6,9 +6,8 @@ from radii import plugins
 from radii.fields import settings_of
 from radii.smoothing.noise.base import Noise
 from radii.smoothing.noise.gaussian import Gaussian, noise_like, noisy_copies
-from radii.smoothing.noise.grid import Grid
 
-__all__ = ["Gaussian", "Grid", "Noise", "create", "fields", "names", "noise_like", "noisy_copies"]
+__all__ = ["Gaussian", "Noise", "create", "fields", "names", "noise_like", "noisy_copies"]
 
 FOLDER = "smoothing/noise"
 

@@ -35,25 +35,25 @@ class Noise(Component, ABC):
 
     @abstractmethod
     def perturb(self, pixels: Tensor, out: Tensor, rng: torch.Generator) -> Tensor:
-        """Fill `out` [copy, ...] with noisy copies of `pixels` [...], all randomness from `rng`; returns `out`."""
+        """Fill `out` [copy, ...] with noisy copies of `pixels` [...], all randomness from `rng`, and return it."""
 
     @abstractmethod
     def radius(self, probability: Probability, runner_up: Probability | None = None) -> Probability:
-        """The radius that a top class of at least this probability proves; below zero it proves nothing.
+        """Return the radius that a top class of at least this probability proves; below zero it proves nothing.
 
         `runner_up` bounds the probability of every other class from above; by default it is 1 - probability.
         """
 
     @abstractmethod
     def probability_for(self, radius: float) -> float:
-        """The probability that the top class needs for this radius."""
+        """Return the probability that the top class needs for this radius."""
 
     def nearest(self, images: Tensor) -> Tensor:
-        """The nearest images that this noise can be added to: the images themselves by default."""
+        """Return the nearest images that this noise can be added to: by default, the images."""
         return images
 
     def describe(self) -> dict[str, Any]:
-        """The name and all parameters, as a header records them."""
+        """Return the name and all parameters, as a header records them."""
         return {"name": self.name, **{f.name: getattr(self, f.name) for f in fields(self)}}
 
     def stated_norm(self) -> dict[str, str]:

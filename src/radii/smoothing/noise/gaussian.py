@@ -32,11 +32,11 @@ class Gaussian(Noise):
 
 
 def noise_like(images: Tensor, copies: int, sigma: float, rng: torch.Generator) -> Tensor:
-    """Gaussian noise for copies of every image: [copy, batch, channel, height, width], one draw."""
+    """Draw Gaussian noise for copies of every image: [copy, batch, channel, height, width], one draw."""
     noise = torch.randn((copies, *images.shape), generator=rng, dtype=images.dtype, device=images.device)
     return noise.mul_(sigma)
 
 
 def noisy_copies(images: Tensor, count: int, sigma: float, rng: torch.Generator) -> Tensor:
-    """Copies of every image, each under its own Gaussian noise: [copy, batch, channel, height, width], one draw."""
+    """Draw copies of every image, each with its own Gaussian noise: [copy, batch, channel, height, width], one draw."""
     return noise_like(images, count, sigma, rng).add_(images)

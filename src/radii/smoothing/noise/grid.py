@@ -71,7 +71,7 @@ class Grid(Gaussian):
 
     @cached_property
     def slack(self) -> float:
-        """How far a probability under the drawn noise may differ from that under exact normal noise."""
+        """Return how far a probability under the drawn noise may differ from that under exact normal noise."""
         edges = len(self._table.edges)
         return MOST_PIXELS * (edges + 2) * 2.0**-BITS + ARITHMETIC
 
@@ -80,7 +80,7 @@ class Grid(Gaussian):
         return table(self.sigma, self.levels)
 
     def _whole(self, pixels: Tensor) -> Tensor:
-        """The pixels as whole numbers of levels; any other image is refused."""
+        """Return the pixels as whole numbers of levels, or raise a ParameterError for any other image."""
         scaled = pixels * self.levels
         whole = scaled.round()
         if bool((scaled - whole).abs().max() > ON_GRID):
@@ -92,7 +92,7 @@ class Grid(Gaussian):
         return whole
 
     def _draw(self, shape: torch.Size, rng: torch.Generator) -> Tensor:
-        """Whole numbers, as floats: most by 16 random bits, the rest by 47 more."""
+        """Draw whole numbers, as floats: most by 16 random bits, the rest by 47 more."""
         guide, edges, lowest = self._table
         words = torch.empty(math.ceil(shape.numel() / 4), dtype=torch.int64, device=rng.device)
         words.random_(-(2**63), None, generator=rng)
@@ -118,7 +118,7 @@ class Table(NamedTuple):
 
 @lru_cache(maxsize=8)
 def table(sigma: float, levels: int) -> Table:
-    """The table of a noise, computed once."""
+    """Compute the table of a noise, once."""
     upper = _upper_edges(sigma, levels)
     edges = np.array([(1 << BITS) - edge for edge in reversed(upper)] + upper, np.int64)
     ends = np.arange(1 << GUIDE_BITS, dtype=np.int64) << (BITS - GUIDE_BITS)
@@ -129,21 +129,21 @@ def table(sigma: float, levels: int) -> Table:
 
 
 def _upper_edges(sigma: float, levels: int) -> list[int]:
-    """Where noise 1, 2, ... begin among the numbers of 63 bits, as far as they differ from the largest one."""
-    found: list[int] = []
+    """Return where noise 1, 2, ... begin among the numbers of 63 bits, as far as they differ from the largest one."""
+    edges: list[int] = []
     with localcontext() as context:
         context.prec = DIGITS
         step = 1 / (Decimal(sigma) * levels)
         while True:
-            below = _normal_cdf((len(found) + Decimal("0.5")) * step)
+            below = _normal_cdf((len(edges) + Decimal("0.5")) * step)
             edge = int((below * (1 << BITS)).to_integral_value())
             if edge >= (1 << BITS):
-                return found
-            found.append(edge)
+                return edges
+            edges.append(edge)
 
 
 def _normal_cdf(x: Decimal) -> Decimal:
-    """The normal distribution function at x >= 0 by its series of positive terms: nothing cancels."""
+    """Return the normal distribution function at x >= 0 by its series of positive terms: nothing cancels."""
     term = total = x
     divisor = 1
     while term > total.scaleb(-DIGITS):

@@ -72,8 +72,8 @@ def certify(
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
     >>> _ = model[1].load_state_dict({"weight": torch.tensor([[1.0] * 4, [-1.0] * 4]), "bias": torch.zeros(2)})
     >>> smoothed = radii.SmoothedClassifier(model, sigma=0.25, classes=2)
-    >>> found = radii.certify(smoothed, torch.ones(1, 2, 2), seed=0, estimation=10_000)
-    >>> found.prediction, round(found.radius, 4)
+    >>> certificate = radii.certify(smoothed, torch.ones(1, 2, 2), seed=0, estimation=10_000)
+    >>> certificate.prediction, round(certificate.radius, 4)
     (0, 0.7996)
     """
     first = whole("index", index)
@@ -84,8 +84,8 @@ def certify(
         return _certify(classifier, image, certifier, NoiseAddress(chosen, first), known)
     labels = [None] * len(image) if label is None else _labels(label, len(image))
     return [
-        _certify(classifier, each, certifier, NoiseAddress(chosen, first + number), known)
-        for number, (each, known) in enumerate(zip(image, labels, strict=True))
+        _certify(classifier, one, certifier, NoiseAddress(chosen, first + number), known)
+        for number, (one, known) in enumerate(zip(image, labels, strict=True))
     ]
 
 
@@ -98,10 +98,10 @@ def predict(
     index: int = 0,
     **fields: Any,
 ) -> Any:
-    """The smoothed classifier's class for an image, or an abstention; the radius is 0. A batch gives a list.
+    """Predict the class of an image, or abstain; the radius is 0. A batch gives a list.
 
-    The classifier that votes by default; `procedure="soft"` asks the one of the largest mean probability, which is
-    what certificates of `soft` are about. Deploy the one that was certified.
+    The class with the most votes is predicted; with `procedure="soft"`, the class of the largest mean probability,
+    which certificates of `soft` are about. Deploy the classifier that was certified.
 
     >>> import torch, radii
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
@@ -110,8 +110,10 @@ def predict(
     >>> radii.predict(smoothed, torch.ones(1, 2, 2)).name
     'light'
     """
-    found = certify(classifier, image, procedure, seed=seed, index=index, **fields)
-    return [replace(each, radius=0.0) for each in found] if isinstance(found, list) else replace(found, radius=0.0)
+    result = certify(classifier, image, procedure, seed=seed, index=index, **fields)
+    if isinstance(result, list):
+        return [replace(certificate, radius=0.0) for certificate in result]
+    return replace(result, radius=0.0)
 
 
 def _certify(
@@ -121,10 +123,10 @@ def _certify(
         raise ValueError(
             f"the classifier is a {type(classifier).__name__}, expected a radii.SmoothedClassifier: make one of it"
         )
-    found = certify_image(certifier, classifier, as_image(image), noise, label)
-    if classifier.names is None or found.prediction == ABSTAIN:
-        return found
-    return replace(found, name=classifier.names[found.prediction])
+    certificate = certify_image(certifier, classifier, as_image(image), noise, label)
+    if classifier.names is None or certificate.prediction == ABSTAIN:
+        return certificate
+    return replace(certificate, name=classifier.names[certificate.prediction])
 
 
 def _is_batch(image: object) -> bool:
@@ -134,20 +136,20 @@ def _is_batch(image: object) -> bool:
 def _labels(label: Any, images: int) -> list[int]:
     if not isinstance(label, Sequence | Tensor | np.ndarray) or isinstance(label, str) or len(label) != images:
         raise ValueError(f"label = {label!r}, expected one for each of {images} images")
-    return [whole("label", each) for each in label]
+    return [whole("label", number) for number in label]
 
 
 def checked_seed(seed: object) -> int:
-    """A seed as a whole number of 128 bits at most."""
+    """Return a seed as a whole number of at most 128 bits, or raise a ValueError."""
     return check_seed(whole("seed", seed))
 
 
 def whole(name: str, value: object, least: int = 0) -> int:
-    """A whole number, of any type that is one, which is at least `least`."""
+    """Return an integer of any type as an int, or raise a ValueError if it is below `least`."""
     try:
-        found = operator.index(value.item() if isinstance(value, Tensor) else value)  # type: ignore[arg-type]
+        number = operator.index(value.item() if isinstance(value, Tensor) else value)  # type: ignore[arg-type]
     except (TypeError, RuntimeError):
         raise ValueError(f"{name} = {value!r}, expected a whole number >= {least}") from None
-    if isinstance(value, bool) or found < least:
+    if isinstance(value, bool) or number < least:
         raise ValueError(f"{name} = {value}, expected a whole number >= {least}")
-    return found
+    return number
