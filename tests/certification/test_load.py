@@ -1,6 +1,7 @@
 """Opening a run: the images that its engine is compared on, and the effect of the comparison."""
 
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -11,24 +12,15 @@ from radii.certification import load as loading
 from radii.certification.load import open_run
 from radii.datasets.base import DataError
 from radii.engines import _folding
-from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
 from radii.training.build import build, dataset_of, spread_images
-from radii.training.loop import train
 from radii.training.weights import trained_model
-
-RECIPE = Recipe(
-    dataset="digits",
-    model="digits_cnn",
-    sigma=0.25,
-    training=Training(epochs=1, images_per_step=256, learning_rate=0.05),
-)
 
 
 @pytest.fixture(scope="module")
-def run(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(RECIPE, tmp_path_factory.mktemp("runs") / "digits")
+def run(trained_digits: Path) -> Run:
+    return Run(trained_digits)
 
 
 class FlipsDigits(nn.Module):
@@ -71,7 +63,7 @@ def test_an_engine_is_compared_on_training_images(run: Run, monkeypatch: pytest.
 
 def test_a_teacher_is_compared_on_training_images(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(_folding, "_fold", FlipsDigits)
-    student = replace(RECIPE, objective={"name": "transfer"})
+    student = replace(run.recipe, objective={"name": "transfer"})
     teacher = build(student, teacher=run).objective.teacher  # type: ignore[attr-defined]
     assert not isinstance(teacher, FlipsDigits)
     images = spread_images(dataset_of(run, None).split("train"), 32)

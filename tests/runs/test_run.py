@@ -12,22 +12,15 @@ import pytest
 from radii import disk
 from radii.datasets.digits import Digits
 from radii.runs import recipe
-from radii.runs.recipe import Recipe, Training
+from radii.runs.recipe import Recipe
 from radii.runs.run import Run, RunError
 from radii.training.loop import train
 from tests.cli.running import radii
 
-RECIPE = Recipe(
-    dataset="digits",
-    model="digits_cnn",
-    sigma=0.25,
-    training=Training(epochs=1, images_per_step=256, learning_rate=0.05),
-)
 
-
-@pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    return train(RECIPE, tmp_path_factory.mktemp("runs") / "digits")
+@pytest.fixture
+def trained(digits_run: Callable[[], Run]) -> Run:
+    return digits_run()
 
 
 def counted(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> Counter[object]:
@@ -92,7 +85,9 @@ def test_certify_reads_recipe_and_weights_once(trained: Run, monkeypatch: pytest
 
 def test_train_reads_each_split_once(trained: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     splits = counted(monkeypatch, Digits, "split")
-    student = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, objective="transfer", training=RECIPE.training)
+    student = Recipe(
+        dataset="digits", model="digits_cnn", sigma=0.25, objective="transfer", training=trained.recipe.training
+    )
     train(student, tmp_path / "student", teacher=trained)
     assert splits == {"train": 1, "test": 1}
 

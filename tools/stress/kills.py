@@ -1,11 +1,9 @@
 """Items 16, 17, 22 and 23: commands, workers and ranks that are stopped or killed."""
 
-import json
 import os
 import random
 import signal
 import subprocess
-import sys
 import threading
 import time
 from contextlib import suppress
@@ -25,7 +23,7 @@ from radii.training.checkpoint import TrainState
 from radii.training.loop import train
 from radii.workers.cluster import cluster_executor
 from tools.cluster import DaskCluster, dask_cluster, without_times
-from tools.crash_points import COMMANDS
+from tools.crash_points import COMMANDS, kill_at_every_write
 from tools.mapping import map_in_processes
 from tools.processes import RECIPE, STOPPED, alive, copied, lines, members, start, start_ranks, wait_for, workers
 from tools.stress.outcome import Effort, Outcome
@@ -86,7 +84,6 @@ def _gone(group: int) -> bool:
     return True
 
 
-ROOT = Path(__file__).parents[2]
 QUICK = ["trust"]
 
 
@@ -105,10 +102,7 @@ def crashes(effort: Effort) -> Outcome:
 def _kill_at_every_write(command: str, effort: Effort) -> dict[str, Any]:
     folder = effort.folder / command
     folder.mkdir()
-    arguments = [sys.executable, "-m", "tools.crash_points", command, str(folder)]
-    done = subprocess.run(arguments, check=True, capture_output=True, text=True, cwd=ROOT)
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result
+    return kill_at_every_write(command, folder)
 
 
 def _flip_bits(effort: Effort, flips: int) -> list[str]:
