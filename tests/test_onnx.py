@@ -15,6 +15,7 @@ from torch import Tensor
 
 from radii import engines, models
 from radii.engines import EngineSpec
+from radii.errors import install
 from radii.onnx import OnnxError, OnnxGraph, is_installed, read, with_normalisation
 from radii.smoothing.noise import Gaussian
 
@@ -214,7 +215,7 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkey
         lambda: read(tmp_path / "x.onnx"),
         lambda: OnnxGraph(b"x")(images(1)),
     ):
-        with pytest.raises(LookupError, match=re.escape("pip install 'radii[onnx]'")):
+        with pytest.raises(LookupError, match=re.escape(install("onnx"))):
             use()
     assert not engines.create("onnx").runs_on(torch.device("cpu"))
     assert is_installed() is False

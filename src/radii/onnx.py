@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from radii.errors import ParameterError
+from radii.errors import ParameterError, install
 
 EXTRA = ("onnx", "onnxruntime", "onnxscript")
 LOGITS = "logits"
@@ -31,7 +31,7 @@ def is_installed() -> bool:
 def require(what: str) -> None:
     """Raise a LookupError that says what to install, if a package is missing."""
     if not is_installed():
-        raise LookupError(f"{what} needs onnx and onnxruntime, which are not installed: pip install 'radii[onnx]'")
+        raise LookupError(f"{what} needs onnx and onnxruntime, which are not installed: {install('onnx')}")
 
 
 def read(file: Path) -> bytes:

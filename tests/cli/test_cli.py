@@ -247,3 +247,15 @@ def test_a_number_that_is_not_whole_is_never_rounded(tmp_path: Path, verb: str, 
     outcome = radii(verb, "run", f"--{flag}", "0.9", cwd=tmp_path)
     assert outcome.code == 2
     assert f"--{flag}: '0.9' is not a whole number" in outcome.out + outcome.error
+
+
+def test_verify_of_another_file_names_that_file(tmp_path: Path) -> None:
+    (tmp_path / "tuned.onnx").write_bytes(b"")
+    (tmp_path / "mine.tsv").write_bytes(b"")
+    assert "tuned.onnx is not a certificate file" in radii("verify", "tuned.onnx", cwd=tmp_path).error
+    assert "mine.tsv is not in a run" in radii("verify", "mine.tsv", cwd=tmp_path).error
+
+
+def test_into_is_another_spelling_of_run(tmp_path: Path) -> None:
+    ended = radii("train", "digits/gaussian-0.25", "--into", "g", "--set", "training.epochs=1", cwd=tmp_path)
+    assert (ended.code, (tmp_path / "g" / "model.safetensors").is_file()) == (0, True)

@@ -10,6 +10,7 @@ import pytest
 from PIL import Image
 
 from radii.cli import main
+from radii.errors import install
 
 Write = Callable[..., Path]
 
@@ -102,4 +103,4 @@ def test_missing_extra_is_named_in_the_error(
 ) -> None:
     monkeypatch.setattr(importlib.util, "find_spec", lambda _: None)
     assert radii("import", "model.onnx", "--run", "x") == 2
-    assert "pip install 'radii[onnx]'" in capsys.readouterr().err
+    assert install("onnx") in capsys.readouterr().err

@@ -1,6 +1,7 @@
 """Training in two processes that torchrun starts, stopped and continued by one."""
 
 import os
+import shlex
 import signal
 import time
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from radii.runs.run import Run
 from radii.training.loop import train
+from tools.imports import ROOT
 from tools.processes import RECIPE, STOPPED, alive, start_ranks, wait_for, workers
 
 
@@ -36,3 +38,17 @@ def test_stopped_training_is_saved_and_continued_by_another_number_of_processes(
     assert second["processes"] == 1
     assert (second["epoch"], second["step"]) > (0, 0)
     assert [int(row["epoch"]) for row in run.history()] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("page", ["training_distributed.md", "coverage.toml"])
+def test_torchrun_takes_the_documented_commands(page: str) -> None:
+    from torch.distributed.run import get_args_parser
+
+    lines = [
+        line for line in (ROOT / "docs" / page).read_text().splitlines() if "torchrun --n" in line and "radii" in line
+    ]
+    assert lines
+    for line in lines:
+        words = shlex.split(line[line.index("torchrun") :].removesuffix('"'))
+        parsed = get_args_parser().parse_args(words[1:])
+        assert (parsed.training_script, parsed.training_script_args) == ("radii", words[words.index("radii") + 1 :])

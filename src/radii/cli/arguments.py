@@ -15,6 +15,8 @@ Data = Annotated[Path | None, Parameter(help="The folder with the dataset's file
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON.")]
 Switch = Annotated[bool, Parameter(negative="")]
 Strings = Annotated[list[str] | None, Parameter(negative="", json_list=False)]
+RUN_FLAGS = ("--run", "--into")
+"""Two spellings of one flag: torchrun takes `--run` for an option of its own."""
 Settings = Annotated[Strings, Parameter(name="--set", help="KEY=VALUE: override a key of the recipe.")]
 Fields = Annotated[Strings, Parameter(name="--set", help="KEY=VALUE: set a field of the certifier.")]
 Trust = Annotated[Strings, Parameter(help="Allow the run to use this module's code, if the run was made elsewhere.")]

@@ -5,7 +5,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from radii.errors import ParameterError
+from radii.errors import ParameterError, install
 from radii.runs.certificates import Row
 
 if TYPE_CHECKING:
@@ -65,7 +65,7 @@ class _Writer:
         try:
             from torch.utils.tensorboard import SummaryWriter
         except ImportError as error:
-            raise ParameterError("TensorBoard is not installed: pip install 'radii[tensorboard]'") from error
+            raise ParameterError(f"TensorBoard is not installed: {install('tensorboard')}") from error
         self._make = SummaryWriter
         self._folder = folder
         self._writer: Any = None

@@ -6,7 +6,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from radii.cli.app import app, console, hint, is_rank_0, say
-from radii.cli.arguments import Data, Settings, Switch, Trust, command
+from radii.cli.arguments import RUN_FLAGS, Data, Settings, Switch, Trust, command
 from radii.cli.progress import TrainingBar
 from radii.cli.tensorboard import step_writer
 from radii.reports.text import down
@@ -20,7 +20,7 @@ def train(
     recipe: Path,
     /,
     *,
-    run: Path,
+    run: Annotated[Path, Parameter(name=RUN_FLAGS)],
     from_: Annotated[Path | None, Parameter(name="--from")] = None,
     set: Settings = None,
     teacher: Path | None = None,

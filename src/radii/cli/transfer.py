@@ -7,7 +7,7 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from radii.cli.app import app, console
-from radii.cli.arguments import Data, Settings, Strings, Trust, Whole
+from radii.cli.arguments import RUN_FLAGS, Data, Settings, Strings, Trust, Whole
 from radii.cli.progress import TrainingBar
 from radii.cli.train import print_trained
 from radii.runs import recipe as recipes
@@ -25,7 +25,7 @@ def transfer(
     voter_set: Strings = None,
     votes: Whole = 10_000,
     recipe: Path | None = None,
-    run: Path | None = None,
+    run: Annotated[Path | None, Parameter(name=RUN_FLAGS)] = None,
     set: Settings = None,
     data: Data = None,
     trust: Trust = None,

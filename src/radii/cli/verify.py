@@ -40,7 +40,7 @@ def verify(
     if not certificates.exists():
         raise ValueError(f"There is neither a run nor a certificate file {certificates}. Name an existing one.")
     file = None if certificates.is_dir() else certificates
-    folder = run or (certificates if file is None else file.resolve().parent.parent)
+    folder = run or (certificates if file is None else _run_of(file))
     with printed_warnings(), CountingBar(console) as bar:
         result = verify_run(
             Run(folder, trust or ()),
@@ -56,3 +56,13 @@ def verify(
     else:
         say(f"{certificates}: {result.in_words()}")
     raise SystemExit(result.exit_code)
+
+
+def _run_of(file: Path) -> Path:
+    """Return the run that a certificate file lies in."""
+    if not file.name.endswith(".tsv"):
+        raise ValueError(f"{file} is not a certificate file, expected a run or a .tsv file that `radii certify` wrote.")
+    folder = file.resolve().parent.parent
+    if not Run(folder).recipe_file.is_file():
+        raise ValueError(f"{file} is not in a run. Name the run that it belongs to with --run.")
+    return folder

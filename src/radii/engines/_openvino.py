@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from radii.engines.base import EngineSpec
+from radii.errors import install
 
 
 def is_installed() -> bool:
@@ -51,7 +52,7 @@ def capabilities() -> list[str]:
 def convert(spec: EngineSpec) -> Any:
     """Convert the model to OpenVINO's form."""
     if not is_installed():
-        raise LookupError("the engine 'openvino' is not installed: pip install 'radii[openvino]'")
+        raise LookupError(f"the engine 'openvino' is not installed: {install('openvino')}")
     without_telemetry()
     import openvino
 

@@ -14,7 +14,7 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from radii.errors import ParameterError, RunWarning
+from radii.errors import ParameterError, RunWarning, install
 from radii.workers.pool import Call, Outcome, WorkerError
 
 SILENCE = 20.0
@@ -119,7 +119,7 @@ def cluster_executor(address: str) -> Iterator[Executor]:
     try:
         distributed: Any = import_module("distributed")
     except ImportError as error:
-        raise ParameterError("a cluster needs Dask: pip install 'radii[dask]'", "cluster") from error
+        raise ParameterError(f"a cluster needs Dask: {install('dask')}", "cluster") from error
     try:
         _expect_port(address)  # without a possible one Dask tries for ever
         client = _within(2 * TIMEOUT, partial(distributed.Client, address, timeout=TIMEOUT, set_as_default=False))
