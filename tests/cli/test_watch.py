@@ -2,6 +2,7 @@
 
 import json
 import os
+import random
 import signal
 import subprocess
 import sys
@@ -96,3 +97,25 @@ def test_ctrl_c_stops_the_watching_not_the_work(tmp_path: Path) -> None:
     assert watching.returncode == 0
     assert "Traceback" not in error
     assert json.loads((run / events.FILE).read_text()) == before
+
+
+KEYS = {
+    "step": ("epoch", "epochs", "step", "steps", "loss", "terms"),
+    "epoch": ("noisy_test_accuracy", "epoch", "seconds"),
+    "image": ("done", "images", "correct", "mean_radius"),
+    "attacked": ("done", "images"),
+    "failed": ("error",),
+}
+VALUES = (None, True, -1, 0, 1, 0.5, 1e308, -1e308, 10**39, "x", "", [], {}, [1], {"a": 1}, {"a": None}, "9" * 5000)
+
+
+def test_hostile_events_are_shown_as_a_sentence(tmp_path: Path) -> None:
+    choose = random.Random(0).choice
+    for _ in range(500):
+        name = choose(list(KEYS))
+        event = {"time": "t", "work": "train", "event": name, "process": choose(VALUES), "host": choose(VALUES)}
+        event |= {key: choose(VALUES) for key in KEYS[name]}
+        (tmp_path / events.FILE).write_text(json.dumps(event) + "\n")
+        log = events.read(tmp_path)
+        assert "train" in in_words(log)
+        is_over(log)

@@ -10,7 +10,17 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radii.runs.certificates import COLUMNS, CertificateFile, Row, described, header_file, read
+from radii.runs import readers
+from radii.runs.certificates import (
+    COLUMNS,
+    CertificateFile,
+    Row,
+    described,
+    header_file,
+    parse_line,
+    read,
+    to_line,
+)
 
 HEADER: dict[str, Any] = {"procedure": "fixed", "parameters": {"failure": 0.001}, "seed": 0, "sigma": 0.25, "every": 20}
 ROWS = [
@@ -324,3 +334,13 @@ def test_file_without_checksums_of_its_environments_is_continued(tmp_path: Path)
     header_file(path).write_text(json.dumps(header))
     CertificateFile(path, HEADER, {"torch": "2.1"}).append(ROWS[1])
     assert ["checksum" in entry for entry in read(path).header["environments"]] == [False, True]
+
+
+def test_file_of_50_000_images_and_1000_classes_is_within_the_limits() -> None:
+    votes = dict.fromkeys(range(1000), 1000)
+    row = Row(49_999, 999, 999, 0.12345678901234567, 12.345678901234567, 1_000_000, votes, "0" * 64)
+    line = f"{to_line(row)}\t{'0' * 16}\n"
+    assert len(line) < readers.MOST_LINE
+    assert 50_000 * len(line) < readers.MOST_CERTIFICATES
+    with pytest.raises(ValueError, match="characters"):
+        parse_line("a.tsv", COLUMNS, "0" * (readers.MOST_LINE + 1))

@@ -1,6 +1,7 @@
 """Invalid files of an untrusted run: each is an error of one sentence that names the file."""
 
 import json
+import os
 from collections.abc import Callable
 from itertools import pairwise
 from pathlib import Path
@@ -211,3 +212,30 @@ def test_invalid_safetensors_header_is_an_error(header: bytes, size: int | None,
     with pytest.raises(ValueError, match=sentence) as caught:
         run.class_names()
     assert str(run.weights_file) in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        '{"parameters": {"estimation": 1000000000000}}',
+        '{"parameters": {"radii": [' + ", ".join(["0.25"] * 100_000) + "]}}",
+        '{"sigma": 1e400}',
+        '{"anything": -1e400}',
+    ],
+)
+def test_header_of_endless_work_is_refused(tmp_path: Path, header: str) -> None:
+    (tmp_path / "a.json").write_text(header)
+    with pytest.raises(ValueError, match=r"at most|too large|above 0") as refused:
+        readers.header(tmp_path / "a.json")
+    assert "a.json" in str(refused.value)
+
+
+def test_row_of_endless_work_is_refused() -> None:
+    with pytest.raises(ValueError, match="1000000000000 samples"):
+        certificates.parse_line("a.tsv", (*certificates.COHEN, "samples"), "0\t1\t1\t0.5\t1\t1.0\t1000000000000")
+
+
+def test_pipe_among_certificates_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "a.tsv")
+    with pytest.raises(ValueError, match="is not a file"):
+        certificates.has_rows(tmp_path / "a.tsv")

@@ -321,3 +321,13 @@ def test_images_of_a_stranger_s_path_are_not_read(here: Path) -> None:
     certify_run(config, workers=1)
     shutil.rmtree(run.certificates)
     certify(run)
+
+
+def test_deep_modules_have_a_digest(here: Path) -> None:
+    for number in range(1500):
+        (here / f"m{number}.py").write_text(f"import m{number + 1}\n")
+    (here / "sums.py").write_text("import m0\nvalue = " + "+".join(["1"] * 20_000) + "\nclass Net: ...\n")
+    assert trust.source_digest("sums")
+    trust.is_known("sums")
+    with pytest.raises(UntrustedError):
+        trust.require(["sums:Other"], ["sums"], here)

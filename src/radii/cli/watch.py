@@ -102,7 +102,7 @@ def _progress(log: Sequence[Event]) -> list[str]:
         if name in latest:
             try:
                 parts += words(latest[name])
-            except (KeyError, TypeError, ValueError, AttributeError):
+            except (LookupError, TypeError, ValueError, AttributeError, ArithmeticError):
                 parts.append(f"an event {name} that this version cannot read")
     return parts
 

@@ -211,6 +211,8 @@ def parse(path: Path, text: str, last: str | None = None) -> tuple[list[Row], st
 
 def parse_line(where: str, columns: Sequence[str], line: str) -> Row:
     """Parse and check one line; `where` names it in errors."""
+    if len(line) > readers.MOST_LINE:
+        raise ValueError(f"{where} has {len(line)} characters, expected at most {readers.MOST_LINE}")
     cells = line.split("\t")
     if len(cells) != len(columns):
         raise ValueError(f"{where} has {len(cells)} cells, expected {len(columns)}: {readers.short(' '.join(columns))}")
@@ -224,6 +226,8 @@ def parse_line(where: str, columns: Sequence[str], line: str) -> Row:
     if not 0 <= row.radius <= readers.MOST_RADIUS:
         most = readers.MOST_RADIUS
         raise ValueError(f"{where} has radius {row.radius}, expected a finite number >= 0, {most:g} at most")
+    if not 0 <= (row.samples or 0) <= readers.MOST_SAMPLES:
+        raise ValueError(f"{where} states {row.samples} samples, expected at most {readers.MOST_SAMPLES}")
     if correct != row.correct:
         raise ValueError(
             f"{where} states correct = {int(correct)}, but its label is {row.label} and its prediction {row.prediction}"
@@ -273,6 +277,8 @@ def read_rows(path: Path, header: Mapping[str, Any]) -> list[Row]:
 
 def has_rows(path: Path) -> bool:
     """Return whether a certificate file has at least one whole row; only its first two lines are read."""
+    if not path.is_file():  # a pipe would never end
+        raise ValueError(f"{path} is not a file: move it away")
     with path.open("rb") as file:
         return all(file.readline(1 << 16).endswith(b"\n") for _ in range(2))
 

@@ -16,13 +16,19 @@ from radii.smoothing.norms import NORMS
 
 MOST_TEXT = 1 << 24
 """Bytes of a JSON, CSV or TOML file."""
-MOST_CERTIFICATES = 1 << 28
-"""Bytes of a certificate file."""
+MOST_CERTIFICATES = 1 << 30
+"""Bytes of a certificate file: 50,000 images of 1,000 classes, all of which got votes, need 400 MB."""
+MOST_LINE = 1 << 20
+"""Characters of a line in it."""
 MOST_HEADER = 1 << 24
 """Bytes of a safetensors header."""
 MOST_DIGITS = 40
 """Digits of a whole number in JSON: seeds of 128 bits have 39."""
 MOST_WHOLE = 10**15
+MOST_SAMPLES = 10**9
+"""Samples for one image."""
+MOST_LISTED = 1000
+"""Radii and other values in a list of a certifier's parameters."""
 MOST_SECONDS = 1e10
 MOST_RADIUS = 1000.0
 """The longest distance in an image of a million pixels in [0, 1]; a table has a column for every quarter."""
@@ -65,7 +71,7 @@ def json_object(path: Path) -> dict[str, Any]:
 def parse_object(content: str, where: str) -> dict[str, Any]:
     """Parse the text of a JSON object; `where` names the file in errors."""
     try:
-        value = json.loads(content, parse_int=_parse_integer, parse_constant=_refuse_constant)
+        value = json.loads(content, parse_int=_parse_integer, parse_float=_parse_float, parse_constant=_refuse_constant)
     except RecursionError as error:
         raise ValueError(f"{where} is nested too deeply: restore it, or move it away") from error
     except ValueError as error:
@@ -79,6 +85,12 @@ def _parse_integer(digits: str) -> int:
     if len(digits) > MOST_DIGITS:
         raise ValueError(f"a number of {len(digits)} digits")
     return int(digits)
+
+
+def _parse_float(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{short(digits)} is too large for a number")
+    return number
 
 
 def _refuse_constant(name: str) -> float:
@@ -206,6 +218,11 @@ def header(path: Path) -> dict[str, Any]:
     table = json_object(path)
     check_fields(f"{path}: ", table, HEADER)
     check_fields(f"{path}: parameters.", table.get("parameters", {}), PARAMETERS)
+    for name, value in table.get("parameters", {}).items():
+        if isinstance(value, list) and len(value) > MOST_LISTED:
+            raise ValueError(f"{path}: parameters.{short(name, 80)} lists {len(value)} values, {MOST_LISTED} at most")
+        if is_integer(value) and value > MOST_SAMPLES:
+            raise ValueError(f"{path}: parameters.{short(name, 80)} = {value}, expected at most {MOST_SAMPLES}")
     check_fields(f"{path}: noise.", table.get("noise", {}), NOISE)
     return table
 

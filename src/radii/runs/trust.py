@@ -148,13 +148,13 @@ def source_digest(module: str) -> str | None:
 
 def _collect(module: str, sources: dict[str, Path]) -> None:
     """Add the files of a module, of its packages and of all that they import to `sources`."""
-    for name, path in _files_of(module):
-        if name in sources:
-            continue
-        sources[name] = path
-        if path.suffix == ".py" and not _is_installed(path):
-            for imported in _imports(name, path):
-                _collect(imported, sources)
+    modules = [module]
+    while modules:
+        for name, path in _files_of(modules.pop()):
+            if name not in sources:
+                sources[name] = path
+                if path.suffix == ".py" and not _is_installed(path):
+                    modules += _imports(name, path)
 
 
 def _files_of(module: str) -> Iterator[tuple[str, Path]]:
@@ -178,7 +178,7 @@ def _imports(name: str, path: Path) -> Iterator[str]:
     """Return what a source file imports; `from a import b` may name the module a.b."""
     try:
         tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return
     package = name if path.stem == "__init__" else name.rpartition(".")[0]
     for node in ast.walk(tree):
@@ -203,7 +203,7 @@ def _defines(module: str, name: str, seen: frozenset[tuple[str, str]] = frozense
         return False
     try:
         body = ast.parse(path.read_bytes()).body
-    except (SyntaxError, ValueError):
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
     inside = module if path.stem == "__init__" else module.rpartition(".")[0]
     seen |= {(module, name)}
@@ -217,7 +217,7 @@ def _module_level(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
     """Yield the statements of a module, those inside `if`, `try` and `with` too."""
     for node in body:
         yield node
-        if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+        if isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While | ast.ExceptHandler):
             yield from _module_level(ast.iter_child_nodes(node))
 
 
