@@ -31,5 +31,5 @@ class Distribution:
     ],
 )
 def test_extra_is_installed_from_where_radii_came(source: Any, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(errors.metadata, "distribution", lambda _: Distribution(source))
+    monkeypatch.setattr("radii.errors.metadata.distribution", lambda _: Distribution(source))
     assert errors.install("onnx") == command

@@ -106,7 +106,25 @@ KEYS = {
     "attacked": ("done", "images"),
     "failed": ("error",),
 }
-VALUES = (None, True, -1, 0, 1, 0.5, 1e308, -1e308, 10**39, "x", "", [], {}, [1], {"a": 1}, {"a": None}, "9" * 5000)
+VALUES: tuple[Any, ...] = (
+    None,
+    True,
+    -1,
+    0,
+    1,
+    0.5,
+    1e308,
+    -1e308,
+    10**39,
+    "x",
+    "",
+    [],
+    {},
+    [1],
+    {"a": 1},
+    {"a": None},
+    "9" * 5000,
+)
 
 
 def test_hostile_events_are_shown_as_a_sentence(tmp_path: Path) -> None:
