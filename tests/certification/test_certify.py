@@ -12,9 +12,10 @@ from safetensors.torch import load_file, save_file
 from radii import certifiers, datasets
 from radii.certification import certify
 from radii.certification.certify import CertificationConfig, certify_run, open_certification
-from radii.certification.load import open_run
+from radii.certification.load import load, open_run
 from radii.certifiers.fixed import Fixed
 from radii.disk import LockedError
+from radii.errors import RunWarning
 from radii.provenance import rounding_environment
 from radii.runs import certificates
 from radii.runs.certificates import Row
@@ -257,6 +258,21 @@ def test_header_contains_the_users_code_but_no_environment(run: Run) -> None:
     assert not {"torch", "instruction_set", "environments"} & header.keys()
     (noted,) = certificates.read(certify_run(config(run), workers=1)).header["environments"]
     assert (noted["first_row"], noted["instruction_set"]) == (0, torch.backends.cpu.get_cpu_capability())
+
+
+def test_edited_model_table_does_not_continue_a_file(tmp_path: Path) -> None:
+    """The weights of a `vit` fit any number of heads."""
+    model = {"name": "vit", "width": 8, "layers": 1, "heads": 2}
+    training = Training(epochs=1, images_per_step=512, learning_rate=0.05)
+    run = train(Recipe(dataset="digits", model=model, sigma=0.25, training=training), tmp_path / "vit")
+    certify_run(config(run, every=225), workers=1)
+    text = run.recipe_file.read_text()
+    run.recipe_file.write_text(text.replace("heads = 2", "heads = 4"))
+    assert text != run.recipe_file.read_text()
+    with pytest.raises(ValueError, match="was made with another model table in its recipe"):
+        certify_run(config(run, every=225), workers=1)
+    with pytest.warns(RunWarning, match="were made with another model table in its recipe: they do not hold for this"):
+        load(run.path, engine="torch")
 
 
 class Own(Fixed):

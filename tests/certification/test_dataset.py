@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import radii
+from radii.certification import certify
 from radii.datasets import DataError
 from radii.disk import LockedError, locked
 from radii.errors import RunWarning
@@ -157,6 +158,93 @@ def test_another_certification_is_not_mixed_in(tmp_path: Path, change: dict[str,
     with pytest.raises(ValueError, match=f"was made with ({words}) = "):
         radii.certify_dataset(**{**call, **change})
     assert call["out"].read_bytes() == before
+
+
+class Settings:
+    """A setting that no digest of a module reads."""
+
+    scale = 1.0
+
+
+class Scaled(nn.Module):
+    """A linear layer behind a function that its weights and plain attributes do not determine."""
+
+    def __init__(self, activation: Any = torch.relu, scale: float = 1.0) -> None:
+        super().__init__()
+        self.linear = nn.Linear(4, 2)
+        self.linear.load_state_dict(threshold()[1].state_dict())
+        self.activation = activation
+        self.table = {"scale": scale}
+        self.array = np.array([scale])
+        self.config = Settings()
+        self.config.scale = scale
+        self._scale = scale
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.linear(self.activation(images.flatten(1) - 0.5) + 0.5)
+        return logits * self.table["scale"] * float(self.array[0]) * self.config.scale * self._scale
+
+
+def hooked(scale: float) -> nn.Module:
+    model = Scaled()
+    model.linear.register_forward_hook(lambda _module, _given, output: scale * output)
+    return model
+
+
+def changed(name: str, value: Any) -> nn.Module:
+    model = Scaled()
+    setattr(model, name, value)
+    return model
+
+
+def config(scale: float) -> nn.Module:
+    model = Scaled()
+    model.config.scale = scale
+    return model
+
+
+def encoder(activation: Any) -> nn.Module:
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        layer = nn.TransformerEncoderLayer(4, 2, 8, activation=activation, batch_first=True)
+        return nn.Sequential(nn.Flatten(), nn.Unflatten(1, (1, 4)), layer, nn.Flatten(), nn.Linear(4, 2)).eval()
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (Scaled(torch.relu), Scaled(torch.tanh)),
+        (Scaled(), changed("table", {"scale": 2.0})),
+        (Scaled(), changed("array", np.array([2.0]))),
+        (Scaled(), config(2.0)),
+        (hooked(1.0), hooked(2.0)),
+        (Scaled(), changed("_scale", 2.0)),
+        (encoder(nn.functional.silu), encoder(nn.functional.mish)),
+    ],
+    ids=["activation", "dict", "array", "config", "hook", "private", "encoder"],
+)
+def test_another_function_of_the_same_weights_is_not_mixed_in(
+    tmp_path: Path, before: nn.Module, after: nn.Module
+) -> None:
+    first, other = (radii.SmoothedClassifier(model, sigma=0.25, classes=2) for model in (before, after))
+    call = {"dataset": (IMAGES, LABELS), "out": tmp_path / "mine.tsv", **QUICK}
+    radii.certify_dataset(first, **call)
+    radii.certify_dataset(first, **call)
+    with pytest.raises(ValueError, match="was made with another function: logits on drawn images differ by"):
+        radii.certify_dataset(other, **call)
+
+
+def test_file_without_a_recorded_function_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    out = tmp_path / "mine.tsv"
+    with monkeypatch.context() as old:
+        old.setattr(certify.Certification, "function", None)
+        radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), out=out, **QUICK)
+    assert "function" not in certificates.read(out).header
+    whole = out.read_text()
+    out.write_text("".join(whole.splitlines(keepends=True)[:5]))
+    radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), out=out, **QUICK)
+    assert told(certificates.read(out).rows) == told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK).rows)
+    assert "function" not in certificates.read(out).header
 
 
 def test_other_images_of_a_lazy_dataset_are_not_mixed_in(tmp_path: Path) -> None:

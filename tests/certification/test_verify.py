@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from safetensors import safe_open
 from safetensors.torch import load_file, save_file
 
@@ -17,7 +18,7 @@ from radii.certification import checks
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import VerificationResult, verify_run
 from radii.reports.protocol import label_known
-from radii.runs import certificates
+from radii.runs import certificates, trust
 from radii.runs.run import Run
 from tools.stress.edits import (
     FIELDS,
@@ -49,6 +50,7 @@ def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture
 def run(made: Path, tmp_path: Path) -> Run:
     shutil.copytree(made, tmp_path / "made")
+    trust.record_data(tmp_path / "made" / "digits.npz")
     return Run(tmp_path / "made" / "run")
 
 
@@ -174,7 +176,13 @@ def test_other_weights_are_found(run: Run) -> None:
 
 def test_other_weights_under_the_old_name_are_found_by_a_replay(run: Run) -> None:
     test_other_weights_are_found(run)
-    reseal(the_file(run), lambda _: None, header={"weights": disk.digest(run.weights())})
+    path = the_file(run)
+    reseal(path, lambda _: None, header={"weights": disk.digest(run.weights())})
+    assert "another function" in verified(run).in_words()
+    header = json.loads(certificates.header_file(path).read_text())
+    del header["function"]
+    certificates.header_file(path).write_text(json.dumps(header))
+    reseal(path, lambda _: None)
     assert "a replay gives" in verified(run).in_words()
 
 
@@ -213,6 +221,23 @@ def test_file_elsewhere_is_checked_with_its_run(run: Run, tmp_path: Path) -> Non
 def test_changed_code_is_found(run: Run) -> None:
     reseal(the_file(run), lambda _: None, header={"code": {"torch:nn": "0" * 64}})
     assert "the code of torch:nn has changed" in verified(run).in_words()
+
+
+def test_another_model_table_is_found(run: Run) -> None:
+    text = run.recipe_file.read_text()
+    run.recipe_file.write_text(text.replace('normalisation = "full"', 'normalisation = "centre"'))
+    assert text != run.recipe_file.read_text()
+    result = verified(Run(run.path))
+    assert (result.exit_code, result.replayed) == (1, 0)
+    assert "another model table in its recipe: restore recipe.toml" in result.in_words()
+
+
+def test_another_function_is_found(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(torch.nn.functional, "relu", torch.nn.functional.gelu)
+    monkeypatch.setattr(torch.nn.ReLU, "forward", lambda _, images: torch.nn.functional.gelu(images))
+    result = verified(run)
+    assert (result.exit_code, result.replayed) == (1, 0)
+    assert "it was made with another function: logits on drawn images differ by" in result.in_words()
 
 
 def test_missing_artefact_is_found(run: Run) -> None:

@@ -25,11 +25,13 @@ from radii.provenance import artefact_digest, artefact_path, code_digests, round
 from radii.runs import events, gallery, resume
 from radii.runs.certificates import Row
 from radii.runs.events import EventLog
+from radii.runs.function import LOGITS, MODEL
 from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
 from radii.runs.shards import Shard, merge
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Noise
+from radii.training.weights import model_digest
 from radii.workers.backends import run_programs
 from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
@@ -52,6 +54,8 @@ class Certification:
     """Whether a certifier that can use it is given the true label. A deployed model does not have it."""
     facts: Mapping[str, Any] = field(default_factory=dict)
     """What else the header records: dataset, split, digests of weights, code and artefact."""
+    model: str | None = None
+    """The digest of the recipe's model table, for the model of a run."""
     watched: bool = False
     """Whether the model may change during the certification, which is an error."""
 
@@ -77,6 +81,18 @@ class Certification:
         plain: dict[str, Any] = json.loads(json.dumps(stated))
         return plain
 
+    @cached_property
+    def function(self) -> dict[str, Any]:
+        """What a file records to recognise the certified function: the recipe's model, and logits on drawn images."""
+        found: dict[str, Any] = {} if self.model is None else {MODEL: self.model}
+        channels, height, width = self.samples.sample(self.chosen[0])[0].shape
+        try:
+            with one_thread():
+                found[LOGITS] = self.classifier.probe_logits((channels, height, width))
+        except ParameterError:
+            pass  # a model that takes no drawn images, or gives no finite logits for them
+        return found
+
     @property
     def chosen(self) -> Sequence[int]:
         """The images to certify."""
@@ -88,7 +104,7 @@ class Certification:
 
     def request(self, images: Sequence[int]) -> Request:
         """The certificates of these images, for whoever opens their file."""
-        return Request(self.header, images, self.image_digest)
+        return Request(self.header, images, self.image_digest, self.function)
 
     def rows(
         self, indices: Sequence[int], workers: int = 1, executor: Executor | None = None
@@ -214,6 +230,7 @@ def open_certification(config: CertificationConfig, run: Run | None = None) -> C
         max_images=config.max_images,
         label_known=config.label_known,
         facts=facts,
+        model=model_digest(run.recipe),
     )
 
 

@@ -16,13 +16,23 @@ from radii.certifiers import Certifier
 from radii.datasets import DataError, Images
 from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
 from radii.runs import trust
-from radii.runs.certificates import CHECKSUM, ENVIRONMENTS, FIRST_ROW, FORMAT, Certificates, Row, described
+from radii.runs.certificates import (
+    CHECKSUM,
+    ENVIRONMENTS,
+    FIRST_ROW,
+    FORMAT,
+    Certificates,
+    Row,
+    described,
+    recorded_difference,
+)
+from radii.runs.function import COARSE, FUNCTION, MODEL, function_difference
 from radii.runs.run import Run
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
 from radii.smoothing.questions import Answer, FavouredVotes, NearTies, Question, Task, Votes
-from radii.training.weights import model_spec
+from radii.training.weights import model_digest, model_spec
 from radii.workers.voter import one_thread
 
 ROUNDING = 1e-4
@@ -126,6 +136,10 @@ def check_digests(checked: Checked) -> bool:
     changed = [name for name, digest in code_digests(code).items() if digest != code[name]]
     for name in changed:
         checked.differs(f"the code of {name} has changed")
+    recipe = {MODEL: model_digest(run.recipe)}
+    if difference := function_difference(header.get(FUNCTION, {}), recipe, 0.0):
+        checked.differs(f"it was made with {difference}: restore recipe.toml")
+        return False
     return not changed and _same_artefact(checked, weights)
 
 
@@ -230,6 +244,9 @@ def replay(checked: Checked, rows: Sequence[Row], workers: int) -> Iterator[Row]
     except (LookupError, ValueError, TypeError, OSError) as error:
         checked.cannot(f"it cannot be replayed: {in_words(error)}")
         return
+    if difference := _another_function(checked, certification):
+        checked.differs(f"it was made with {difference}")
+        return
     here = [row for row in rows if 0 <= row.index < len(certification.samples)]
     for row, again in zip(here, certification.rows([row.index for row in here], workers), strict=True):
         checked.replayed += 1
@@ -241,6 +258,13 @@ def replay(checked: Checked, rows: Sequence[Row], workers: int) -> Iterator[Row]
             f"its radii are not confirmed here: of {checked.doubtful} votes that differ, {checked.favour} more favour "
             "the stated classes than oppose them, where rounding goes both ways; replay it on the machine that made it"
         )
+
+
+def _another_function(checked: Checked, certification: Certification) -> str:
+    engine, header = certification.classifier.engine, checked.header
+    if engine != header["engine"]:
+        return function_difference(header.get(FUNCTION, {}), certification.function, COARSE)
+    return recorded_difference(header, certification.function, rounding_environment(engine))
 
 
 def _certification(checked: Checked) -> Certification:

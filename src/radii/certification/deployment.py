@@ -9,12 +9,14 @@ from typing import Any
 
 from radii import disk, engines
 from radii.device import default_device
-from radii.engines import AUTO
+from radii.engines import AUTO, SmoothedClassifier
 from radii.errors import RunWarning
-from radii.provenance import artefact_digest, artefact_path
+from radii.provenance import artefact_digest, artefact_path, rounding_environment
 from radii.runs import readers, resume, trust
-from radii.runs.certificates import Certificates
+from radii.runs.certificates import Certificates, recorded_difference
+from radii.runs.function import FUNCTION, LOGITS, MODEL
 from radii.runs.run import Run
+from radii.training.weights import model_digest, model_spec
 
 ENGINE_FILE = "engine.json"
 SOFT_SAMPLES = 1_000
@@ -104,8 +106,8 @@ def record_engine(run: Run, engine: str) -> None:
         )
 
 
-def warn_of_another(run: Run, engine: str) -> None:
-    """Warn if the certificates of the present weights are of another engine, or of another artefact of it."""
+def warn_of_another(run: Run, engine: str, classifier: SmoothedClassifier) -> None:
+    """Warn if the certificates of the present weights are of another engine, artefact of it, or function."""
     weights = run.weights_digest()
     certified = certified_engines(run)
     if certified and engine not in certified:
@@ -123,6 +125,18 @@ def warn_of_another(run: Run, engine: str) -> None:
             RunWarning,
             stacklevel=3,
         )
+    if recorded := [header for header in headers if FUNCTION in header]:
+        function: dict[str, Any] = {MODEL: model_digest(run.recipe)}
+        if any(LOGITS in header[FUNCTION] for header in recorded):
+            function[LOGITS] = classifier.probe_logits(model_spec(run).shape)
+        place = rounding_environment(engine)
+        differences = [recorded_difference(header, function, place) for header in recorded]
+        if all(differences):
+            warnings.warn(
+                f"the certificates of {run.path} were made with {differences[0]}: they do not hold for this model",
+                RunWarning,
+                stacklevel=3,
+            )
 
 
 def _recorded(run: Run) -> list[str]:

@@ -55,7 +55,7 @@ def load(
         raise ValueError(f"run = {run!r}, expected the folder of a trained run")
     run = run if isinstance(run, Run) else Run(run, trust)
     name, classifier = open_run(run, engine, deployed_noise(run, noise), data, batch_size, data is not None)
-    warn_of_another(run, name)
+    warn_of_another(run, name, classifier)
     image = torch.empty(model_spec(run).shape)
     classifier.adopt(name, image, classifier.prepared_for(image)[1], watched=True)
     return classifier

@@ -132,7 +132,7 @@ class _Predictor:
         from radii.certification.load import open_run
 
         engine, classifier = open_run(self.run, self._engine, self.noise, None, BLOCK, data_at_hand=False)
-        warn_of_another(self.run, engine)
+        warn_of_another(self.run, engine, classifier)
         return engine, classifier
 
     def certify(self, picture: "Tensor") -> "Certificate":

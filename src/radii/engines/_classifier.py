@@ -14,10 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from radii.engines._state import state_of
-from radii.engines.base import AUTO, EngineSpec, create, drawn, prepare
+from radii.engines.base import AUTO, PROBE, EngineSpec, create, drawn, prepare
 from radii.errors import ParameterError
 from radii.onnx import OnnxGraph
-from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.addresses import NoiseAddress, generator
 from radii.smoothing.forward import evaluating
 from radii.smoothing.logits import check_logits, unwrapped
 from radii.smoothing.noise.base import Noise
@@ -27,6 +27,9 @@ from radii.smoothing.probe import BlockProbe
 from radii.smoothing.questions import Answer, Task, Votes
 
 DEFAULT = "torch"
+PROBED_IMAGES, PROBED_CLASSES = 8, 16
+"""What is recorded of a function: logits of so many drawn images, for so many classes at most."""
+PROBE_NOISE = Gaussian(0.25)
 
 
 @dataclass(frozen=True)
@@ -148,6 +151,21 @@ class SmoothedClassifier:
     def state(self) -> Hashable:
         """Equal as long as the base is the same function: it changes with weights, buffers, hooks and attributes."""
         return state_of(self.base)
+
+    def probe_logits(self, shape: tuple[int, int, int]) -> list[list[float]]:
+        """Return rounded logits of some drawn images, by which this function is recognised: few classes of many.
+
+        The last number of a row is the logarithm of the sum of the exponentials of all logits.
+        """
+        images = drawn(PROBED_IMAGES, shape)[: self.batch_size]
+        noisy = PROBE_NOISE.perturb(images, torch.empty_like(images), generator("cpu", PROBE, 3))
+        block = noisy.to(self.device).permute(0, 2, 3, 1).contiguous()
+        form = self._prepared(block[0]).form
+        with evaluating(form):
+            logits = self._logits(form, block).double().cpu()
+        step = -(-self.classes // PROBED_CLASSES)
+        rows = torch.cat([logits[:, ::step], logits.logsumexp(1, keepdim=True)], 1)
+        return [[float(f"{value:.6g}") for value in row] for row in rows.tolist()]
 
     def prepared_for(self, image: Tensor) -> tuple[str, nn.Module]:
         """The engine that runs images of this size, which is the one that `auto` chose, and the base in its form."""

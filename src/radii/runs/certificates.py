@@ -17,6 +17,7 @@ from typing import Any
 from radii import disk
 from radii.fields import first_difference
 from radii.runs import readers
+from radii.runs.function import FUNCTION, function_difference, tolerance
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.norms import L2, L2_NOISES, Norm, norm_of
 
@@ -108,8 +109,8 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def identity(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what determines the rows of a file: its header without the environments."""
-    return {key: value for key, value in header.items() if key != ENVIRONMENTS}
+    """Return what determines the rows of a file: its header without the environments and without logits of a probe."""
+    return {key: value for key, value in header.items() if key not in (ENVIRONMENTS, FUNCTION)}
 
 
 def described(environment: Mapping[str, Any]) -> dict[str, Any]:
@@ -148,12 +149,22 @@ def _edited_environment(path: Path, first: int) -> str:
     )
 
 
+def recorded_difference(
+    header: Mapping[str, Any], function: Mapping[str, Any], environment: Mapping[str, Any] | None
+) -> str:
+    """Describe how the function in a header differs from one that was probed in an environment; empty if not at all."""
+    first = [described(entry) for entry in header.get(ENVIRONMENTS, []) if entry[FIRST_ROW] == 0]
+    most = tolerance(str(header.get("engine", "")), environment in first)
+    return function_difference(header.get(FUNCTION, {}), function, most)
+
+
 # Lines
 
 
 def first_checksum(header: Mapping[str, Any]) -> str:
     """Return the checksum of the header, which the first line continues."""
-    return hashlib.sha256(json.dumps(identity(header), sort_keys=True).encode()).hexdigest()[:16]
+    constant = {key: value for key, value in header.items() if key != ENVIRONMENTS}
+    return hashlib.sha256(json.dumps(constant, sort_keys=True).encode()).hexdigest()[:16]
 
 
 def checksum(line: str, previous: str) -> str:
@@ -314,13 +325,21 @@ class CertificateFile:
     """A certificate file that is being written: new, or continued.
 
     `environment` affects rounding only, such as versions. Where it changes, the header records it with the first row
-    that it applies to.
+    that it applies to. `function` is what a new file records of the certified function; one that is continued has to
+    have recorded the same up to rounding, or nothing.
     """
 
-    def __init__(self, path: Path, header: Mapping[str, Any], environment: Mapping[str, Any] | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        header: Mapping[str, Any],
+        environment: Mapping[str, Any] | None = None,
+        function: Mapping[str, Any] | None = None,
+    ) -> None:
         self.path = path
-        self.header: dict[str, Any] = json.loads(json.dumps({**header, "format": FORMAT}))
-        self._environments: list[Mapping[str, Any]] = self._open_header()
+        recorded = {} if function is None else {FUNCTION: function}
+        self.header: dict[str, Any] = json.loads(json.dumps({**header, "format": FORMAT, **recorded}))
+        self._environments: list[Mapping[str, Any]] = self._open_header(environment)
         self._rows, self._checksum = self._open_rows()
         self._workers: list[Mapping[str, Any]] = []
         if environment is not None:
@@ -339,13 +358,15 @@ class CertificateFile:
         self._checksum = new
         self._rows.append(parse_line(str(self.path), COLUMNS, f"{content}\t{new}"))
 
-    def _open_header(self) -> list[Mapping[str, Any]]:
+    def _open_header(self, environment: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
         """Write the header, or compare it with the one in the file; return the recorded environments."""
         file = header_file(self.path)
         if file.is_file():
             recorded = read_header(file)
-            if difference := first_difference(identity(recorded), self.header):
+            difference = first_difference(identity(recorded), identity(self.header))
+            if difference := difference or recorded_difference(recorded, self.header.get(FUNCTION, {}), environment):
                 raise ValueError(f"{self.path} was made with {difference}: name another file, or move this one away")
+            self.header = {key: value for key, value in recorded.items() if key != ENVIRONMENTS}
             return list(recorded.get(ENVIRONMENTS, []))
         if self.path.is_file():
             raise ValueError(f"{self.path} has no header {file.name} beside it: move it away")

@@ -165,6 +165,12 @@ def _are_environments(value: Any) -> bool:
     return isinstance(value, list) and all(is_object(entry) and is_integer(entry.get("first_row")) for entry in value)
 
 
+def _is_function(value: Any) -> bool:
+    rows = value.get("logits", []) if is_object(value) else None
+    good = isinstance(rows, list) and all(isinstance(row, list) and all(map(is_number, row)) for row in rows)
+    return good and is_text(value.get("model", ""))
+
+
 HEADER: Fields = {
     "procedure": (is_text, "a name"),
     "parameters": (is_object, "an object"),
@@ -188,6 +194,7 @@ HEADER: Fields = {
     "code": (lambda value: is_object(value) and all(map(_is_text_or_none, value.values())), "an object of texts"),
     "artefact": (_is_text_or_none, "a text or null"),
     "batch_size": (lambda value: is_count(value) and value <= MOST_BATCH, f"a whole number from 1 to {MOST_BATCH}"),
+    "function": (_is_function, "an object with a model and rows of logits"),
     "environments": (_are_environments, "a list of objects with a first_row"),
 }
 PARAMETERS: Fields = {"failure": (lambda value: is_number(value) and 0 < value < 1, "a number between 0 and 1")}

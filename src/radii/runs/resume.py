@@ -24,6 +24,8 @@ class Request:
     """The numbers of the images to certify."""
     digest_of: Callable[[int], str]
     """The digest of an image by its number; empty if there is no such image."""
+    function: Mapping[str, Any] | None = None
+    """What a new file records of the certified function."""
 
 
 @contextmanager
@@ -46,7 +48,7 @@ def open_file(
             _check_other_files(run, request)
             stack.enter_context(locked(path))
             disk.sweep(path.parent, [path.name, header_file(path).name])
-            file = CertificateFile(path, header, environment)
+            file = CertificateFile(path, header, environment, request.function)
         yield file
 
 
@@ -61,7 +63,7 @@ def open_named(path: Path, request: Request, environment: Mapping[str, Any] | No
     disk.make_folder(path.parent)
     with locked(path):
         disk.sweep(path.parent, [path.name, header_file(path).name])
-        file = CertificateFile(path, request.header, environment)
+        file = CertificateFile(path, request.header, environment, request.function)
         _check_same_images(path, request.header, file.rows(), request)
         yield file
 

@@ -20,9 +20,11 @@ from radii.runs.certificates import (
     identity,
     read_header,
     read_rows,
+    recorded_difference,
     to_text,
     with_checksum,
 )
+from radii.runs.function import FUNCTION
 from radii.runs.run import Run, RunError
 
 OnMerged = Callable[[Path, Mapping[str, Any], Sequence[Row]], None]
@@ -78,7 +80,12 @@ class _Part:
 
     @property
     def merged_header(self) -> dict[str, Any]:
-        return {key: value for key, value in identity(self.header).items() if key != SHARD}
+        return {key: value for key, value in self.header.items() if key not in (SHARD, ENVIRONMENTS)}
+
+    @property
+    def function(self) -> Mapping[str, Any]:
+        function: Mapping[str, Any] = self.header.get(FUNCTION, {})
+        return function
 
     @property
     def all_images(self) -> Sequence[int]:
@@ -125,7 +132,8 @@ def _problem(parts: Sequence[_Part], sets: Iterable[Sequence[_Part]]) -> str:
     if len(counts) > 1:
         return f"{first.path.parent} has parts of {counts[0]} and of {counts[1]} shards: remove those of one"
     for part in parts:
-        if difference := first_difference(first.merged_header, part.merged_header):
+        difference = first_difference(identity(first.merged_header), identity(part.merged_header))
+        if difference := difference or recorded_difference(first.header, part.function, part.environment(0)):
             own = f"{part.path} does not belong to {first.path.name}"
             return f"{own}, which has {difference}: certify one of them again"
         if problem := _name_problem(part) or _images_problem(part):
@@ -159,7 +167,7 @@ def _missing_shards(first: _Part, missing: Sequence[int], sets: Iterable[Sequenc
     gap = f"shards {names} of {count} are missing beside {first.path}"
     for others in sets:  # a shard that was certified with another setting lies in another set
         if {part.shard for part in others} & {Shard(number, count) for number in missing}:
-            difference = first_difference(first.merged_header, others[0].merged_header)
+            difference = first_difference(identity(first.merged_header), identity(others[0].merged_header))
             return f"{gap}, which has {difference} as {others[0].path} has"
     return f"{gap}: certify them"
 
@@ -176,16 +184,16 @@ def _write_merged(path: Path, parts: Sequence[_Part], on_merged: OnMerged) -> Pa
         if environment is not None and environment not in map(described, environments):
             environments.append(with_checksum({**environment, FIRST_ROW: place}, lines[place], environments))
     with locked(path.parent, wait=True), locked(path):
-        _check_unchanged(path, header, rows)
+        _check_unchanged(path, rows)
         disk.write_json(header_file(path), {**header, ENVIRONMENTS: environments})
         disk.write(path, text)
         on_merged(path, header, rows)
     return path
 
 
-def _check_unchanged(path: Path, header: Mapping[str, Any], rows: Sequence[Row]) -> None:
+def _check_unchanged(path: Path, rows: Sequence[Row]) -> None:
     """Refuse to replace certificates that differ from those of the parts; times may differ."""
     merged = {row.index: (row.prediction, row.radius, row.samples, dict(row.counts)) for row in rows}
-    for row in read_rows(path, header):
+    for row in read_rows(path, read_header(header_file(path))) if path.is_file() else ():
         if merged.get(row.index) != (row.prediction, row.radius, row.samples, dict(row.counts)):
             raise RunError(f"{path} has another certificate of image {row.index} than the parts: move it away")

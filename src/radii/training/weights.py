@@ -1,5 +1,6 @@
 """Weights as safetensors, with the spec of their model: image shape, class names and normalisation."""
 
+import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -49,6 +50,11 @@ def normalisation(recipe: Recipe, dataset: Dataset) -> Normalisation:
     if recipe.normalisation == "centre":
         return Normalisation(constants.mean, tuple(1.0 for _ in constants.mean))
     return constants
+
+
+def model_digest(recipe: Recipe) -> str:
+    """Return the digest of what a recipe says about its model: name, fields and the choice of normalisation."""
+    return hashlib.sha256(json.dumps([recipe.model, recipe.normalisation], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def make_model(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
