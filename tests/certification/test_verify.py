@@ -199,6 +199,22 @@ def test_rows_under_two_seeds_are_found(run: Run, tmp_path: Path) -> None:
     assert "hold 6 images under two seeds" in verified(run, file=one).in_words()
 
 
+def test_other_settings_for_the_same_images_are_counted(run: Run) -> None:
+    first = the_file(run)
+    assert verified(run, rows=0).notes == ()
+    for estimation in (300, 400):
+        fixed = certifiers.create("fixed", selection=20, estimation=estimation)
+        certify(run, "fixed", certifier=fixed)
+    certify(run, "fixed", batch_size=32)
+    words = (
+        "were also certified 3 times with other settings: the failure probability of the best of them is up to 0.004"
+    )
+    assert len([note for note in verified(run, rows=0).notes if words in note]) == 4
+    result = verified(run, file=first, rows=0)
+    assert (result.exit_code, len(result.notes)) == (0, 1)
+    assert words in result.in_words()
+
+
 def test_another_seed_in_the_header_is_found_by_a_replay(run: Run) -> None:
     reseal(the_file(run), lambda _: None, header={"seed": 5})
     assert "a replay gives" in verified(run).in_words()

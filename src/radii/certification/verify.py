@@ -88,7 +88,9 @@ def verify_run(
         if check_images(checked) and check_digests(checked) and replays[path]:
             for _ in replay(checked, replays[path], workers):
                 on_row(checked.replayed, total)
-    _check_seeds(known if file is None else _with_others(run, known, checked), checked)
+    together = _with_others(run, known, checked)
+    _check_seeds(known if file is None else together, checked)
+    checked.notes += [note for path, made in known.items() if (note := _drawn_again(path, made, together))]
     return VerificationResult(
         len(known),
         sum(len(made.rows) for made in known.values()),
@@ -140,8 +142,27 @@ def _check_seeds(known: Mapping[Path, Certificates], checked: Checked) -> None:
             checked.differences.append(f"{one} and {other} hold {images} under two seeds, {seeds[0]} and {seeds[1]}")
 
 
+def _drawn_again(path: Path, made: Certificates, others: Mapping[Path, Certificates]) -> str:
+    """Say how often images of a file were also certified with other settings: each is another chance to be wrong."""
+    failures = [made.failure]
+    digests = {row.index: row.digest for row in made.rows}
+    request = Request(made.header, list(digests), digests.__getitem__)
+    for place, other in others.items():
+        same = all(made.header.get(key) == other.header.get(key) for key in ("weights", "noise", "seed"))
+        if place != path and same and resume.overlap(other.header, other.rows, request):
+            failures.append(other.failure)
+    if len(failures) == 1 or None in failures:
+        return ""
+    times = _counted(len(failures) - 1, "time")
+    total = sum(failure for failure in failures if failure is not None)
+    return (
+        f"images of {path} were also certified {times} with other settings: "
+        f"the failure probability of the best is up to {total:.4g}"
+    )
+
+
 def _with_others(run: Run, known: Mapping[Path, Certificates], checked: Checked) -> dict[Path, Certificates]:
-    """The checked files and the others of the run with the same weights, to compare their seeds."""
+    """The checked files and the others of the run with the same weights, to compare their seeds and settings."""
     found = dict(known)
     for path, header in resume.files_of_weights(run, run.weights_digest()):
         try:
