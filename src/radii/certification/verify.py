@@ -157,7 +157,7 @@ def _drawn_again(path: Path, made: Certificates, others: Mapping[Path, Certifica
     total = sum(failure for failure in failures if failure is not None)
     return (
         f"images of {path} were also certified {times} with other settings: "
-        f"the failure probability of the best is up to {total:.4g}"
+        f"the failure probability of the best of them is up to {total:.4g}"
     )
 
 
