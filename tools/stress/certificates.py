@@ -20,7 +20,7 @@ from radii.certification.certify import CertificationConfig, certify_run, open_c
 from radii.certification.load import open_run
 from radii.certification.verify import verify_run
 from radii.engines import EngineSpec
-from radii.runs import certificates
+from radii.runs import certificates, trust
 from radii.runs.certificates import identity
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
@@ -260,6 +260,7 @@ def _run_of(path: Path) -> Run:
 def _only(made: Path, folder: Path, procedure: str) -> Path:
     """Copy the run with certificates of one procedure only, and return their file."""
     copytree(made, folder)
+    trust.record_data(folder / "digits.npz")
     run = Run(folder / "run")
     for path in run.certificates.iterdir():
         path.unlink()

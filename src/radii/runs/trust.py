@@ -118,7 +118,9 @@ def require_data(path: Path, dataset: str, run: Path) -> None:
     if dataset in SIZES or not place.exists() or any(place.is_relative_to(folder) for folder in own):
         return
     if _data_digest(path) not in _known():
-        raise UnnamedDataError(f"{run} takes its images from {path}, which this user has not named before: name that folder or file")
+        raise UnnamedDataError(
+            f"{run} takes its images from {path}, which this user has not named before: name that folder or file"
+        )
 
 
 def record_data(path: Path) -> None:
