@@ -53,7 +53,7 @@ def test_every_file_is_written_and_stays_the_same(tmp_path: Path) -> None:
     report([str(path)], tmp_path / "out" / "deep")
     assert {file.name: file.read_bytes() for file in page.parent.iterdir()} == first
     assert (
-        b"cifar10-sigma0.50-x,0.5,,,,,,,4,,0.352500,0.352500,0.500000,0.250000,0.500000,0.500000,0.250000,"
+        b"cifar10-sigma0.50-x,,l2,0.5,,,,,,,4,,0.352500,0.352500,0.500000,0.250000,0.500000,0.500000,0.250000,"
         in first["report.csv"]
     )
     assert first["curves.png"].startswith(b"\x89PNG")

@@ -15,6 +15,7 @@ from radii import certifiers
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.runs.recipe import Recipe, Training, parse
 from radii.runs.run import Run, RunError
+from radii.runs.trust import UnnamedDataError
 from radii.training.build import dataset_of
 from radii.training.loop import train
 from radii.training.weights import model_spec
@@ -68,14 +69,16 @@ def test_run_finds_its_data_from_another_folder(tmp_path: Path, monkeypatch: pyt
 
 
 @pytest.mark.usefixtures("birds")
-def test_run_and_data_may_move_together(tmp_path: Path) -> None:
+def test_data_of_a_run_that_moved_with_it_is_named_once(tmp_path: Path) -> None:
     train(parse(PHOTOGRAPHS, "here"), "runs/birds")
     (tmp_path / "elsewhere").mkdir()
     for name in ("runs", "birds"):
         (tmp_path / name).rename(tmp_path / "elsewhere" / name)
     run = Run(tmp_path / "elsewhere" / "runs" / "birds")
+    with pytest.raises(UnnamedDataError, match="which this user has not named before"):
+        certify(run)
+    assert certify(run, tmp_path / "elsewhere" / "birds").is_file()
     assert dataset_of(run, None).class_names == ("crow", "wren")
-    assert certify(run).is_file()
 
 
 def test_moved_data_can_be_named_again(birds: Path, tmp_path: Path) -> None:

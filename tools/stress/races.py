@@ -1,7 +1,6 @@
 """Item 15: several processes write one file."""
 
 import os
-import shutil
 import traceback
 from collections import Counter
 from collections.abc import Callable
@@ -44,7 +43,7 @@ def _race(
 ) -> Counter[str]:
     place, alone = effort.folder / "place", effort.folder / f"alone-{name}"
     if not alone.exists():
-        shutil.copytree(effort.folder / "template", alone)
+        crash_points.fresh(effort.folder / "template", alone)
         _together(act, alone, 1)
     crash_points.fresh(effort.folder / "template", place)
     codes = _together(act, place, 3)
