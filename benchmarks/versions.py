@@ -35,10 +35,9 @@ class Setting(NamedTuple):
 
 
 SETTINGS = {
-    "LeNet, `fixed`, n = 10,000, 5 images": Setting(LENET, {"name": "fixed", "estimation": 10_000}, 5, 20, 11),
+    "LeNet, `fixed`, n = 10,000, 5 images": Setting(LENET, {"name": "fixed", "estimation": 10_000}, 5, 20, 9),
     "ResNet-20, `fixed`, n = 2,000, 3 images": Setting(RESNET, {"name": "fixed", "estimation": 2_000}, 3, 20, 6),
-    "LeNet, `sequential`, radius 0.5, 500 images": Setting(LENET, {"name": "sequential", "radii": [0.5]}, 500, 20, 6),
-    "the same, engine `openvino`, two workers with their start": Setting(
+    "LeNet, `sequential`, radius 0.5, 500 images, `openvino`, two workers with their start": Setting(
         LENET, {"name": "sequential", "radii": [0.5]}, 500, 20, 6, "openvino", 2
     ),
 }
