@@ -8,11 +8,11 @@ from radii.smoothing.attack import (
     ascent,
     decoupled_ascent,
     l2_ball,
-    norms,
     same_moments,
     unit,
     unit_or_random,
 )
+from radii.smoothing.norms import l2_lengths
 
 
 def images(count: int = 3) -> Tensor:
@@ -27,7 +27,7 @@ def test_ascent_yields_every_point_and_not_the_start() -> None:
     start, slope = images(), images() - 0.5
     points = list(ascent(start, lambda points: (slope * points).sum(), steps=3, step_size=0.2, project=anything))
     for number, point in enumerate(points, start=1):
-        torch.testing.assert_close(point, start + 0.2 * number * slope / norms(slope), rtol=1e-6, atol=0)
+        torch.testing.assert_close(point, start + 0.2 * number * slope / l2_lengths(slope), rtol=1e-6, atol=0)
     assert not any(point.requires_grad for point in points)
     assert torch.equal(start, images())
 
@@ -53,7 +53,7 @@ def test_zero_gradient_gives_a_zero_step_or_fresh_noise() -> None:
     rng, twin = (torch.Generator().manual_seed(2) for _ in range(2))
     direction = unit_or_random(gradient, rng)
     assert torch.equal(direction[1], torch.randn((1, 2, 3, 3), generator=twin, dtype=torch.float64)[0])
-    torch.testing.assert_close(direction[::2], gradient[::2] / norms(gradient[::2]))
+    torch.testing.assert_close(direction[::2], gradient[::2] / l2_lengths(gradient[::2]))
     assert torch.equal(rng.get_state(), twin.get_state())
 
 
@@ -61,7 +61,7 @@ def test_no_noise_is_drawn_for_nonzero_gradients() -> None:
     rng = torch.Generator().manual_seed(2)
     before = rng.get_state()
     direction = unit_or_random(images(), rng)
-    torch.testing.assert_close(norms(direction).flatten(), torch.ones(3, dtype=torch.float64))
+    torch.testing.assert_close(l2_lengths(direction).flatten(), torch.ones(3, dtype=torch.float64))
     assert torch.equal(rng.get_state(), before)
 
 
@@ -125,7 +125,7 @@ def test_decoupled_ascent_keeps_misclassified_images_and_shrinks_to_the_radius()
 
     def fooled_beyond(distance: float, radius: float) -> Tensor:
         def look(points: Tensor) -> tuple[Tensor, Tensor]:
-            return (slope * points).sum(), norms(points.detach() - center).flatten() >= distance
+            return (slope * points).sum(), l2_lengths(points.detach() - center).flatten() >= distance
 
         return decoupled_ascent(center, look, steps=20, radius=radius, direction=unit) - center
 

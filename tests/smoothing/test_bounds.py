@@ -95,10 +95,6 @@ def test_runner_up_gain(top: float, share: float, radius: float) -> None:
     assert Gaussian(1.0).radius(lower, upper) == pytest.approx(radius, abs=6e-4)
 
 
-def test_linf_radius() -> None:
-    assert bounds.linf_radius(0.435, 3072) == pytest.approx(2 / 255, rel=2e-3)
-
-
 @given(st.integers(1, 300).flatmap(lambda n: st.tuples(st.just(n), st.integers(0, n))))
 def test_coin_p_value_equals_the_exact_binomial_test(counts: tuple[int, int]) -> None:
     tosses, heads = counts

@@ -5,6 +5,7 @@ import math
 import pickle
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -16,6 +17,7 @@ from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.normalisation import Normalisation, Normalise
 from radii.smoothing.questions import Probabilities, Task
+from radii.smoothing.streams import Stream
 from tools.voters import plain
 
 IMAGE = torch.full((3, 4, 4), 0.5)
@@ -74,6 +76,15 @@ def test_votes_are_those_of_the_noisy_copies() -> None:
 def test_noise_comes_from_the_address_and_is_added_to_the_pixels() -> None:
     base, image = Recorder(), torch.rand(3, 4, 4)
     probed(base, base, 200, image, sigma=0.3).votes(image, 200, NOISE)
+    stream = Stream.at("certify", NOISE.seed, NOISE.image, NOISE.stage)
+    for number, (block, rows) in enumerate(zip(base.seen, (128, 72), strict=True)):
+        noise = stream.normal(128 * number, rows, 48).view(rows, 4, 4, 3)
+        torch.testing.assert_close(block[:rows], image + 0.3 * noise.permute(0, 3, 1, 2))
+
+
+def test_older_noise_comes_from_the_address_of_its_block() -> None:
+    base, image, older = Recorder(), torch.rand(3, 4, 4), replace(NOISE, stream=None)
+    probed(base, base, 200, image, sigma=0.3).votes(image, 200, older)
     for number, (block, rows) in enumerate(zip(base.seen, (128, 72), strict=True)):
         noise = torch.empty(rows, 4, 4, 3).normal_(generator=NOISE.generator(number, "cpu"))
         torch.testing.assert_close(block[:rows], image + 0.3 * noise.permute(0, 3, 1, 2))
@@ -104,12 +115,15 @@ def test_memory_is_bounded_by_one_block() -> None:
     assert len(base.places) == 1
 
 
-def test_block_size_is_part_of_the_draws() -> None:
+def test_block_size_is_part_of_the_older_draws_alone() -> None:
     a, b = Recorder(), Recorder()
-    probed(a, a, 128, batch_size=64).votes(IMAGE, 128, NOISE)
-    probed(b, b, 128, batch_size=128).votes(IMAGE, 128, NOISE)
-    assert torch.equal(a.seen[0], b.seen[0][:64])
-    assert not torch.equal(a.seen[1], b.seen[0][64:])
+    for address in (NOISE, replace(NOISE, stream=None)):
+        a.seen.clear()
+        b.seen.clear()
+        probed(a, a, 128, batch_size=64).votes(IMAGE, 128, address)
+        probed(b, b, 128, batch_size=128).votes(IMAGE, 128, address)
+        assert torch.equal(a.seen[0], b.seen[0][:64])
+        assert torch.equal(a.seen[1], b.seen[0][64:]) == (address.stream is not None)
 
 
 def test_probabilities_and_their_sums() -> None:

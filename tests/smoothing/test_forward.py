@@ -1,5 +1,9 @@
 """Forward passes of noisy copies: shapes, splitting, and models with batch statistics."""
 
+import subprocess
+import sys
+
+import pytest
 import torch
 from torch import nn
 
@@ -45,3 +49,31 @@ def test_models_with_batch_statistics_are_not_split() -> None:
     norm.running_mean = norm.running_var = None  # as with track_running_stats=False
     logits_of(model, copies)
     assert sizes[-1] == 1200
+
+
+SETTINGS = """
+import torch
+from radii.provenance import rounding_environment
+from radii.smoothing.forward import tf32, without_tf32
+
+if "{api}" == "newer":
+    torch.backends.cuda.matmul.fp32_precision = "tf32"
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+rounding_environment("torch", torch.device("cpu"), 128)
+before = tf32()
+torch.cuda.is_available = lambda: True
+with without_tf32():
+    within = tf32()
+print(before, within, tf32() == before)
+"""
+
+
+@pytest.mark.parametrize(
+    ("api", "before"),
+    [("older", {"matmul": False, "conv": True}), ("newer", {"matmul": True, "conv": False})],
+)
+def test_tf32_is_read_and_switched_off_by_either_setting(api: str, before: dict[str, bool]) -> None:
+    """In a process of its own: torch does not forget that the newer setting was used."""
+    command = [sys.executable, "-c", SETTINGS.format(api=api)]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.stdout == f"{before} {dict.fromkeys(before, False)} True\n", done.stderr[-500:]

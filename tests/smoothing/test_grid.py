@@ -1,5 +1,6 @@
 """Grid noise: exact on the grid, without information in the last bits."""
 
+import math
 from pathlib import Path
 
 import mpmath  # type: ignore[import-untyped]
@@ -18,6 +19,7 @@ from radii.smoothing.addresses import generator
 from radii.smoothing.certificate import Certificate
 from radii.smoothing.noise import Gaussian, Noise
 from radii.smoothing.noise.grid import BITS, Grid, table
+from radii.smoothing.streams import Stream
 from radii.training.loop import train
 from tools.stress.classifiers import LastBits
 
@@ -85,14 +87,48 @@ def test_slack_covers_the_total_variation_of_an_image() -> None:
 
 
 @pytest.mark.parametrize(("sigma", "levels"), [(0.02, 255), (0.25, 16)])
-def test_draws_have_the_frequencies_of_the_edges(sigma: float, levels: int) -> None:
+@pytest.mark.parametrize("older", [False, True])
+def test_draws_have_the_frequencies_of_the_edges(sigma: float, levels: int, older: bool) -> None:
     _, edges, lowest = table(sigma, levels)
-    noisy = Grid(sigma, levels).perturb(torch.zeros(100), torch.empty(4_000, 100), rng(1))
+    noise, blank, out = Grid(sigma, levels), torch.zeros(100), torch.empty(4_000, 100)
+    noisy = noise.perturb(blank, out, rng(1)) if older else noise.draw(blank, out, Stream.at("measure", 1), 0)
     counts = np.bincount(noisy.mul(levels).round().long().flatten().numpy() - lowest, minlength=len(edges) + 1)
     expected = np.diff([0, *edges.tolist(), 1 << BITS]) / 2**BITS * noisy.numel()
     often = expected > 20
     assert chisquare(counts[often], expected[often] * counts[often].sum() / expected[often].sum()).pvalue > 1e-4
     assert counts[~often].sum() == pytest.approx(expected[~often].sum(), abs=5 * expected[~often].sum() ** 0.5 + 1)
+
+
+def test_every_draw_is_the_level_of_its_63_bits() -> None:
+    """Pixels that 16 bits do not settle take 47 more from another lane, in the order of the pixels of their copy."""
+    noise, stream, width = Grid(0.12), Stream.at("measure", 2), 50
+    found = noise.draw(torch.zeros(width), torch.empty(300, width), stream, 7).mul(255).round().long()
+    guide, edges, lowest = table(0.12, 255)
+    share = float(guide.isnan().double().mean())
+    first = stream.words(7, 300, -(-width // 4)).view(torch.int16)[:, :width].long() + (1 << 15)
+    spare = 4 * math.ceil((share * width + 16 * math.sqrt(share * width) + 32) / 4)
+    more = stream.words(7, 300, spare, lane=1) & ((1 << 47) - 1)
+    unsettled = 0
+    for row in range(300):
+        rank = 0
+        for pixel in range(width):
+            low, high = (int(first[row, pixel]) << 47, ((int(first[row, pixel]) + 1) << 47) - 1)
+            ends = torch.searchsorted(edges, torch.tensor([low, high]), right=True)
+            if ends[0] != ends[1]:
+                ends = torch.searchsorted(edges, torch.tensor([low + int(more[row, rank])]), right=True)
+                rank += 1
+            assert int(ends[0]) + lowest == int(found[row, pixel])
+        unsettled += rank
+    assert unsettled > 20
+
+
+def test_copies_do_not_depend_on_the_portions() -> None:
+    noise, stream, image = Grid(SIGMA), Stream.at("measure", 3), torch.rand(28, 28).mul(255).round() / 255
+    whole = noise.draw(image, torch.empty(40, 28, 28), stream, 0)
+    parts = [
+        noise.draw(image, torch.empty(count, 28, 28), stream, first) for first, count in ((0, 1), (1, 16), (17, 23))
+    ]
+    assert torch.equal(torch.cat(parts), whole)
 
 
 def test_image_of_other_levels_is_refused() -> None:

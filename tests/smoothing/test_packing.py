@@ -11,10 +11,11 @@ from torch import Tensor, nn
 from radii import models
 from radii.engines import SmoothedClassifier
 from radii.smoothing import noise as noises
-from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Gaussian, Noise
 from radii.smoothing.packing import answer_tasks
 from radii.smoothing.questions import NearTies, Probabilities, Question, Task, Votes
+from radii.smoothing.streams import Stream
 from tools.voters import plain
 
 BLOCK = 16
@@ -182,6 +183,22 @@ def test_every_copy_is_the_one_that_its_address_says(noise: Noise, recorder: Rec
     ]
     classifier.count(tasks)
     expected = []
+    for number, count in enumerate((11, 11, BLOCK + 11)):
+        pixels, out = picture(shape, number).permute(1, 2, 0), torch.empty(count, 4, 5, 3)
+        noise.draw(pixels, out, Stream.at("certify", 1, number, 2), BLOCK * number)
+        expected.append(out.permute(0, 3, 1, 2))
+    assert torch.equal(torch.cat(recorder.seen)[: 3 * 11 + BLOCK], torch.cat(expected))
+
+
+def test_every_older_copy_is_the_one_that_its_address_says(noise: Noise, recorder: Recorder) -> None:
+    """Whole blocks come first; copies of short ones may lie in two passes."""
+    classifier, shape = recorded(recorder, noise, (3, 4, 5)), (3, 4, 5)
+    tasks = [
+        Task(picture(shape, number), NoiseAddress(1, number, stream=None), Votes(2, BLOCK * number, count))
+        for number, count in enumerate((11, 11, BLOCK + 11))
+    ]
+    classifier.count(tasks)
+    expected = []
     for number, count, block in [(2, BLOCK, 2), (0, 11, 0), (1, 11, 1), (2, 11, 3)]:
         address = NoiseAddress(1, number, 2, block)
         out = torch.empty(count, 4, 5, 3)
@@ -190,11 +207,57 @@ def test_every_copy_is_the_one_that_its_address_says(noise: Noise, recorder: Rec
     assert torch.equal(torch.cat(recorder.seen)[: 3 * 11 + BLOCK], torch.cat(expected))
 
 
+@pytest.mark.parametrize("rows", [1, 5, 64, 200])
+def test_copies_and_answers_do_not_depend_on_the_batch_size(rows: int, noise: Noise) -> None:
+    """Packed or alone, from any copy on: linear layers of whole numbers round nothing."""
+    tasks = [
+        Task(picture((1, 8, 8), number), NoiseAddress(7, number), question)
+        for number, count in enumerate(COUNTS)
+        for question in questions(count, first=7 * number)
+    ]
+    whole = nn.Sequential(nn.Flatten(), Levels(), nn.Linear(64, 10, bias=False))
+    whole[2].weight.data = torch.randint(-3, 4, (10, 64), generator=torch.Generator().manual_seed(0)).float()
+    one, other = (plain(whole, tasks[0].image, noise=noise, classes=10, batch_size=size) for size in (BLOCK, rows))
+    expect_equal(other.count(tasks), one.count(tasks))
+    expect_equal([other.count([task])[0] for task in tasks], one.count(tasks))
+
+
+class Levels(nn.Module):
+    def forward(self, pixels: Tensor) -> Tensor:
+        return (16 * pixels).round()
+
+
+def test_one_call_mixes_older_and_new_streams(noise: Noise) -> None:
+    classifier = classifier_of("digits_cnn", noise)
+    tasks = [
+        Task(picture((1, 8, 8), number), NoiseAddress(7, number, stream=stream), Votes(1, 0, count))
+        for number, (count, stream) in enumerate([(5, None), (20, PHILOX), (40, None), (3, PHILOX)])
+    ]
+    expect_equal(classifier.count(tasks), [classifier.count([task])[0] for task in tasks])
+
+
+def test_unknown_streams_are_refused() -> None:
+    task = Task(picture((1, 8, 8), 0), NoiseAddress(7, stream="threefry"), Votes(1, 0, 5))
+    with pytest.raises(ValueError, match="the random streams 'threefry' are not known, expected 'philox4x64'"):
+        classifier_of("digits_cnn", Gaussian(0.5)).count([task])
+
+
+def test_a_logit_that_is_not_finite_is_refused_in_any_row(noise: Noise) -> None:
+    class Overflow(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            first = images.flatten(1).sum(1)
+            return torch.stack([first, torch.where(images.flatten(1).amax(1) > 3, torch.inf, 0.0)], 1)
+
+    classifier = plain(Overflow(), torch.zeros(1, 4, 4), noise=noise, classes=2, batch_size=BLOCK)
+    with pytest.raises(ValueError, match="returned a logit that is not finite: nothing can be certified"):
+        classifier.votes(torch.ones(1, 4, 4), 20_000, NoiseAddress(0))
+
+
 @pytest.mark.parametrize("first", [1, BLOCK - 1, BLOCK + 1])
 def test_a_question_that_begins_within_a_block_is_refused(first: int, recorder: Recorder) -> None:
     classifier, image = recorded(recorder, Gaussian(0.5), (1, 2, 2)), picture((1, 2, 2), 0)
     with pytest.raises(ValueError, match=f"copies from {first} on, expected a multiple of {BLOCK}"):
-        classifier.count([Task(image, NoiseAddress(1), Votes(0, first, BLOCK))])
+        classifier.count([Task(image, NoiseAddress(1, stream=None), Votes(0, first, BLOCK))])
     assert recorder.seen == []
 
 

@@ -29,9 +29,12 @@ Purpose = Literal[
     "corrupt",
     "attack",
     "judge",
+    "module",
 ]
 """What a stream is drawn for."""
 
+PHILOX = "philox4x64"
+"""What headers call the streams of `radii.smoothing.streams`. Headers of older files name no stream."""
 TRAINING_NOISE = 2
 
 
@@ -70,13 +73,18 @@ _STATE = slice(3, 627)
 
 @dataclass(frozen=True)
 class NoiseAddress:
-    """The address of the noise of one image: (seed, image, stage), with a stream for every block."""
+    """The address of the noise of one image: (seed, image, stage).
+
+    `stream` names the streams; None stands for those of this module, which older files were made with. Of these every
+    block of copies has its own.
+    """
 
     seed: int
     image: int = 0
     stage: int = 0
     first_block: int = 0
     purpose: Purpose = "certify"
+    stream: str | None = PHILOX
 
     def at(self, stage: int) -> "NoiseAddress":
         """Return the address of another stage: its draws are independent of all other stages' draws."""

@@ -1,4 +1,4 @@
-"""Gradient ascent on images: adversarial attacks in l2, and the balls of other norms."""
+"""Gradient ascent on images: adversarial attacks in l2."""
 
 import math
 from collections.abc import Callable, Iterator
@@ -6,23 +6,33 @@ from collections.abc import Callable, Iterator
 import torch
 from torch import Tensor
 
+from radii.smoothing.norms import L2, l2_lengths
+from radii.smoothing.streams import Draws
+
 Projection = Callable[[Tensor], Tensor]
 
 
 def unit(gradient: Tensor) -> Tensor:
     """Normalise the gradient of each image; a zero gradient stays zero."""
-    return gradient / (norms(gradient) + 1e-8)
+    return gradient / (l2_lengths(gradient) + 1e-8)
 
 
 def unit_or_random(gradient: Tensor, rng: torch.Generator) -> Tensor:
     """Normalise the gradient of each image; a zero gradient becomes Gaussian noise, drawn only if there is one."""
-    lengths = norms(gradient)
+    lengths = l2_lengths(gradient)
     flat = lengths.flatten() == 0
     if not flat.any():
         return gradient / lengths
     shape = (int(flat.sum()), *gradient.shape[1:])
     noise = torch.randn(shape, generator=rng, dtype=gradient.dtype, device=gradient.device)
     return (gradient / lengths).index_put((flat,), noise)
+
+
+def unit_or_drawn(gradient: Tensor, draws: Draws) -> Tensor:
+    """Normalise the gradient of each image; a zero gradient becomes Gaussian noise, drawn in any case."""
+    lengths = l2_lengths(gradient)
+    noise = draws.normal(*gradient.shape).to(gradient.dtype)
+    return torch.where(lengths == 0, noise, gradient / lengths)
 
 
 def ascent(
@@ -62,7 +72,7 @@ def decoupled_ascent(
     norm of the offset shrinks after a success and grows after a failure; all points tried are 8-bit images
     but the first.
     """
-    farthest = norms(torch.maximum(images, 1 - images))
+    farthest = l2_lengths(torch.maximum(images, 1 - images))
     norm, best_norm = torch.full_like(farthest, radius), farthest
     offset = best = torch.zeros_like(images)
     for number in range(steps):
@@ -70,49 +80,22 @@ def decoupled_ascent(
             leaf = (images + offset).requires_grad_()
             gain, fooled = look(leaf)
         fooled = fooled.view_as(norm)
-        nearer = fooled & (norms(offset) < best_norm)
-        best, best_norm = torch.where(nearer, offset, best), torch.where(nearer, norms(offset), best_norm)
+        nearer = fooled & (l2_lengths(offset) < best_norm)
+        best, best_norm = torch.where(nearer, offset, best), torch.where(nearer, l2_lengths(offset), best_norm)
         # The point that the last gradient leads to would never be evaluated.
         if number < steps - 1:
             (gradient,) = torch.autograd.grad(gain, leaf)
             # Descent on the negative gain: where the gradient is zero, the step goes against the noise drawn instead.
             offset = offset - _cosine(number + 1, steps) * direction(-gradient)
             norm = torch.minimum(torch.where(fooled, 0.95 * norm, 1.05 * norm), farthest)
-            offset = offset * (norm / norms(offset).clamp(min=1e-12))
+            offset = offset * (norm / l2_lengths(offset).clamp(min=1e-12))
             offset = _grey_levels(images + offset).clamp(0, 1) - images
-    return images + _grey_levels(_shrink(best, radius))
-
-
-def norms(images: Tensor) -> Tensor:
-    """Return the l2 norm of each image, shaped to broadcast over it."""
-    lengths: Tensor = torch.linalg.vector_norm(images, dim=tuple(range(1, images.dim())), keepdim=True)
-    return lengths
+    return images + _grey_levels(L2.shrink(best, radius))
 
 
 def l2_ball(center: Tensor, radius: float) -> Projection:
     """Return the projection to the l2 ball around each image of `center`."""
-    return lambda points: center + _shrink(points - center, radius)
-
-
-def l1_ball(center: Tensor, radius: float) -> Projection:
-    """Projection to the l1 ball around each image of `center` (Duchi et al. 2008)."""
-
-    def project(points: Tensor) -> Tensor:
-        offset = points - center
-        sizes = offset.flatten(1).abs()
-        largest = sizes.sort(dim=1, descending=True).values
-        ranks = torch.arange(1, sizes.shape[1] + 1, dtype=sizes.dtype, device=sizes.device)
-        excess = (largest.cumsum(1) - radius) / ranks
-        kept = (largest > excess).sum(1, keepdim=True).clamp(min=1)
-        threshold = excess.gather(1, kept - 1).clamp(min=0)
-        return center + (offset.flatten(1).sign() * (sizes - threshold).clamp(min=0)).view_as(offset)
-
-    return project
-
-
-def linf_ball(center: Tensor, radius: float) -> Projection:
-    """Projection to the l-infinity ball around each image of `center`."""
-    return lambda points: center + (points - center).clamp(-radius, radius)
+    return lambda points: L2.project(center, points, radius)
 
 
 def same_moments(reference: Tensor, *, centred: bool) -> Projection:
@@ -130,10 +113,6 @@ def same_moments(reference: Tensor, *, centred: bool) -> Projection:
         return target_mean + target_spread * (points - mean) / spread
 
     return project
-
-
-def _shrink(offset: Tensor, radius: float) -> Tensor:
-    return offset * (radius / norms(offset).clamp(min=1e-12)).clamp(max=1.0)
 
 
 def _grey_levels(pixels: Tensor) -> Tensor:

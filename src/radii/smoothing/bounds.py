@@ -5,8 +5,6 @@ from typing import Any
 
 from scipy.special import bdtr, betaincinv, ndtr, ndtri
 
-from radii.smoothing.norms import L2, LINF
-
 
 def binomial_lower(hits: float, samples: int, failure: float) -> float:
     """Return a lower bound on a probability that is wrong with probability at most `failure`."""
@@ -31,11 +29,6 @@ def gaussian_radius(sigma: float, probability: Any, runner_up: Any = None) -> An
 def gaussian_probability(sigma: float, radius: float) -> float:
     """Return the probability that the top class needs for an l2 radius under Gaussian noise."""
     return float(ndtr(radius / sigma))
-
-
-def linf_radius(l2: float, dimensions: int) -> float:
-    """Return the l-infinity radius inside an l2 ball: no noise does essentially better in high dimensions."""
-    return L2.implied(l2, LINF, dimensions)
 
 
 def coin_p_value(heads: int, tosses: int) -> float:

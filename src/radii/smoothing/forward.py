@@ -3,7 +3,7 @@
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -51,8 +51,36 @@ def _uses_batch_statistics(module: nn.Module) -> bool:
 
 
 def channels_last(model: Model) -> Model:
-    """Convert a model to the memory format that is fastest for convolutions on a CPU."""
+    """Convert a model to the memory format that is fastest for convolutions on a CPU, and in 16 bits on a GPU."""
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
+
+
+def tf32() -> dict[str, bool]:
+    """Return whether matrix products and convolutions on a GPU round their inputs to 10 bits (TF32)."""
+    backends: Any = torch.backends
+    try:
+        return {"matmul": bool(backends.cuda.matmul.allow_tf32), "conv": bool(backends.cudnn.allow_tf32)}
+    except RuntimeError:  # the newer setting was used, which these do not express
+        matmul, conv = backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision
+        return {"matmul": matmul == "tf32", "conv": conv == "tf32"}
+
+
+@contextmanager
+def without_tf32() -> Iterator[None]:
+    """Compute in full float32 on a GPU, so that results which should be equal differ by little."""
+    if not torch.cuda.is_available() or not any(tf32().values()):
+        yield
+        return
+    backends: Any = torch.backends
+    places = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn)
+    before = [place.fp32_precision for place in places]
+    for place in places:
+        place.fp32_precision = "ieee"
+    try:
+        yield
+    finally:
+        for place, precision in zip(places, before, strict=True):
+            place.fp32_precision = precision
 
 
 @contextmanager

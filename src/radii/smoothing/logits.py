@@ -10,8 +10,9 @@ ROUNDINGS = 256
 up to 40 when BatchNorm is folded."""
 MOST = 0.05
 """The largest share of a logit that is accepted as rounding at any precision."""
-TENSOR_FLOAT = 2.0**-10
-"""The relative spacing of TF32 numbers, which convolutions on a GPU may round to."""
+
+SINGLE = {"mps"}
+"""Kinds of devices without numbers of double precision."""
 
 NOT_REAL = (torch.bool, torch.complex32, torch.complex64, torch.complex128)
 
@@ -19,11 +20,16 @@ NOT_REAL = (torch.bool, torch.complex32, torch.complex64, torch.complex128)
 def check_logits(output: object, rows: int, classes: int | None = None) -> Tensor:
     """Return the logits of a block, or raise a ParameterError unless they are one finite row for each image."""
     logits = check_rows(output, rows, classes)
-    if not bool(torch.isfinite(logits).all()):
+    expect_finite(bool(torch.isfinite(logits).all()))
+    return logits
+
+
+def expect_finite(finite: bool) -> None:
+    """Raise a ParameterError unless all logits are finite."""
+    if not finite:
         raise ParameterError(
             "the base classifier returned a logit that is not finite: nothing can be certified", "base"
         )
-    return logits
 
 
 def check_rows(output: object, rows: int, classes: int | None = None) -> Tensor:
@@ -58,21 +64,28 @@ def _of_another_shape(shape: list[int], rows: int, classes: int | None) -> str:
     return f"the base classifier returned {shape} for a block of {rows}, expected {expected}: {step}"
 
 
-def rounding(logits: Tensor, block: Tensor | None = None) -> Tensor:
+def rounding(logits: Tensor, block: Tensor | None = None, factor: float = 1.0) -> Tensor:
     """Return how far each logit may move by rounding alone, where sums are taken in another order: [batch, class].
+
+    `factor` is how much more rounding there is than in one forward pass. On a GPU, TF32 has to be off.
 
     Relative to the logit itself or to the median one of the `block` that it is from, whichever is larger: a small
     logit is a sum of larger numbers, and an outlier (a class masked by -1e9) must not raise the tolerance of others.
     """
-    sizes = logits.abs().to(torch.float64)
-    largest = (logits if block is None else block).abs().to(torch.float64).amax(0)
+    sizes = double(logits).abs()
+    largest = double(logits if block is None else block).abs().amax(0)
     usual = largest.sort().values[logits.shape[1] // 2]
-    return min(ROUNDINGS * _spacing(logits), MOST) * sizes.clamp(min=usual)
+    return min(factor * ROUNDINGS * _spacing(logits), MOST) * sizes.clamp(min=usual)
+
+
+def double(logits: Tensor) -> Tensor:
+    """Return logits in double precision on the CPU: some devices have no such numbers."""
+    return logits.detach().cpu().to(torch.float64)
 
 
 def _spacing(logits: Tensor) -> float:
     """Return the relative spacing of the numbers that logits were computed with: float32, or coarser."""
-    coarsest = TENSOR_FLOAT if logits.is_cuda else torch.finfo(torch.float32).eps
+    coarsest = torch.finfo(torch.float32).eps
     return max(coarsest, torch.finfo(logits.dtype).eps) if logits.is_floating_point() else coarsest
 
 
@@ -82,6 +95,6 @@ def same_up_to_rounding(logits: Tensor, reference: Tensor, factor: float = 1.0, 
     `block` has the logits of the whole block where these are some of its rows. A change of the class in more than one
     row in a hundred, a single row aside, is never rounding.
     """
-    differs = (logits.to(torch.float64) - reference.to(torch.float64)).abs() > factor * rounding(reference, block)
+    differs = (double(logits) - double(reference)).abs() > rounding(reference, block, factor)
     changed = int((logits.argmax(1) != reference.argmax(1)).sum())
     return not bool(differs.any()) and changed <= max(1, len(logits) // 100)

@@ -1,5 +1,6 @@
 """Normalisation as a model's first layer: noise is added before it, so sigma and radii are in pixel units."""
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -33,6 +34,22 @@ class Normalise(nn.Module):
 
     def forward(self, images: Tensor) -> Tensor:
         return (images - self.mean) / self.std
+
+
+class Normalised(nn.Sequential):
+    """A model that takes pixels in [0, 1]: its own mean and standard deviation a channel are its first layer.
+
+    >>> import torch, radii
+    >>> model = radii.Normalised(torch.nn.Flatten(), mean=(0.5,), std=(0.25,))
+    >>> model(torch.ones(1, 1, 1, 2)).tolist()
+    [[2.0, 2.0]]
+    """
+
+    def __init__(self, model: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
+        constants = Normalisation(tuple(map(float, mean)), tuple(map(float, std)))
+        if not constants.mean or len(constants.mean) != len(constants.std) or not min(constants.std) > 0:
+            raise ValueError(f"mean = {mean}, std = {std}, expected one number each per channel, std > 0")
+        super().__init__(Normalise(constants), model)
 
 
 def layer(constants: Normalisation) -> nn.Module:

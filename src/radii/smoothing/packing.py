@@ -1,4 +1,7 @@
-"""Forward passes of one shape, shared by the noisy copies of several tasks."""
+"""Forward passes of one shape, shared by the noisy copies of several tasks.
+
+Nothing here waits for the device: answers are added up on it and copied back once, for all tasks together.
+"""
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
@@ -7,21 +10,26 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.addresses import PHILOX, NoiseAddress
+from radii.smoothing.logits import expect_finite
 from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Answer, Task
+from radii.smoothing.streams import Stream
 
 Forward = Callable[[Tensor], Tensor]
 """Computes the logits of a pass [row, height, width, channel]."""
 
 
 class _Piece(NamedTuple):
-    """Copies that are drawn together: a block of a question, or its shorter last one."""
+    """Copies `first` to `first + rows` of a task."""
 
     task: int
     pixels: Tensor
-    rows: int
     address: NoiseAddress
+    first: int
+    rows: int
+    whole: bool
+    """Whether the copies have to be drawn together: a block of the older streams."""
 
 
 def answer_tasks(
@@ -29,13 +37,16 @@ def answer_tasks(
 ) -> list[Answer]:
     """Answer the questions of tasks about images of one size by passes of `rows` noisy copies each.
 
-    Copies are drawn in blocks of `rows`, as their addresses say, whatever else is in the pass. Whole blocks are passes
-    of their own; shorter ones share passes. The last pass is filled up with copies that are there already.
+    Copies are drawn as their addresses say, whatever else is in the pass. With the older streams they are drawn in
+    blocks of `rows`: whole blocks are passes of their own, shorter ones share passes. The last pass is filled up with
+    copies that are there already.
     """
+    pieces = sorted(_pieces(tasks, noise, rows, device), key=lambda piece: piece.whole and piece.rows < rows)
     parts: list[list[Tensor]] = [[] for _ in tasks]
-    # Channels last: the fastest memory format for convolutions on a CPU. Twice the rows: a piece may cross a pass.
+    finite: list[Tensor] = []
+    # Channels last: the fastest memory format for convolutions on a CPU. A block may cross the end of a pass.
     channels, height, width = tasks[0].image.shape
-    buffer = torch.empty(2 * rows, height, width, channels, device=device)
+    buffer = torch.empty((1 + any(piece.whole for piece in pieces)) * rows, height, width, channels, device=device)
     waiting: deque[tuple[int, int]] = deque()
     filled = 0
 
@@ -45,6 +56,7 @@ def answer_tasks(
         if filled < rows:
             buffer[filled:rows] = buffer[torch.arange(rows - filled, device=device) % filled]
         logits = forward(buffer[:rows])
+        finite.append(logits.isfinite().all())
         at, end = 0, min(filled, rows)
         while at < end:
             task, count = waiting.popleft()
@@ -57,24 +69,61 @@ def answer_tasks(
             buffer[: filled - rows] = buffer[rows:filled]
         filled -= end
 
-    for piece in sorted(_pieces(tasks, rows, device), key=lambda piece: piece.rows < rows):
-        noise.perturb(piece.pixels, buffer[filled : filled + piece.rows], piece.address.generator(0, device))
-        waiting.append((piece.task, piece.rows))
-        filled += piece.rows
-        if filled >= rows:
-            run()
+    for piece in pieces:
+        done = 0
+        while done < piece.rows:
+            taken = piece.rows if piece.whole else min(piece.rows - done, rows - filled)
+            draw_copies(noise, piece.pixels, buffer[filled : filled + taken], piece.address, piece.first + done, rows)
+            waiting.append((piece.task, taken))
+            filled += taken
+            done += taken
+            if filled >= rows:
+                run()
     if filled:
         run()
-    return [
-        task.question.join([part.cpu().numpy() for part in answers]) for task, answers in zip(tasks, parts, strict=True)
-    ]
+    joined = [task.question.gather(answers) for task, answers in zip(tasks, parts, strict=True)]
+    # In the type of an answer on the device, so that it needs no copy of its own.
+    kind = joined[0].dtype if joined[0].device.type == device.type else torch.int64
+    *answers, good = _copied_back([*joined, torch.stack(finite).all()[None].to(kind)])
+    expect_finite(bool(good[0]))
+    return [task.question.join([answer]) for task, answer in zip(tasks, answers, strict=True)]
 
 
-def _pieces(tasks: Sequence[Task], rows: int, device: torch.device) -> Iterator[_Piece]:
+def _pieces(tasks: Sequence[Task], noise: Noise, rows: int, device: torch.device) -> Iterator[_Piece]:
+    placed: dict[int, Tensor] = {}  # several tasks may be about one image
     for number, (image, address, question) in enumerate(tasks):
-        if question.first % rows:
-            raise ValueError(f"a question about copies from {question.first} on, expected a multiple of {rows}")
-        pixels = image.detach().to(device, torch.float32).permute(1, 2, 0)
-        stage, block = address.at(question.stage), question.first // rows
-        for start in range(0, question.count, rows):
-            yield _Piece(number, pixels, min(rows, question.count - start), stage.from_block(block + start // rows))
+        if (pixels := placed.get(id(image))) is None:
+            pixels = placed[id(image)] = image.detach().to(device, torch.float32).permute(1, 2, 0)
+        if address.stream not in (None, PHILOX):
+            raise ValueError(f"the random streams {address.stream!r} are not known, expected {PHILOX!r}")
+        address, first, end = address.at(question.stage), question.first, question.first + question.count
+        if address.stream == noise.stream == PHILOX:
+            yield _Piece(number, pixels.contiguous(), address, first, question.count, False)
+            continue
+        if first % rows:
+            raise ValueError(f"a question about copies from {first} on, expected a multiple of {rows}")
+        for start in range(first, end, rows):
+            yield _Piece(number, pixels, address, start, min(rows, end - start), True)
+
+
+def draw_copies(
+    noise: Noise, pixels: Tensor, out: Tensor, address: NoiseAddress, first: int = 0, rows: int = 1
+) -> None:
+    """Fill `out` [copy, ...] with the copies of an address from `first` on; older streams have blocks of `rows`."""
+    if address.stream == noise.stream == PHILOX:
+        noise.draw(pixels, out, Stream.at(address.purpose, address.seed, address.image, address.stage), first)
+    else:
+        noise.perturb(pixels, out, address.generator(first // rows, out.device))
+
+
+def _copied_back(tensors: Sequence[Tensor]) -> list[Answer]:
+    """Return tensors of one dimension as arrays; those of one type come in one copy."""
+    if all(tensor.device.type == "cpu" for tensor in tensors):
+        return [tensor.numpy() for tensor in tensors]
+    arrays: dict[int, Answer] = {}
+    for kind in {tensor.dtype for tensor in tensors}:
+        numbers = [number for number, tensor in enumerate(tensors) if tensor.dtype == kind]
+        flat = torch.cat([tensors[number] for number in numbers]).cpu()
+        sizes = [len(tensors[number]) for number in numbers]
+        arrays.update(zip(numbers, (part.numpy() for part in flat.split(sizes)), strict=True))
+    return [arrays[number] for number in range(len(tensors))]

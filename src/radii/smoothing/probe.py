@@ -8,8 +8,10 @@ from torch import Tensor, nn
 
 from radii.errors import ParameterError
 from radii.smoothing.addresses import Purpose, generator
-from radii.smoothing.logits import same_up_to_rounding
+from radii.smoothing.forward import without_tf32
+from radii.smoothing.logits import double, same_up_to_rounding
 from radii.smoothing.noise.base import Noise
+from radii.smoothing.streams import Stream
 
 PROBE: Purpose = "probe"
 
@@ -36,7 +38,9 @@ class _Reference:
 
     def _copies(self, pixels: Tensor, number: int) -> Tensor:
         block = torch.empty(self.batch_size, *pixels.shape, device=pixels.device)
-        return self.noise.perturb(pixels, block, generator(pixels.device, PROBE, number))
+        if self.noise.stream is None:
+            return self.noise.perturb(pixels, block, generator(pixels.device, PROBE, number))
+        return self.noise.draw(pixels, block, Stream.at(PROBE, number), 0)
 
 
 class BlockProbe:
@@ -52,15 +56,24 @@ class BlockProbe:
     def __init__(self) -> None:
         self._passed: set[Hashable] = set()
 
-    def check(self, base: nn.Module, forward: Forward, pixels: Tensor, noise: Noise, batch_size: int) -> None:
-        """Raise a ParameterError unless rows are classified independently."""
+    def check(
+        self,
+        base: nn.Module,
+        forward: Forward,
+        pixels: Tensor,
+        noise: Noise,
+        batch_size: int,
+        device: torch.device | None = None,
+    ) -> None:
+        """Raise a ParameterError unless rows are classified independently; `device` is the base's, or the pixels'."""
         key = (base, noise, batch_size, tuple(pixels.shape))
         if key in self._passed:
             return
-        reference = _Reference(pixels.clone(), noise, batch_size)
-        _check_whole_block(base, forward, reference)
-        for length in sorted({1, max(1, batch_size // 2)} - {batch_size}):
-            _check_length(base, forward, reference, length)
+        reference = _Reference(pixels.to(device or pixels.device, copy=True), noise, batch_size)
+        with without_tf32():
+            _check_whole_block(base, forward, reference)
+            for length in sorted({1, max(1, batch_size // 2)} - {batch_size}):
+                _check_length(base, forward, reference, length)
         # Threads may probe at the same time: their results are equal.
         self._passed.add(key)
 
@@ -100,8 +113,8 @@ def _expect_same(base: nn.Module, logits: Tensor, rows: Tensor, block: Tensor, o
     alone = block[rows.to(block.device)]
     if same_up_to_rounding(logits, alone, block=block):
         return
-    changed = float((logits.argmax(1) != alone.argmax(1)).double().mean())
-    size = float((logits.double() - alone.double()).abs().max())
+    changed = float((logits.argmax(1) != alone.argmax(1)).float().mean())
+    size = float((double(logits) - double(alone)).abs().max())
     raise ParameterError(
         f"the base classifier's output for an image depends {on_what}: logits differ by up to {size:.2g} and the class "
         f"of {changed:.0%} of the images, more than rounding explains{_suspect(base)}; "

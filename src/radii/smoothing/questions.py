@@ -11,11 +11,13 @@ from itertools import pairwise
 from typing import Any, NamedTuple, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
 from radii.errors import ParameterError
 from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.logits import SINGLE
 
 Answer = NDArray[Any]
 
@@ -35,6 +37,10 @@ class Question(ABC):
     @abstractmethod
     def answer(self, logits: Tensor) -> Tensor:
         """Answer for some of the copies, from their logits [copy, class]."""
+
+    def gather(self, parts: Sequence[Tensor]) -> Tensor:
+        """Combine what `answer` returned for consecutive copies, on their device: by default, add up."""
+        return parts[0] if len(parts) == 1 else torch.stack(list(parts)).sum(0)
 
     @abstractmethod
     def join(self, parts: Sequence[Answer]) -> Answer:
@@ -63,7 +69,7 @@ class Votes(Question):
     """How often does each class win? The answer is [class]."""
 
     def answer(self, logits: Tensor) -> Tensor:
-        return logits.argmax(1).bincount(minlength=logits.shape[1])
+        return _counted(logits.argmax(1), logits.shape[1])
 
     def join(self, parts: Sequence[Answer]) -> Answer:
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
@@ -78,6 +84,26 @@ class Votes(Question):
 
 
 @dataclass(frozen=True)
+class Hits(Question):
+    """Which copies does the class `label` win? The answer is [copy], 1 where it does."""
+
+    label: int = 0
+
+    def answer(self, logits: Tensor) -> Tensor:
+        return (logits.argmax(1) == self.label).byte()
+
+    def gather(self, parts: Sequence[Tensor]) -> Tensor:
+        return torch.cat(list(parts))
+
+    def join(self, parts: Sequence[Answer]) -> Answer:
+        return np.concatenate(parts)
+
+    def check(self, answer: Answer, classes: int) -> None:
+        good = answer.dtype == np.uint8 and answer.shape == (self.count,) and answer.max() <= 1
+        self._expect(good, f"{answer.dtype} {list(answer.shape)}", f"bytes [{self.count}], 0 or 1")
+
+
+@dataclass(frozen=True)
 class Probabilities(Question):
     """How likely is the class `label` for each copy? The answer is [copy]; without a label, the sums [class].
 
@@ -89,10 +115,15 @@ class Probabilities(Question):
     label: int | None = None
 
     def answer(self, logits: Tensor) -> Tensor:
+        # A device without double precision has to be waited for here.
+        logits = logits.cpu() if logits.device.type in SINGLE else logits
         probabilities = (self.sharpness * logits.double()).softmax(1)
         if self.label is None:
             return (probabilities * 2.0**32).round().sum(0) / 2.0**32
         return probabilities[:, self.label].clone()  # a view would keep the probabilities of all classes in memory
+
+    def gather(self, parts: Sequence[Tensor]) -> Tensor:
+        return super().gather(parts) if self.label is None else torch.cat(list(parts))
 
     def join(self, parts: Sequence[Answer]) -> Answer:
         return np.sum(parts, axis=0) if self.label is None else np.concatenate(parts)
@@ -143,7 +174,13 @@ class FavouredVotes(Votes):
     def answer(self, logits: Tensor) -> Tensor:
         behind = logits.amax(1) - logits[:, self.label]
         near = behind <= 2 * self.rounding * logits.abs().amax(1)
-        return logits.argmax(1).masked_fill(near, self.label).bincount(minlength=logits.shape[1])
+        return _counted(logits.argmax(1).masked_fill(near, self.label), logits.shape[1])
+
+
+def _counted(labels: Tensor, classes: int) -> Tensor:
+    """Count the labels of each class. `bincount` would wait for a GPU twice."""
+    counts = torch.zeros(classes, dtype=torch.int64, device=labels.device)
+    return counts.scatter_add_(0, labels, torch.ones_like(labels))
 
 
 class Task(NamedTuple):

@@ -4,12 +4,14 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
+from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from radii.fields import option
 from radii.smoothing.bounds import gaussian_probability, gaussian_radius
 from radii.smoothing.noise.base import Noise
 from radii.smoothing.norms import L2, Norm
+from radii.smoothing.streams import Stream
 
 
 @dataclass(frozen=True)
@@ -24,11 +26,22 @@ class Gaussian(Noise):
         out.normal_(generator=rng)
         return torch.add(pixels, out, alpha=self.sigma, out=out)
 
+    def draw(self, pixels: Tensor, out: Tensor, stream: Stream, first: int) -> Tensor:
+        stream.fill_normal(out.view(len(out), -1), first, deviation=self.sigma)
+        return out.add_(pixels)
+
+    def offsets(self, images: Tensor, copies: int, rng: torch.Generator) -> Tensor:
+        # Grid noise, too, is not rounded here: the images may be off the grid.
+        return noise_like(images, copies, self.sigma, rng)
+
     def radius(self, probability: Any, runner_up: Any = None) -> Any:
         return gaussian_radius(self.sigma, probability, runner_up)
 
     def probability_for(self, radius: float) -> float:
         return gaussian_probability(self.sigma, radius)
+
+    def probability_after(self, probability: Any, radius: float) -> Any:
+        return ndtr(ndtri(probability) - radius / self.sigma)
 
 
 def noise_like(images: Tensor, copies: int, sigma: float, rng: torch.Generator) -> Tensor:

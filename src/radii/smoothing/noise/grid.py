@@ -14,6 +14,7 @@ from torch import Tensor
 from radii.errors import ParameterError
 from radii.fields import option
 from radii.smoothing.noise.gaussian import Gaussian
+from radii.smoothing.streams import GROUP, Stream
 
 GUIDE_BITS, BITS = 16, 63
 """The random bits that suffice for most draws, and the bits of a whole draw."""
@@ -52,10 +53,24 @@ class Grid(Gaussian):
     levels: int = option(255, ge=1, le=255)
 
     def perturb(self, pixels: Tensor, out: Tensor, rng: torch.Generator) -> Tensor:
-        if (size := out[0].numel()) > MOST_PIXELS:
-            raise ParameterError(f"the image has {size:,} pixels, grid noise takes {MOST_PIXELS:,} at most", "noise")
-        torch.add(self._whole(pixels), self._draw(out.shape, rng), out=out)
+        _expect_few(out[0].numel())
+        self.check(pixels)
+        torch.add((pixels * self.levels).round(), self._draw(out.shape, rng), out=out)
         return out.div_(self.levels)
+
+    def draw(self, pixels: Tensor, out: Tensor, stream: Stream, first: int) -> Tensor:
+        self._fill(out.view(len(out), -1), stream, first)
+        return out.add_((pixels * self.levels).round()).div_(self.levels)
+
+    def check(self, image: Tensor) -> None:
+        _expect_few(image.numel())
+        scaled = image * self.levels
+        if bool((scaled - scaled.round()).abs().max() > ON_GRID):
+            raise ParameterError(
+                f"the image has pixels that are not multiples of 1/{self.levels}, which grid noise needs: use an "
+                "image of that many levels, state the levels of this one, or use Gaussian noise",
+                "noise",
+            )
 
     def nearest(self, images: Tensor) -> Tensor:
         return (images * self.levels).round() / self.levels
@@ -69,6 +84,10 @@ class Grid(Gaussian):
     def probability_for(self, radius: float) -> float:
         return min(1.0, float(ndtr(radius / self.sigma)) + self.slack)
 
+    def probability_after(self, probability: Any, radius: float) -> Any:
+        before = np.maximum(np.asarray(probability) - self.slack, 0.0)
+        return np.maximum(super().probability_after(before, radius) - self.slack, 0.0)
+
     @cached_property
     def slack(self) -> float:
         """Return how far a probability under the drawn noise may differ from that under exact normal noise."""
@@ -78,18 +97,6 @@ class Grid(Gaussian):
     @property
     def _table(self) -> "Table":
         return table(self.sigma, self.levels)
-
-    def _whole(self, pixels: Tensor) -> Tensor:
-        """Return the pixels as whole numbers of levels, or raise a ParameterError for any other image."""
-        scaled = pixels * self.levels
-        whole = scaled.round()
-        if bool((scaled - whole).abs().max() > ON_GRID):
-            raise ParameterError(
-                f"the image has pixels that are not multiples of 1/{self.levels}, which grid noise needs: use an "
-                "image of that many levels, state the levels of this one, or use Gaussian noise",
-                "noise",
-            )
-        return whole
 
     def _draw(self, shape: torch.Size, rng: torch.Generator) -> Tensor:
         """Draw whole numbers, as floats: most by 16 random bits, the rest by 47 more."""
@@ -103,6 +110,33 @@ class Grid(Gaussian):
         number = (top[unsettled] << BITS - GUIDE_BITS) + more
         drawn[unsettled] = (torch.searchsorted(edges.to(rng.device), number, right=True) + lowest).float()
         return drawn.view(shape)
+
+    def _fill(self, out: Tensor, stream: Stream, first: int) -> None:
+        """Fill [copy, pixel] with whole numbers: most by 16 random bits, the rest by 47 more.
+
+        The pixels of a copy that need more bits take words of another lane one after the other. There are `spare` words
+        for each copy; a pixel that finds none, which has a probability below 1e-25, is NaN and never certified.
+        """
+        count, width = out.shape
+        (guide, edges, lowest), share = _table_on(self.sigma, self.levels, out.device)
+        spare = GROUP * math.ceil((share * width + 16 * math.sqrt(share * width) + 32) / GROUP)
+        words = stream.words(first, count, -(-width // 4), device=out.device)
+        top = words.view(torch.int16)[:, :width].long().add_(1 << GUIDE_BITS - 1)
+        torch.index_select(guide, 0, top.flatten(), out=out.view(-1))
+        more = stream.words(first, count, spare, lane=1, device=out.device) & ((1 << BITS - GUIDE_BITS) - 1)
+        if out.device.type == "cpu":
+            rows, columns = out.isnan().nonzero(as_tuple=True)
+            rank = torch.arange(len(rows)) - torch.searchsorted(rows, rows)
+            number = (top[rows, columns] << BITS - GUIDE_BITS) + more[rows, rank.clamp(max=spare - 1)]
+            level = (torch.searchsorted(edges, number, right=True) + lowest).float()
+            out[rows, columns] = level.masked_fill(rank >= spare, torch.nan)
+            return
+        # The same for all pixels: to find those that need it, the device would have to wait.
+        unsettled = out.isnan()
+        rank = unsettled.cumsum(1) - 1
+        number = (top << BITS - GUIDE_BITS) + more.gather(1, rank.clamp(0, spare - 1))
+        level = (torch.searchsorted(edges, number, right=True) + lowest).float()
+        torch.where(unsettled, level.masked_fill(rank >= spare, torch.nan), out, out=out)
 
 
 class Table(NamedTuple):
@@ -126,6 +160,19 @@ def table(sigma: float, levels: int) -> Table:
     last = edges.searchsorted(ends + ((1 << BITS - GUIDE_BITS) - 1), side="right")
     guide = np.where(first == last, first - len(upper), np.nan).astype(np.float32)
     return Table(torch.from_numpy(guide), torch.from_numpy(edges), -len(upper))
+
+
+@lru_cache(maxsize=8)
+def _table_on(sigma: float, levels: int, device: torch.device) -> tuple[Table, float]:
+    """Return the table of a noise on a device, and the share of draws for which more than 16 bits are needed."""
+    with torch.inference_mode(False):
+        guide, edges, lowest = table(sigma, levels)
+        return Table(guide.to(device), edges.to(device), lowest), float(guide.isnan().double().mean())
+
+
+def _expect_few(pixels: int) -> None:
+    if pixels > MOST_PIXELS:
+        raise ParameterError(f"the image has {pixels:,} pixels, grid noise takes {MOST_PIXELS:,} at most", "noise")
 
 
 def _upper_edges(sigma: float, levels: int) -> list[int]:
