@@ -155,5 +155,8 @@ def test_the_voter_is_asked_about_the_image_and_the_certifier_knows_the_voter() 
     voter = Keeps(lambda question: [question.count, 0], noise=Gaussian(0.5), batch_size=64)
     found = certify_image(Asks(), voter, "image", NoiseAddress(3, 7), label=1)
     assert found.counts == (150, 0)
-    assert abouts == [(About(Gaussian(0.5), 2, 64), 1)]
+    assert abouts == [(About(Gaussian(0.5), 2, 128), 1)]
+    certify_image(Asks(), voter, "image", NoiseAddress(3, 7, stream=None))
+    assert abouts[1:] == [(About(Gaussian(0.5), 2, 64), None)]
+    del tasks[2:]
     assert tasks == [Task("image", NoiseAddress(3, 7), question) for question in (Votes(0, 0, 100), Votes(1, 256, 50))]  # type: ignore[arg-type]

@@ -11,13 +11,13 @@ from torch import Tensor
 
 from radii import certifiers
 from radii.certifiers import certify_image
-from radii.certifiers.base import Voter
+from radii.certifiers.base import About, TimeUp, Voter
 from radii.certifiers.sequential import Sequential
 from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.noise import Gaussian
-from radii.smoothing.questions import Votes
+from radii.smoothing.questions import Task, Votes
 from tools.voters import FakeVoter, random_voter
 
 GRID = (0.0, 0.05, 0.1, 0.15, 0.2)
@@ -170,3 +170,33 @@ def test_largest_reachable_radius_is_certified() -> None:
 def test_label_out_of_range_is_refused() -> None:
     with pytest.raises(ValueError, match="label = 3, expected a class from 0 to 2"):
         certify(Sequential(), unanimous(0), label=3)
+
+
+def ended_at(certifier: Sequential, voter: FakeVoter, looks: int) -> Certificate:
+    """Certify with a deadline after so many questions."""
+    steps = certifier.certify(About(voter.noise, voter.classes, voter.batch_size))
+    question = next(steps)
+    for _ in range(looks):
+        question = steps.send(voter.count([Task(image(0.5), NoiseAddress(0), question)])[0])
+    with pytest.raises(StopIteration) as stopped:
+        steps.throw(TimeUp())
+    certificate: Certificate = stopped.value.value
+    return certificate
+
+
+def test_deadline_keeps_what_is_proven_by_then() -> None:
+    certifier = Sequential(radii=(0.0, 0.2, 0.6))
+    radii = [ended_at(certifier, unanimous(2), looks).radius for looks in range(1, 6)]
+    assert radii == sorted(radii)
+    assert (radii[0], radii[1], radii[-1]) == (0.0, 0.0, 0.2)
+    assert ended_at(certifier, unanimous(2), 1).prediction == ABSTAIN
+    assert ended_at(certifier, unanimous(2), 2).prediction == 2
+    counts = np.array(ended_at(certifier, unanimous(2), 4).counts)
+    assert certifier.possible_radii(counts, 64 + int(counts.sum()), 2, Gaussian(0.25)) == (0.2,)
+
+
+def test_deadline_before_the_pilot_ends_proves_nothing() -> None:
+    steps = Sequential().certify(About(Gaussian(0.25), 3, 128))
+    next(steps)
+    with pytest.raises(TimeUp):
+        steps.throw(TimeUp())

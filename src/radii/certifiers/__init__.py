@@ -14,4 +14,9 @@ def names() -> list[str]:
 
 def create(name: str, **fields: Any) -> Certifier:
     """Make a certifier by name; `fields` are its parameters."""
+    if name in plugins.names("certifiers/population"):
+        raise ValueError(
+            f"the certifier {name!r} proves a number about a population, nothing about one image: use "
+            "radii.certify_population, or `radii certify` for the test images of a run"
+        )
     return plugins.create("certifiers", Certifier, name, fields)

@@ -17,18 +17,35 @@ from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Answer, Question, Task
 
+LOOK = 128
+"""Copies that are worth asking for at a time, by whoever may stop after any number of them."""
+
 
 class About(NamedTuple):
     """What a certifier may know about the classifier."""
 
     noise: Noise
     classes: int
-    block: int
-    """Copies of one forward pass; fewer at a time cost as much."""
+    block: int = LOOK
+    """Copies to ask for at a time: fewer cost as much. With the older streams, the size of a block."""
+
+    @classmethod
+    def voter(cls, voter: "Voter", stream: str | None) -> "About":
+        """Describe a voter whose noise is drawn from these streams."""
+        by_number = stream is not None and voter.noise.stream is not None
+        return cls(voter.noise, voter.classes, LOOK if by_number else voter.batch_size)
 
 
 Steps = Generator[Question, Any, Certificate]
 """A certification of one image: it yields questions, is sent their answers, and returns the certificate."""
+
+
+class TimeUp(Exception):  # noqa: N818  it is no error
+    """Thrown into a certification instead of an answer, at a deadline.
+
+    A certifier whose guarantee holds whenever it stops returns what is proven by then. Others let it pass: then nothing
+    is proven.
+    """
 
 
 class Voter(Protocol):
@@ -51,7 +68,7 @@ def certify_image(
     certifier: "Certifier", voter: Voter, image: Any, address: NoiseAddress, label: int | None = None
 ) -> Certificate:
     """Certify one image: ask the voter each question of the certifier at once."""
-    steps = certifier.certify(About(voter.noise, voter.classes, voter.batch_size), label)
+    steps = certifier.certify(About.voter(voter, address.stream), label)
     answer = None
     while True:
         try:
@@ -90,6 +107,9 @@ class Certifier(Component, ABC):
     @abstractmethod
     def fewest_samples(self) -> tuple[str, int]:
         """Return the field that states the number of samples, and the fewest that a prediction can need."""
+
+    def expect_possible(self, noise: Noise) -> None:
+        """Raise a ValueError if this certifier asks for a radius that it can never certify under a noise."""
 
     @abstractmethod
     def certify(self, about: About, label: int | None = None) -> Steps:

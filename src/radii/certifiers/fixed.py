@@ -42,10 +42,14 @@ class Fixed(Certifier):
         counts = yield Votes(ESTIMATION, 0, self.estimation)
         return self.proven(top, self._radius(counts, top, about.noise), self.selection + self.estimation, counts)
 
+    def expect_possible(self, noise: Noise) -> None:
+        if self.radius is not None:
+            agreed = np.array([self.estimation, 0], dtype=np.int64)
+            self.expect_reachable(self.radius, self._radius(agreed, 0, noise), noise)
+
     def _decide(self, radius: float, about: About) -> Steps:
         """Decide whether the whole estimation would certify this radius, from as few of its blocks as possible."""
-        agreed = np.eye(about.classes, dtype=np.int64)[0]
-        self.expect_reachable(radius, self._radius(self.estimation * agreed, 0, about.noise), about.noise)
+        self.expect_possible(about.noise)
         top = int((yield Votes(SELECTION, 0, self.selection)).argmax())
         counts = np.zeros(about.classes, dtype=np.int64)
         drawn, worst, best = 0, -np.inf, np.inf

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from radii.certifiers.base import About, Certifier, Steps
+from radii.certifiers.base import About, Certifier, Steps, TimeUp
 from radii.fields import option
 from radii.smoothing.bounds import binomial_lower, fewest_to_certify
 from radii.smoothing.certificate import ABSTAIN
@@ -53,9 +53,12 @@ class Sequential(Certifier):
             raise ValueError(f"label = {label}, expected a class from 0 to {about.classes - 1}")
         counts = np.zeros(about.classes, dtype=np.int64)
         crossed = np.zeros(len(self.radii), dtype=np.bool_)
-        drawn = 0
+        proven, drawn = np.zeros((), dtype=np.int64), 0
         for look, samples in enumerate(tests.looks):
-            counts += yield Votes(FIRST_LOOK + look, 0, samples - drawn)
+            try:
+                counts += yield Votes(FIRST_LOOK + look, 0, samples - drawn)
+            except TimeUp:  # what was crossed stays proven: no boundary is crossed wrongly at any look
+                break
             drawn = samples
             crossed, proven, stop = tests.update(look, counts[label], crossed)
             if stop:
@@ -77,9 +80,15 @@ class Sequential(Certifier):
         surely, maybe = (int(np.logical_and.accumulate(passed).sum()) for passed in (crossed[-1], crossed.any(0)))
         return self.radii[max(surely - 1, 0) : maybe]
 
+    def reach(self, noise: Noise) -> float:
+        """Return the largest radius that can be certified under a noise."""
+        return noise.radius(binomial_lower(self.most_samples, self.most_samples, self.failure))
+
+    def expect_possible(self, noise: Noise) -> None:
+        self.expect_reachable(self.radii[-1], self.reach(noise), noise)
+
     def tests(self, noise: Noise) -> SequentialTests:
         """Return the tests of all radii; raise a ValueError for a radius that no number of hits can prove."""
-        largest = noise.radius(binomial_lower(self.most_samples, self.most_samples, self.failure))
-        self.expect_reachable(self.radii[-1], largest, noise)
+        self.expect_possible(noise)
         thresholds = tuple(noise.probability_for(radius) for radius in self.radii)
         return sequential_tests(thresholds, self.failure, self.most_samples, self.futility)
