@@ -135,7 +135,7 @@ def test_image_bomb_is_refused(size: tuple[int, int], tmp_path: Path) -> None:
 def test_images_of_16_bits_are_scaled(channels: int, tmp_path: Path) -> None:
     grey = np.linspace(0, 65_535, 64).astype(np.uint16).reshape(8, 8)
     Image.fromarray(grey).save(tmp_path / "picture.png")
-    pixels = datasets.read_image(tmp_path / "picture.png", (channels, 8, 8))
+    pixels = datasets.read_image(tmp_path / "picture.png", (channels, 8, 8), grey=True)
     for channel in pixels:
         np.testing.assert_allclose(channel.numpy(), grey / 65_535, atol=1e-7)
 

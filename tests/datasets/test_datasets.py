@@ -14,6 +14,7 @@ import scipy.io
 import torch
 from numpy.typing import NDArray
 from PIL import Image
+from sklearn.datasets import load_digits
 
 from radii import datasets
 from radii.datasets import DataError, Dataset
@@ -74,6 +75,12 @@ def write_arrays(folder: Path) -> None:
     np.savez(folder / "arrays.npz", allow_pickle=False, **content, **labels)
 
 
+def write_gtsrb(folder: Path) -> None:
+    for split, count in COUNTS.items():
+        images, numbers = pixels(count, 32, 32, 3), np.arange(count)
+        np.savez(folder / f"{split}.npz", allow_pickle=False, images=images, labels=numbers, track=numbers // 4)
+
+
 def write_cifar10_c(folder: Path) -> None:
     (folder / "CIFAR-10-C").mkdir()
     np.save(folder / "CIFAR-10-C" / "gaussian_noise.npy", pixels(50, 32, 32, 3))
@@ -105,6 +112,7 @@ WRITERS: dict[str, Callable[[Path], None]] = {
     "digits": lambda _: None,
     "fashion_mnist": write_idx,
     "folder": write_folder,
+    "gtsrb": write_gtsrb,
     "mnist": write_idx,
     "mnist_c": write_mnist_c,
     "svhn": write_svhn,
@@ -158,7 +166,7 @@ def test_augmentation_depends_only_on_the_generator(dataset: Dataset) -> None:
         return images.batch(indices, torch.Generator().manual_seed(seed))
 
     assert torch.equal(batch(1), batch(1))
-    augmented = dataset.name in ("cifar10", "cifar100", "svhn", "folder")
+    augmented = dataset.name in ("cifar10", "cifar100", "svhn", "folder", "gtsrb")
     assert torch.equal(batch(1), images.batch(indices)) != augmented
     assert torch.equal(batch(1), batch(2)) != augmented
 
@@ -293,3 +301,15 @@ def test_archive_of_other_files_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "cifar-10-binary.tar.gz").write_bytes(packed(tmp_path))
     with pytest.raises(DataError, match=r"does not hold cifar-10-batches-bin/test_batch.bin"):
         datasets.create("cifar10", tmp_path).split("test")
+
+
+def test_digits_are_those_of_scikit_learn() -> None:
+    embedded = load_digits()
+    data = datasets.create("digits")
+    for part, chosen in (("train", range(1, 4)), ("test", range(1))):
+        numbers = [number for number in range(1797) if number % 4 in chosen]
+        images = data.split(part)  # type: ignore[arg-type]
+        assert images.labels.tolist() == embedded.target[numbers].tolist()
+        assert torch.equal(
+            images.batch(torch.arange(len(numbers)))[:, 0] * 16, torch.tensor(embedded.images[numbers]).float()
+        )

@@ -8,7 +8,6 @@ from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
-import pooch
 import pytest
 
 from radii import datasets
@@ -63,7 +62,7 @@ def test_without_a_network_the_error_says_what_to_put_where(
     def unreachable(*_: Any, **__: Any) -> str:
         raise ConnectionError("pages of it")
 
-    monkeypatch.setattr(pooch, "retrieve", unreachable)
+    monkeypatch.setattr("urllib.request.urlopen", unreachable)
     files = {
         "mnist": "train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz",
         "fashion_mnist": "train-images-idx3-ubyte.gz and train-labels-idx1-ubyte.gz",

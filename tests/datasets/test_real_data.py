@@ -50,6 +50,14 @@ def test_svhn_as_arrays() -> None:
     assert 0.3 < images.batch(torch.arange(1000)).mean() < 0.6
 
 
+def test_gtsrb() -> None:
+    dataset = datasets.create("gtsrb", real("gtsrb", "train.npz"), validation=2000)
+    held, rest = dataset.part("validation"), dataset.part("train")
+    assert len(dataset.split("test")) == 12_630
+    assert 2000 <= len(held) < 2030
+    assert len(held) + len(rest) == len(dataset.split("train"))
+
+
 def test_photographs() -> None:
     dataset = datasets.create("folder", real("imagenette", "val") / "imagenette", enlarge=True)
     images = dataset.split("test")

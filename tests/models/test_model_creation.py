@@ -1,6 +1,7 @@
 """Models by name, user-defined models, and what is refused with one sentence."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -128,3 +129,19 @@ def test_unknown_name_suggests_the_nearest() -> None:
 
 def test_example_of_a_user_defined_model() -> None:
     assert create("examples.convnet:convnet")(torch.zeros(2, 1, 28, 28)).shape == (2, 10)
+
+
+def test_factory_gets_num_classes_and_further_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    name = f"more_{tmp_path.name}"
+    (tmp_path / f"{name}.py").write_text(
+        "from torch import nn\n"
+        "def net(num_classes=1000, **kwargs):\n"
+        "    net = nn.Linear(2, num_classes)\n    net.kwargs = kwargs\n    return net\n"
+        "def typed(depth: 'Absent', num_classes: int = 3):\n    return nn.Linear(depth, num_classes)\n"
+    )
+    monkeypatch.chdir(tmp_path)
+    made: Any = create(f"{name}:net", shape=(3, 4, 4), classes=5, width=7)[1]
+    assert (made.out_features, made.kwargs) == (5, {"width": 7})  # neither shape nor classes, which it does not name
+    assert create(f"{name}:net", shape=(3, 4, 4), classes=5, num_classes=9)[1].out_features == 9
+    assert create(f"{name}:typed", shape=(3, 4, 4), classes=5, depth=2)[1].out_features == 5
+    assert resolved(f"{name}:net", {"width": 7}) == {"width": 7}

@@ -19,7 +19,9 @@ PARAMETERS = {
     "digits_cnn": 71_754,
     "digits_mlp": 301_066,
     "dla": 16_291_386,
+    "ensemble": 71_754 + 301_066,
     "fast_resnet": 1_646_112,
+    "fast_vit": 895_434,
     "lenet": 431_080,
     "lenet_wide": 1_712_150,
     "regnetx_200mf": 2_321_946,
@@ -35,13 +37,17 @@ USUAL: dict[str, tuple[Shape, int]] = dict.fromkeys(PARAMETERS, (CIFAR, 10)) | {
     "denoised": (DIGITS, 10),
     "digits_cnn": (DIGITS, 10),
     "digits_mlp": (DIGITS, 10),
+    "ensemble": (DIGITS, 10),
     "lenet": (MNIST, 10),
     "lenet_wide": (MNIST, 10),
     "regnetx_4gf": (IMAGENET, 1000),
     "resnet18": (IMAGENET, 1000),
     "resnet50": (IMAGENET, 1000),
 }
-FIELDS = {"denoised": {"classifier": "digits_cnn", "shape": DIGITS, "classes": 10}}
+FIELDS = {
+    "denoised": {"classifier": "digits_cnn", "shape": DIGITS, "classes": 10},
+    "ensemble": {"members": ("digits_cnn", "digits_mlp"), "shape": DIGITS, "classes": 10},
+}
 """What has to be stated of a model that has no usual dataset of its own."""
 FROZEN = {"denoised": "1.classifier."}
 """Where the parameters lie that a model does not train."""

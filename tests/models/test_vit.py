@@ -49,3 +49,20 @@ def layer_norm(tokens: Tensor, weights: Weights, name: str) -> Tensor:
 
 def linear(values: Tensor, weights: Weights, name: str) -> Tensor:
     return F.linear(values, weights[f"{name}.weight"], weights[f"{name}.bias"])
+
+
+def test_fast_vit_trains_in_bfloat16_as_in_float32() -> None:
+    torch.manual_seed(0)
+    model = create("fast_vit", shape=(3, 16, 16), width=32, layers=2)
+    images, target = torch.rand(6, 3, 16, 16), torch.randn(6, 10)
+
+    def gradients(half: bool) -> tuple[Tensor, Tensor]:
+        model.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16, enabled=half):
+            logits = model(images)
+        (logits.float() * target).sum().backward()
+        return logits.float().detach(), torch.cat([weight.grad.flatten() for weight in model.parameters()])  # type: ignore[union-attr]
+
+    (exact, exact_gradient), (half, half_gradient) = gradients(False), gradients(True)
+    assert torch.allclose(half, exact, atol=0.05)
+    assert F.cosine_similarity(half_gradient, exact_gradient, dim=0) > 0.995

@@ -114,3 +114,36 @@ def test_attacks_run_in_eval_mode_and_training_is_one_forward(
     seen = record_forwards(normed)
     Consistency(sigma=SIGMA, attack_steps=2).terms(normed, batch, step())
     assert [forward.training for forward in seen] == [False, False, True]
+
+
+def test_weights_rise_over_a_share_of_the_training(plain: nn.Module, batch: Batch) -> None:
+    def terms(progress: float, ramp: float = 0.5) -> dict[str, Tensor]:
+        objective = Consistency(sigma=SIGMA, weight_ramp=ramp)
+        return dict(objective.terms(plain, batch, step()._replace(progress=progress)))
+
+    full = terms(1.0, ramp=0.0)
+    assert terms(0.0)["agreement"].abs().max() == 0
+    assert terms(0.0)["entropy"].abs().max() == 0
+    torch.testing.assert_close(terms(0.25)["agreement"], full["agreement"] / 2)
+    torch.testing.assert_close(terms(0.75)["agreement"], full["agreement"])
+    torch.testing.assert_close(terms(0.25)["cross_entropy"], full["cross_entropy"])
+
+
+def test_training_may_begin_with_one_copy_as_gaussian_training(plain: nn.Module, batch: Batch) -> None:
+    objective = Consistency(sigma=SIGMA, weight_ramp=0.2, gaussian_start=0.4)
+    early = dict(objective.terms(plain, batch, step()._replace(progress=0.39)))
+    gaussian = Gaussian(sigma=SIGMA).terms(plain, batch, step())
+    torch.testing.assert_close(early["cross_entropy"], gaussian["cross_entropy"], rtol=0, atol=0)
+    assert early["agreement"].abs().max() == early["entropy"].abs().max() == 0
+
+    full = Consistency(sigma=SIGMA).terms(plain, batch, step())
+    for progress, share in ((0.4, 0.0), (0.5, 0.5), (0.6, 1.0), (1.0, 1.0)):
+        later = objective.terms(plain, batch, step()._replace(progress=progress))
+        assert later.keys() == early.keys()
+        torch.testing.assert_close(later["agreement"], share * full["agreement"])
+        torch.testing.assert_close(later["cross_entropy"], full["cross_entropy"])
+
+
+def test_beginning_and_ramp_are_shares_of_one_training() -> None:
+    with pytest.raises(ValueError, match="gaussian_start = 0.6 and weight_ramp = 0.5.*at most 1 together"):
+        Consistency(sigma=SIGMA, gaussian_start=0.6, weight_ramp=0.5)

@@ -34,6 +34,8 @@ TABLE: dict[str, dict[str, Any]] = {
         "attack_radius": 1.0,
         "warmup_epochs": 10,
         "agreement": "kl",
+        "gaussian_start": 0.0,
+        "weight_ramp": 0.0,
     },
     "smoothmix": {
         "copies": 2,
@@ -132,7 +134,11 @@ def soft_labels() -> Tensor:
     return torch.rand((20, 3), generator=torch.Generator().manual_seed(12)).softmax(1)
 
 
-RESOURCES: dict[str, Callable[[], Any]] = {"teacher": teacher, "soft_labels": soft_labels}
+RESOURCES: dict[str, Callable[[], Any]] = {
+    "teacher": teacher,
+    "soft_labels": soft_labels,
+    "tape": lambda: None,
+}
 """Test objects for the resources; an objective that needs another one fails here until it is added."""
 
 

@@ -38,8 +38,8 @@ def create(name: str, data: Path | str | None = None, **fields: Any) -> Dataset:
     return plugins.create("datasets", Dataset, name, fields if data is None else {**fields, "path": str(data)})
 
 
-def preparation(name: str, fields: Mapping[str, Any], shape: Shape) -> Preparation:
+def preparation(name: str, fields: Mapping[str, Any], shape: Shape, grey: bool = False) -> Preparation:
     """Return how an image file becomes a test image of a dataset; the dataset's files are not needed."""
     made_by = plugins.find("datasets", name, Dataset)
     kind = made_by if isinstance(made_by, type) and issubclass(made_by, Dataset) else Dataset
-    return kind.preparation(shape, fields)
+    return kind.preparation(shape, fields, grey)

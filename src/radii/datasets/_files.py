@@ -4,6 +4,9 @@ import gzip
 import hashlib
 import io
 import math
+import os
+import sys
+import urllib.request
 import zipfile
 import zlib
 from collections.abc import Sequence
@@ -12,10 +15,10 @@ from pathlib import Path
 from typing import IO, Any
 
 import numpy as np
-import pooch
 from numpy.lib import format as npy
 from numpy.typing import NDArray
 
+from radii import disk
 from radii.datasets.base import DataError, Dataset, existing_folder
 
 SECONDS_TO_ANSWER = 10
@@ -44,7 +47,7 @@ class Published:
 def folders(dataset: Dataset) -> list[Path]:
     """Return where a dataset's files may be; a download goes to the first."""
     if dataset.data is None:
-        return [Path(pooch.os_cache("radii")) / dataset.name]
+        return [_cache() / "radii" / dataset.name]
     return [existing_folder(dataset.data) / dataset.name, dataset.data]
 
 
@@ -68,11 +71,22 @@ def locate(dataset: Dataset, files: Sequence[Published]) -> list[Path]:
         ) from error
 
 
+def _cache() -> Path:
+    """Return the folder in which this system's programs keep what they can fetch again."""
+    if sys.platform == "darwin":
+        return Path.home() / "Library" / "Caches"
+    return Path(os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache")
+
+
 def _download(folder: Path, file: Published) -> Path:
     path = folder / file.name
     if not path.is_file():
-        downloader = pooch.HTTPDownloader(timeout=SECONDS_TO_ANSWER)
-        pooch.retrieve(file.url, known_hash=f"md5:{file.md5}", fname=file.name, path=folder, downloader=downloader)
+        with urllib.request.urlopen(file.url, timeout=SECONDS_TO_ANSWER) as answer:
+            content = answer.read()
+        if (md5 := hashlib.md5(content, usedforsecurity=False).hexdigest()) != file.md5:
+            raise ValueError(f"md5 {md5} of {file.url} does not match the known hash {file.md5}")
+        disk.make_folder(folder)
+        disk.write(path, content)
     return path
 
 

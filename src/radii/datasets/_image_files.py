@@ -10,6 +10,8 @@ from numpy.typing import NDArray
 from PIL import Image
 from torch import Tensor
 
+from radii.errors import ParameterError
+
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF", "GIF")
 """The formats that are opened: decoders of others start other programs, or are rarely tested."""
 MOST_PIXELS = 1 << 26
@@ -24,12 +26,19 @@ class Preparation(NamedTuple):
     read: Callable[[Path], Tensor]
 
 
-def read_image(path: Path, shape: tuple[int, int, int]) -> Tensor:
-    """Read an image file as pixels in [0, 1] with the model's channels; its size must be the model's."""
+GREY_MODES = ("1", "L", "LA", "La", *SIXTEEN_BITS)
+"""The kinds of pictures without colours."""
+
+
+def read_image(path: Path, shape: tuple[int, int, int], grey: bool = False) -> Tensor:
+    """Read an image file as pixels in [0, 1] with the model's channels; its size must be the model's.
+
+    A grey picture is refused by a model of colours, unless `grey` allows it.
+    """
     channels, height, width = shape
     try:
         with open_image(path) as image:
-            size = image.size
+            size, kind = image.size, image.mode
             pixels = pixels_of(image, channels) if size == (width, height) else np.empty(0, np.float32)
     except OSError as error:
         raise ValueError(f"cannot read {path} as an image: {error.strerror or error}") from error
@@ -39,6 +48,8 @@ def read_image(path: Path, shape: tuple[int, int, int]) -> Tensor:
     if size != (width, height):
         got = f"{size[0]} x {size[1]}"
         raise ValueError(f"{path} is {got} pixels, the model takes {width} x {height}: resize or crop it first")
+    if channels == 3 and kind in GREY_MODES and not grey:
+        raise ParameterError(f"{path} is grey, the model was trained on colours: choose another picture", "grey")
     return torch.from_numpy(pixels).reshape(height, width, channels).permute(2, 0, 1)
 
 

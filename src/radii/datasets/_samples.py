@@ -12,11 +12,10 @@ from PIL import Image
 from torch import Tensor
 from torch.utils import data as torch_data
 
-from radii.datasets._image_files import EIGHT_BITS, SIXTEEN_BITS, pixels_of
+from radii.datasets._image_files import EIGHT_BITS, GREY_MODES, SIXTEEN_BITS, pixels_of
 from radii.datasets.base import DataError, Images, InMemory, as_floats, checked_labels
 
 CHANNELS = (1, 3)
-GREY_MODES = ("1", "L", "LA", "La", *SIXTEEN_BITS)
 IMAGE_KEYS = ("image", "pixel_values", "img")
 LABEL_KEYS = ("label", "labels")
 """The keys of a sample that is a mapping, as in Hugging Face datasets."""
@@ -33,7 +32,7 @@ class Samples(Protocol):
         """The digest of all images, where that is quick."""
 
     def sample(self, index: int) -> tuple[Tensor, int]:
-        """An image, pixels in [0, 1], [channel, height, width], with its label."""
+        """Return an image, pixels in [0, 1], [channel, height, width], and its label."""
 
 
 def as_image(image: object) -> Tensor:

@@ -68,11 +68,13 @@ class InMemory(Images):
     images: Tensor
     labels: Tensor
     augmented: bool = False
+    flips: bool = True
+    """Whether augmentation also flips images; false where left and right mean different classes."""
 
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
         chosen = self.images.index_select(0, indices)
         # Before the conversion: bytes are a quarter of the traffic.
-        return as_floats(crop_and_flip(chosen, rng) if self.augmented and rng is not None else chosen)
+        return as_floats(crop_and_flip(chosen, rng, self.flips) if self.augmented and rng is not None else chosen)
 
     @cached_property
     def digest(self) -> str:
@@ -145,10 +147,13 @@ class Dataset(Component, ABC):
             object.__setattr__(self, name, value)
 
     @classmethod
-    def preparation(cls, shape: Shape, fields: Mapping[str, Any]) -> Preparation:
-        """Return how an image file becomes a test image of a dataset with these fields; its files are not needed."""
+    def preparation(cls, shape: Shape, fields: Mapping[str, Any], grey: bool = False) -> Preparation:
+        """Return how an image file becomes a test image of a dataset with these fields; its files are not needed.
+
+        `grey` allows grey pictures where the dataset has colours.
+        """
         _, height, width = shape
-        return Preparation(f"as they are, {width} x {height} pixels", partial(read_image, shape=shape))
+        return Preparation(f"as they are, {width} x {height} pixels", partial(read_image, shape=shape, grey=grey))
 
     @abstractmethod
     def split(self, split: Split) -> Images:
@@ -160,15 +165,26 @@ class Dataset(Component, ABC):
             return self.split(part)
         if self.validation is None:
             raise DataError(f"{self.name} has no validation images: train with dataset.validation, such as 5000")
-        return _held_out(self.split("train"), self.validation, part == "validation", self.name)
+        return _held_out(self.split("train"), self.validation, part == "validation", self.name, self.groups())
+
+    def groups(self) -> Tensor | None:
+        """Return a number for every training image, if those of equal numbers are held out together or not at all."""
+        return None
 
 
-def _held_out(whole: Images, count: int, validation: bool, name: str) -> Subset:
-    """Return `count` images, chosen by a random order that depends only on the number of images, or all others."""
-    if count >= len(whole):
+def _held_out(whole: Images, count: int, validation: bool, name: str, groups: Tensor | None) -> Subset:
+    """Return `count` images, chosen by a random order that depends only on the number of images, or all others.
+
+    Of images in groups, whole groups are chosen, in a random order, until they have at least `count` images.
+    """
+    numbers = torch.arange(len(whole)) if groups is None else groups.unique(return_inverse=True)[1]
+    sizes = numbers.bincount()
+    order = torch.randperm(len(sizes), generator=generator("cpu", "validation", len(sizes)))
+    chosen = order[: int((sizes[order].cumsum(0) < count).sum()) + 1]
+    held = torch.isin(numbers, chosen)
+    if count >= len(whole) or held.all():
         raise DataError(f"{name} has {len(whole)} training images: dataset.validation = {count} leaves none")
-    order = torch.randperm(len(whole), generator=generator("cpu", "validation", len(whole)))
-    return Subset(whole, (order[:count] if validation else order[count:]).sort().values)
+    return Subset(whole, (held if validation else ~held).nonzero().flatten())
 
 
 def named_data(dataset: Dataset, expected: str) -> Path:
@@ -196,8 +212,8 @@ def as_floats(pixels: Tensor) -> Tensor:
     return pixels if pixels.is_floating_point() else pixels.float().div_(255)
 
 
-def crop_and_flip(images: Tensor, rng: torch.Generator) -> Tensor:
-    """Cut each image out of its zero-padded image at a random position, and flip it randomly.
+def crop_and_flip(images: Tensor, rng: torch.Generator, flips: bool = True) -> Tensor:
+    """Cut each image out of its zero-padded image at a random position, and flip it randomly unless told not to.
 
     The result is contiguous, in the order in which noise is drawn, so that adding it is one pass over memory;
     a channels-last model reorders the sum once.
@@ -207,7 +223,8 @@ def crop_and_flip(images: Tensor, rng: torch.Generator) -> Tensor:
     flip = torch.rand(count, generator=rng) < 0.5
     rows = top[:, None] + torch.arange(height)
     columns = left[:, None] + torch.arange(width)
-    columns = torch.where(flip[:, None], columns.flip(1), columns)
+    if flips:
+        columns = torch.where(flip[:, None], columns.flip(1), columns)
     padded = F.pad(images, (PADDING,) * 4)
     # One index per pixel for all channels: several times faster than indexing rows and columns apart.
     source = (rows[:, :, None] * padded.shape[3] + columns[:, None, :]).view(count, 1, -1)

@@ -76,7 +76,7 @@ class Folder(Dataset):
         return Transform.from_fields(vars(self))
 
     @classmethod
-    def preparation(cls, shape: Shape, fields: Mapping[str, Any]) -> Preparation:
+    def preparation(cls, shape: Shape, fields: Mapping[str, Any], grey: bool = False) -> Preparation:
         transform = Transform.from_fields(fields)
         return Preparation(transform.description, transform.read)
 

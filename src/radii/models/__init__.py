@@ -1,5 +1,23 @@
 """Architectures: one file per family, one public function per model."""
 
-from radii.models.base import architectures, create, names, parts, resolved, settings
+from radii.models.base import (
+    architectures,
+    create,
+    names,
+    own_normalisation,
+    parts,
+    resolved,
+    settings,
+    without_pretrained,
+)
 
-__all__ = ["architectures", "create", "names", "parts", "resolved", "settings"]
+__all__ = [
+    "architectures",
+    "create",
+    "names",
+    "own_normalisation",
+    "parts",
+    "resolved",
+    "settings",
+    "without_pretrained",
+]

@@ -21,13 +21,13 @@ Module = TypeVar("Module", bound=nn.Module)
 
 
 def conv(inputs: int, outputs: int, kernel: int, stride: int = 1, groups: int = 1) -> nn.Conv2d:
-    """A convolution without bias, padded so that a stride of one keeps the size."""
+    """Make a convolution without bias, padded so that a stride of one keeps the size."""
     return nn.Conv2d(inputs, outputs, kernel, stride, padding=kernel // 2, groups=groups, bias=False)
 
 
-def conv_bn_relu(inputs: int, outputs: int, kernel: int) -> nn.Sequential:
-    """A convolution that keeps the size, BatchNorm and ReLU."""
-    return nn.Sequential(conv(inputs, outputs, kernel), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
+def conv_bn_relu(inputs: int, outputs: int, kernel: int, stride: int = 1) -> nn.Sequential:
+    """Make a convolution, BatchNorm and ReLU; a stride of one keeps the size."""
+    return nn.Sequential(conv(inputs, outputs, kernel, stride), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True))
 
 
 class BasicBlock(nn.Module):
@@ -80,7 +80,7 @@ def _add_layers(block: nn.Module, *convolutions: nn.Conv2d) -> None:
 def residual_network(
     stem: nn.Conv2d, block: Block, stages: Sequence[Stage], classes: int, *, pool: nn.Module | None = None
 ) -> nn.Sequential:
-    """A first convolution, stages of residual blocks, global average pooling, a linear layer."""
+    """Make a first convolution, stages of residual blocks, global average pooling, a linear layer."""
     layers: OrderedDict[str, nn.Module] = OrderedDict(
         conv1=stem, bn1=nn.BatchNorm2d(stem.out_channels), relu=nn.ReLU(inplace=True)
     )
@@ -90,7 +90,7 @@ def residual_network(
 
 
 def staged(block: Block, inputs: int, stages: Sequence[Stage]) -> OrderedDict[str, nn.Module]:
-    """A sequence of blocks, stage by stage, named layer1, layer2, ..."""
+    """Make a sequence of blocks, stage by stage, named layer1, layer2, ..."""
     layers: OrderedDict[str, nn.Module] = OrderedDict()
     for number, (depth, outputs, stride) in enumerate(stages, 1):
         first, rest = block(inputs, outputs, stride), (block(outputs, outputs, 1) for _ in range(depth - 1))

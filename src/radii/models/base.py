@@ -9,7 +9,9 @@ from typing import Annotated, Any
 from torch import nn
 
 from radii import plugins
+from radii.errors import ParameterError
 from radii.fields import Setting, did_you_mean, from_mapping, settings_of, stated
+from radii.models import _libraries
 from radii.smoothing.normalisation import CIFAR10, IMAGENET, NONE, Normalisation, layer
 
 Shape = tuple[int, int, int]
@@ -21,9 +23,14 @@ Count = Annotated[int, {"ge": 1}]
 """The type of a model's field that counts channels, layers or heads."""
 
 DENOISERS = "models/denoisers"
+PRETRAINED = "pretrained"
+"""The field of a library's model that starts with the library's weights."""
 
 ModelPart = Annotated[Any, {"part": "models"}]
 """The type of a factory's parameter that is itself a model: a name, or a table of a name and fields."""
+
+ModelParts = Annotated[tuple[Any, ...], {"part": "models"}]
+"""The same for a list of models."""
 
 DenoiserPart = Annotated[Any, {"part": DENOISERS}]
 """The same for a denoiser."""
@@ -56,8 +63,9 @@ def create(
     """Make a model by name: for its usual dataset, or for images of `shape` in `classes` classes.
 
     `fields` are the parameters of its factory. `module:name` names a user-defined class or function; it is called with
-    its fields, and with shape and classes if it has such parameters, and returns any `nn.Module`. A factory with a
-    parameter `normalisation` applies it itself; in front of any other model it is the first layer.
+    its fields, and with shape and classes (or num_classes) if it has such parameters, and returns any `nn.Module`. A
+    factory with a parameter `normalisation` applies it itself; in front of any other model it is the first layer.
+    `timm:NAME`, `torchvision:NAME` and `hf:OWNER/NAME` name models of these libraries.
     """
     factory = find(name)
     parameters = inspect.signature(factory).parameters
@@ -98,6 +106,8 @@ def part_table(spec: Any) -> dict[str, Any]:
 def find(name: str, folder: str = "models") -> Factory:
     """Return the factory of a model or denoiser in the package, or the class or function that `module:name` names."""
     what = folder.rpartition("/")[2].removesuffix("s")
+    if plugins.library_of(name) and folder == "models":
+        return _libraries.factory(name)
     if ":" in name:
         return plugins.import_object(name, what)
     known = plugins.functions(folder)
@@ -110,12 +120,38 @@ def find(name: str, folder: str = "models") -> Factory:
 def resolved(name: str, fields: Mapping[str, Any], folder: str = "models") -> dict[str, Any]:
     """Return the fields of a model and of its parts, with defaults for those that are not stated."""
     factory = find(name, folder)
-    complete = stated(factory, fields, _inputs(factory))
+    complete = stated(factory, fields, [key for key in _inputs(factory) if key not in fields])
+    if plugins.library_of(name):
+        complete |= _libraries.resolved(name, {key: complete[key] for key in complete if key != PRETRAINED})
     for key, part_folder in _part_folders(factory).items():
-        table = part_table(complete[key])
-        part = table.pop("name")
-        complete[key] = {"name": part, **resolved(part, table, part_folder)}
+        part = complete[key]
+        several = isinstance(part, list | tuple)
+        tables = [_resolved_part(item, part_folder) for item in (part if several else [part])]
+        complete[key] = tuple(tables) if several else tables[0]
     return complete
+
+
+def _resolved_part(spec: Any, folder: str) -> dict[str, Any]:
+    table = part_table(spec)
+    name = table.pop("name")
+    return {"name": name, **resolved(name, table, folder)}
+
+
+def own_normalisation(name: str, fields: Mapping[str, Any]) -> Normalisation:
+    """Return the constants that a library states for its model; none for other models."""
+    return _libraries.normalisation(name, fields) if plugins.library_of(name) else NONE
+
+
+def without_pretrained(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a model whose weights are loaded next: a library's model fetches nothing then."""
+    if not (library := plugins.library_of(name)):
+        return dict(fields)
+    if library == "hf" and "config" not in fields:
+        raise ParameterError(
+            f"The recipe states no config of {name!r}, and opening a run fetches nothing. Import the model again.",
+            "model",
+        )
+    return {**fields, PRETRAINED: False}
 
 
 def settings(name: str, folder: str = "models") -> list[Setting]:
@@ -137,19 +173,19 @@ def _part_folders(factory: Factory) -> dict[str, str]:
 
 def _call(factory: Factory, fields: Mapping[str, Any], what: str, **inputs: Any) -> nn.Module:
     """Call a factory with its fields, and with those of the inputs that it has parameters for."""
-    accepted = _inputs(factory)
-    module = from_mapping(factory, fields, what, **{key: value for key, value in inputs.items() if key in accepted})
+    values = {**inputs, "num_classes": inputs.get("classes")}
+    given = {key: values[key] for key in _inputs(factory) if key in values and key not in fields}
+    module = from_mapping(factory, fields, what, **given)
     if not isinstance(module, nn.Module):
         raise ValueError(f"the {what} made a {type(module).__name__}, expected a torch.nn.Module")
     return module
 
 
 def _inputs(factory: Factory) -> list[str]:
-    """Return which of shape, classes and normalisation a factory has as parameters."""
+    """Return which of shape, classes (or num_classes) and normalisation a factory names as parameters."""
     parameters = inspect.signature(factory).parameters
-    open_ended = any(p.kind is p.VAR_KEYWORD for p in parameters.values())
-    known = ("shape", "classes") if open_ended else ()
-    return [key for key in ("shape", "classes", "normalisation") if key in parameters or key in known]
+    classes = "num_classes" if "num_classes" in parameters and "classes" not in parameters else "classes"
+    return [key for key in ("shape", classes, "normalisation") if key in parameters]
 
 
 def _default(parameters: Mapping[str, inspect.Parameter], name: str) -> Any:

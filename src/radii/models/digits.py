@@ -1,4 +1,4 @@
-"""Small networks for the 8x8 digits that come with scikit-learn: quick to train and to certify on a laptop."""
+"""Small networks for the 8x8 digits that come with the package: quick to train and to certify on a laptop."""
 
 from torch import nn
 

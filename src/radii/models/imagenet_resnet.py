@@ -21,7 +21,7 @@ def resnet50(shape: Shape = (3, 224, 224), classes: int = 1000, width: Count = 6
 def _resnet(
     shape: Shape, classes: int, width: int, block: Block, depths: Sequence[int], widening: int = 1
 ) -> nn.Module:
-    """A ResNet whose first layer has `width` channels; a stage has twice the channels of the one before."""
+    """Make a ResNet whose first layer has `width` channels; a stage has twice the channels of the one before."""
     stem, pool = conv(shape[0], width, 7, stride=2), nn.MaxPool2d(3, stride=2, padding=1)
     stages: list[Stage] = [
         (depth, widening * width * 2**number, 2 if number else 1) for number, depth in enumerate(depths)

@@ -25,10 +25,12 @@ class Batch(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The epoch of a step, and the generator of all its random numbers."""
+    """The epoch of a step, the generator of all its random numbers, and how much of the training is done before it."""
 
     epoch: int
     rng: torch.Generator
+    progress: float = 1.0
+    """A share of all steps, from 0 to 1."""
 
 
 Terms = Mapping[str, Tensor]

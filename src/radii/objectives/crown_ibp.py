@@ -200,7 +200,7 @@ def _back_relu(slopes: Tensor, box: Box) -> tuple[Tensor, Tensor]:
 
 
 def _back_maximum(layer: nn.MaxPool2d, slopes: Tensor, box: Box) -> tuple[Tensor, Tensor]:
-    """A maximum is at least the input with the highest lower bound, and at most the highest upper bound."""
+    """Bound a maximum: at least the input with the highest lower bound, at most the highest upper bound."""
     low, high = box.centre - box.radius, box.centre + box.radius
     _, places = F.max_pool2d(low, layer.kernel_size, layer.stride, return_indices=True)
     most = _run(layer, high)[:, None]
