@@ -1,7 +1,9 @@
 """Certificate files: complete lines, one header, and files of any tool in Cohen's columns."""
 
 import json
+import pickle
 import random
+import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -11,15 +13,17 @@ import numpy as np
 import pytest
 
 from radii.runs import readers
+from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import (
     COLUMNS,
-    CertificateFile,
+    FORMAT,
     Row,
     described,
     header_file,
     parse_line,
     read,
     to_line,
+    to_text,
 )
 
 HEADER: dict[str, Any] = {"procedure": "fixed", "parameters": {"failure": 0.001}, "seed": 0, "sigma": 0.25, "every": 20}
@@ -344,3 +348,21 @@ def test_file_of_50_000_images_and_1000_classes_is_within_the_limits() -> None:
     assert 50_000 * len(line) < readers.MOST_CERTIFICATES
     with pytest.raises(ValueError, match="characters"):
         parse_line("a.tsv", COLUMNS, "0" * (readers.MOST_LINE + 1))
+
+
+def test_counts_of_many_classes_stay_text_and_read_like_a_dict(tmp_path: Path) -> None:
+    votes = dict.fromkeys(range(1000), 100)
+    rows = [Row(number, 3, 3, 0.25, 1.5, 100_100, votes, "0" * 16) for number in range(200)]
+    header = {"procedure": "fixed", "format": FORMAT}
+    (tmp_path / "many.json").write_text(json.dumps(header))
+    (tmp_path / "many.tsv").write_text(to_text(header, rows))
+    tracemalloc.start()
+    certificates = read(tmp_path / "many.tsv")
+    kept, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert kept < 3 * (tmp_path / "many.tsv").stat().st_size
+    first = certificates.rows[0].counts
+    assert first == votes
+    assert (first[999], first.get(1000, 0), len(first), sum(first.values())) == (100, 0, 1000, 100_000)
+    assert pickle.loads(pickle.dumps(certificates.rows[0])) == rows[0]
+    assert to_text(header, certificates.rows) == (tmp_path / "many.tsv").read_text()

@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from radii import disk
 from radii.reports import accuracies, inputs
 from radii.reports.details import details
 from radii.runs import certificates, readers, recipe
@@ -239,3 +240,11 @@ def test_pipe_among_certificates_is_refused(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "a.tsv")
     with pytest.raises(ValueError, match="is not a file"):
         certificates.has_rows(tmp_path / "a.tsv")
+
+
+def test_weights_longer_than_their_header_says_are_refused_before_they_are_read(digits_run: Callable[..., Run]) -> None:
+    run = digits_run()
+    assert run.weights_digest() == disk.digest(run.weights_file)
+    os.truncate(run.weights_file, 1 << 40)  # with a hole
+    with pytest.raises(ValueError, match="longer than its header says"):
+        Run(run.path).weights_digest()

@@ -1,10 +1,15 @@
+"""Recipes: shipped files, settings, and what is refused."""
+
+import re
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from radii import datasets, models, objectives
 from radii.runs import recipe
-from radii.runs.recipe import Recipe, RecipeError, Training
+from radii.runs.recipe import Recipe, RecipeError, Training, parse
 
 SHIPPED = sorted(recipe.shipped_folder().rglob("*.toml"))
 RESOURCES = {"catrs": {"soft_labels": object()}, "transfer": {"teacher": object()}}
@@ -42,6 +47,7 @@ def test_every_shipped_recipe_loads(path: Path) -> None:
 
 
 SETTINGS = {
+    "fast-consistency": "consistency",
     "gaussian_150": "gaussian",
     "macer_440": "macer",
     "smoothadv_consistency": "consistency",
@@ -53,6 +59,7 @@ SETTINGS = {
 def test_every_dataset_and_method_has_recipes() -> None:
     assert {path.parent.name for path in SHIPPED} == {
         "digits",
+        "gtsrb",
         "mnist",
         "fashion_mnist",
         "cifar10",
@@ -61,6 +68,15 @@ def test_every_dataset_and_method_has_recipes() -> None:
         "imagenet",
     }
     assert {path.stem.rpartition("-")[0] for path in SHIPPED} >= set(objectives.names())
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SHIPPED if path.stem.startswith("fast-")], ids=lambda path: path.stem
+)
+def test_fast_recipe_states_accuracy_and_time(path: Path) -> None:
+    first = path.read_text().splitlines()[0]
+    assert re.search(r"certified at|ACR \d", first)
+    assert re.search(r"\d (hours|minutes) of a core", first)
 
 
 def test_recipe_round_trips_through_toml() -> None:
@@ -82,8 +98,10 @@ def test_recipe_round_trips_through_toml() -> None:
     [
         ("sgima=1", "has no field 'sgima'; did you mean 'sigma'?"),
         ("training.epoch=1", r"\[training\] has no field 'epoch'; did you mean 'epochs'?"),
-        ("training.epochs=0", "epochs = 0, expected a number >= 1"),
-        ("training.epochs=2.5", "epochs = 2.5, expected a whole number"),
+        ("training.epochs=0", "epochs = 0, expected a number > 0: state the epochs, or the steps"),
+        ("training.epochs=-1", "epochs = -1, expected a number >= 0"),
+        ("training.steps=0", "steps = 0, expected a number >= 1"),
+        ("training.steps=2.5", "steps = 2.5, expected a whole number"),
         ("sigma=0", "sigma = 0, expected a number > 0"),
         ("sigma=-0.5", "sigma = -0.5, expected a number > 0"),
         ("sigma=nan", "sigma = nan, expected a finite number"),
@@ -113,6 +131,30 @@ def test_settings_override_the_file() -> None:
     )
 
 
+def test_steps_and_epochs_replace_each_other() -> None:
+    steps = recipe.parse(TEXT, "here", ["training.steps=100"]).training
+    assert steps is not None
+    assert (steps.epochs, steps.steps) == (0, 100)
+    assert recipe.parse(TEXT, "here", ["training.steps=100", "training.epochs=3"]).training == replace(
+        steps, epochs=3, steps=None
+    )
+
+
+@pytest.mark.parametrize(
+    ("stated", "resolved"),
+    [
+        ({"epochs": 2}, (2, None)),
+        ({"epochs": 0.5}, (0.5, 4)),
+        ({"epochs": 2.3}, (2.25, 18)),
+        ({"steps": 18}, (2.25, 18)),
+    ],
+)
+def test_length_of_training_is_recorded_as_steps(stated: dict[str, Any], resolved: tuple[float, int | None]) -> None:
+    training = Training(images_per_step=128, learning_rate=0.1, **stated).resolved(1000)
+    assert (training.epochs, training.steps) == resolved
+    assert training.resolved(1000) == training
+
+
 def test_missing_field_is_named_in_the_error() -> None:
     with pytest.raises(RecipeError, match="needs the field 'model'"):
         recipe.parse(TEXT.replace('model = "digits_cnn"', ""), "here")
@@ -139,3 +181,37 @@ def test_training_must_be_a_table() -> None:
 def test_a_path_without_a_name_is_no_recipe(name: str) -> None:
     with pytest.raises(RecipeError, match="there is no recipe"):
         recipe.find(name)
+
+
+def test_all_errors_of_a_recipe_are_named_at_once() -> None:
+    text = """
+dataset = "digits"
+model = "digits_cnn"
+sigma = -1
+normalisation = "half"
+colour = 3
+[training]
+epoch = 3
+images_per_step = 0
+"""
+    with pytest.raises(RecipeError) as error:
+        parse(text, "mine.toml")
+    for problem in ("no field 'epoch'", "needs the field 'learning_rate'", "no field 'colour'"):
+        assert problem in str(error.value)
+    wrong = text.replace("colour = 3\n", "").replace("epoch = 3", "epochs = 3\nlearning_rate = 0")
+    with pytest.raises(RecipeError) as error:
+        parse(wrong, "mine.toml")
+    for problem in ("images_per_step = 0", "learning_rate = 0", "sigma = -1", "normalisation = 'half'"):
+        assert problem in str(error.value)
+
+
+def test_batch_size_means_images_per_step() -> None:
+    text = 'dataset = "digits"\nmodel = "digits_cnn"\nsigma = 1\n[training]\nepochs = 1\nlearning_rate = 1\n'
+    recipe = parse(f"{text}batch_size = 32\n", "mine.toml")
+    assert recipe.training is not None
+    assert recipe.training.images_per_step == 32
+    changed = parse(f"{text}images_per_step = 8\n", "mine.toml", ["training.batch_size=64"])
+    assert changed.training is not None
+    assert changed.training.images_per_step == 64
+    with pytest.raises(RecipeError, match="batch_size and images_per_step, which mean the same"):
+        parse(f"{text}batch_size = 32\nimages_per_step = 8\n", "mine.toml")

@@ -21,7 +21,6 @@ from radii.training.loop import train
 from radii.training.transfer import train_students
 
 TRAINING = Training(epochs=1, images_per_step=256, learning_rate=0.05)
-RECIPE = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=TRAINING)
 OWN = """
 import pathlib
 pathlib.Path("canary").write_text("imported")
@@ -34,8 +33,8 @@ class Tiny(nn.Sequential):
 
 
 @pytest.fixture(scope="module")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    run = train(RECIPE, tmp_path_factory.mktemp("runs") / "digits")
+def trained(trained_digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Run:
+    run = Run(shutil.copytree(trained_digits, tmp_path_factory.mktemp("runs") / "digits"))
     from radii import certifiers
 
     config = CertificationConfig(run=run.path, certifier=certifiers.create("fixed", estimation=100), every=90)

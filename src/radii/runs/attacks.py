@@ -87,6 +87,19 @@ class Attack:
         kept = [row for row in self.rows if row.prediction != ABSTAIN]
         return sum(row.distance is None or row.distance > radius for row in kept), len(self.rows)
 
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[AttackedImage]:
+        return iter(self.rows)
+
+    def accuracy(self, radius: float) -> float:
+        """Return the share of images that kept a right answer within a radius: an upper bound of robust accuracy."""
+        if not 0 <= radius <= self.largest:
+            raise ValueError(f"radius = {radius}, expected a number from 0 to {self.largest:g}, the largest tried")
+        kept, images = self.resisted(radius)
+        return kept / images
+
     @property
     def abstained(self) -> int:
         """How many images get no answer even without an attack."""
@@ -100,7 +113,7 @@ class AttackFile:
         self.path = path
         if not path.is_file():
             disk.write(path, json.dumps(header, sort_keys=True) + "\n")
-        content = path.read_bytes()
+        content = readers.content(path, readers.MOST_CERTIFICATES)
         if not content.endswith(b"\n"):  # a kill left the last line incomplete
             disk.truncate(path, content.rfind(b"\n") + 1)
         self.rows = list(read(path).rows)
@@ -114,13 +127,17 @@ class AttackFile:
 @contextmanager
 def open_file(run: Run, header: Mapping[str, Any]) -> Iterator[AttackFile]:
     """Open the attack file of a run for this header, new or continued, and lock it."""
-    header = {**header, "format": FORMAT}
-    name = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
-    path = run.path / "attacks" / f"attack-{name}.jsonl"
+    path, header = file_of(run, header), {**header, "format": FORMAT}
     disk.make_folder(path.parent)
     with locked(path):
         disk.sweep(path.parent, [path.name, pictures_file(path).name])
         yield AttackFile(path, header)
+
+
+def file_of(run: Run, header: Mapping[str, Any]) -> Path:
+    """Return the attack file of a run for this header."""
+    name = hashlib.sha256(json.dumps({**header, "format": FORMAT}, sort_keys=True).encode()).hexdigest()[:8]
+    return run.path / "attacks" / f"attack-{name}.jsonl"
 
 
 def pictures_file(path: Path) -> Path:

@@ -9,13 +9,12 @@ verify` finds the rest.
 import hashlib
 import json
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from bisect import bisect_left
+from collections.abc import Callable, ItemsView, Iterable, Iterator, Mapping, Sequence, ValuesView
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from radii import disk
-from radii.fields import first_difference
 from radii.runs import readers
 from radii.runs.function import FUNCTION, function_difference, tolerance
 from radii.smoothing.certificate import ABSTAIN
@@ -25,10 +24,47 @@ FORMAT = 2
 """The format of new files. Files of version 0.1 state none, and have neither digests nor checksums."""
 COHEN = ("idx", "label", "predict", "radius", "correct", "time")
 COLUMNS = (*COHEN, "samples", "counts", "digest", "checksum")
+LONG_CELL = 256
+"""Characters of a cell whose counts stay text."""
+PLAIN_COUNTS = re.compile(r"[0-9]{1,15}:[0-9]{1,15}(?: [0-9]{1,15}:[0-9]{1,15})*")
 ENVIRONMENTS = "environments"
 """The field of a header that affects rounding only. It grows when a file is continued on another machine."""
+KIND, POPULATION = "kind", "population"
+"""The field of a header whose file is not about single images, and its value."""
+POLYNOMIALS = "polynomials"
+"""The field of such a header that was computed when the file was begun; a file is continued with it."""
 FIRST_ROW, CHECKSUM = "first_row", "checksum"
 """What an environment has besides its description. Older files have no checksums of environments."""
+
+
+class Counts(Mapping[int, int]):
+    """The votes in a long cell of a file, as its text: of 1,000 classes a dict would take ten times the memory."""
+
+    __slots__ = ("_cell",)
+
+    def __init__(self, cell: str) -> None:
+        self._cell = cell
+
+    def __getitem__(self, label: int) -> int:
+        return self._votes()[label]
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._votes())
+
+    def __len__(self) -> int:
+        return len(self._votes())
+
+    def __repr__(self) -> str:
+        return repr(self._votes())
+
+    def items(self) -> ItemsView[int, int]:
+        return self._votes().items()
+
+    def values(self) -> ValuesView[int]:
+        return self._votes().values()
+
+    def _votes(self) -> dict[int, int]:
+        return {int(label): int(count) for label, _, count in (pair.partition(":") for pair in self._cell.split())}
 
 
 @dataclass(frozen=True)
@@ -51,6 +87,10 @@ class Row:
     @property
     def correct(self) -> bool:
         return self.prediction == self.label and self.prediction != ABSTAIN
+
+
+OnImage = Callable[[int, Row | None], None]
+"""Called with the number of images and each row, and once with None before the first row."""
 
 
 @dataclass(frozen=True)
@@ -109,13 +149,18 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def identity(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what determines the rows of a file: its header without the environments and without logits of a probe."""
-    return {key: value for key, value in header.items() if key not in (ENVIRONMENTS, FUNCTION)}
+    """Return what determines the rows of a file: its header without environments, logits of a probe and polynomials."""
+    return {key: value for key, value in header.items() if key not in (ENVIRONMENTS, FUNCTION, POLYNOMIALS)}
 
 
 def described(environment: Mapping[str, Any]) -> dict[str, Any]:
     """Return an environment without its place in a file."""
     return {key: value for key, value in environment.items() if key not in (FIRST_ROW, CHECKSUM)}
+
+
+def same_environment(recorded: Mapping[str, Any], environment: Mapping[str, Any]) -> bool:
+    """Return whether this environment has everything that a file recorded; older files recorded less."""
+    return all(environment.get(key) == value for key, value in described(recorded).items())
 
 
 def with_checksum(entry: Mapping[str, Any], line: str, earlier: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
@@ -129,8 +174,8 @@ def _environment_checksum(entry: Mapping[str, Any], line: str, previous: str) ->
     return checksum(json.dumps(content, sort_keys=True), f"{line} {previous}")
 
 
-def _check_environments(path: Path, header: Mapping[str, Any], text: str) -> None:
-    """Raise a ValueError for an edited environment; one that begins after the last line is of no row."""
+def check_environments(path: Path, header: Mapping[str, Any], text: str) -> None:
+    """Raise a ValueError for an edited environment; one that begins after the last line belongs to no row."""
     lines = [first_checksum(header), *(line.rpartition("\t")[2] for line in text.splitlines()[1:] if line.strip())]
     previous = ""
     for entry in header.get(ENVIRONMENTS, []):
@@ -152,9 +197,11 @@ def _edited_environment(path: Path, first: int) -> str:
 def recorded_difference(
     header: Mapping[str, Any], function: Mapping[str, Any], environment: Mapping[str, Any] | None
 ) -> str:
-    """Describe how the function in a header differs from one that was probed in an environment; empty if not at all."""
-    first = [described(entry) for entry in header.get(ENVIRONMENTS, []) if entry[FIRST_ROW] == 0]
-    most = tolerance(str(header.get("engine", "")), environment in first)
+    """Describe how the function in a header differs from one in this environment; empty if it does not."""
+    first = [entry for entry in header.get(ENVIRONMENTS, []) if entry[FIRST_ROW] == 0]
+    same = environment is not None and any(same_environment(entry, environment) for entry in first)
+    on_cpus = all(place.get("device", "cpu") == "cpu" for place in (header, environment or {}, *first))
+    most = tolerance(str(header.get("engine", "")), same, on_cpus)
     return function_difference(header.get(FUNCTION, {}), function, most)
 
 
@@ -246,8 +293,14 @@ def parse_line(where: str, columns: Sequence[str], line: str) -> Row:
     return row
 
 
+def _parse_counts(cell: str) -> Mapping[int, int]:
+    if len(cell) >= LONG_CELL and PLAIN_COUNTS.fullmatch(cell):
+        return Counts(cell)
+    pairs = (pair.partition(":") for pair in cell.split())
+    return {readers.whole(label): readers.whole(count) for label, _, count in pairs}
+
+
 def _parse_cells(cells: Mapping[str, str]) -> Row:
-    pairs = (pair.partition(":") for pair in cells.get("counts", "").split())
     return Row(
         readers.whole(cells["idx"]),
         readers.whole(cells["label"]),
@@ -255,9 +308,16 @@ def _parse_cells(cells: Mapping[str, str]) -> Row:
         float(cells["radius"]),
         readers.seconds(cells["time"]),
         readers.whole(cells["samples"]) if cells.get("samples", "").strip() else None,
-        {readers.whole(label): readers.whole(count) for label, _, count in pairs},
+        _parse_counts(cells.get("counts", "")),
         cells.get("digest", ""),
     )
+
+
+def accuracy_steps(certificates: Certificates) -> list[tuple[float, float]]:
+    """Return the certified accuracy in per cent at radius 0 and at every radius where it falls; abstentions count."""
+    proven = sorted(row.radius for row in certificates.rows if row.correct)
+    radii = sorted({0.0, *proven})
+    return [(radius, 100 * (len(proven) - bisect_left(proven, radius)) / len(certificates.rows)) for radius in radii]
 
 
 # Reading files
@@ -271,6 +331,8 @@ def read(path: Path) -> Certificates:
         raise ValueError(f"cannot read the certificate file {path}: {error.strerror}") from error
     if header_file(path).is_file():
         header = read_header(header_file(path))
+        if header.get(KIND) == POPULATION:
+            raise ValueError(f"{path} is about a population, it has no certificates of images: name its run")
         rows = _checked_rows(path, text, header)
     else:
         sigma = _sigma_in(path)
@@ -306,7 +368,7 @@ def _checked_rows(path: Path, text: str, header: Mapping[str, Any]) -> list[Row]
     if header.get("format", 1) >= FORMAT and tuple(text.split("\n", 1)[0].split("\t")) != COLUMNS:
         raise ValueError(f"{path} does not have the columns {' '.join(COLUMNS)}: restore the file, or certify again")
     rows = parse(path, text, first_checksum(header))[0]
-    _check_environments(path, header, text)
+    check_environments(path, header, text)
     return rows
 
 
@@ -316,113 +378,3 @@ def _sigma_in(path: Path) -> float | None:
         if match := re.search(r"(?:sigma|noise)[-_=]?(\d+(?:\.\d+)?)", part, re.IGNORECASE):
             return float(match[1])
     return None
-
-
-# Writing files
-
-
-class CertificateFile:
-    """A certificate file that is being written: new, or continued.
-
-    `environment` affects rounding only, such as versions. Where it changes, the header records it with the first row
-    that it applies to. `function` is what a new file records of the certified function; one that is continued has to
-    have recorded the same up to rounding, or nothing.
-    """
-
-    def __init__(
-        self,
-        path: Path,
-        header: Mapping[str, Any],
-        environment: Mapping[str, Any] | None = None,
-        function: Mapping[str, Any] | None = None,
-    ) -> None:
-        self.path = path
-        recorded = {} if function is None else {FUNCTION: function}
-        self.header: dict[str, Any] = json.loads(json.dumps({**header, "format": FORMAT, **recorded}))
-        self._environments: list[Mapping[str, Any]] = self._open_header(environment)
-        self._rows, self._checksum = self._open_rows()
-        self._workers: list[Mapping[str, Any]] = []
-        if environment is not None:
-            self._record_environment(environment)
-
-    def rows(self) -> list[Row]:
-        """Return the certificates so far."""
-        return list(self._rows)
-
-    def append(self, row: Row) -> None:
-        """Add a certificate, the whole line in one write, so that a kill leaves whole lines."""
-        self._record_workers(row.environments)
-        content = to_line(row)
-        new = checksum(content, self._checksum)
-        disk.append(self.path, f"{content}\t{new}\n".encode())
-        self._checksum = new
-        self._rows.append(parse_line(str(self.path), COLUMNS, f"{content}\t{new}"))
-
-    def _open_header(self, environment: Mapping[str, Any] | None) -> list[Mapping[str, Any]]:
-        """Write the header, or compare it with the one in the file; return the recorded environments."""
-        file = header_file(self.path)
-        if file.is_file():
-            recorded = read_header(file)
-            difference = first_difference(identity(recorded), identity(self.header))
-            if difference := difference or recorded_difference(recorded, self.header.get(FUNCTION, {}), environment):
-                raise ValueError(f"{self.path} was made with {difference}: name another file, or move this one away")
-            self.header = {key: value for key, value in recorded.items() if key != ENVIRONMENTS}
-            return list(recorded.get(ENVIRONMENTS, []))
-        if self.path.is_file():
-            raise ValueError(f"{self.path} has no header {file.name} beside it: move it away")
-        disk.make_folder(self.path.parent)
-        disk.write_json(file, self.header)
-        return []
-
-    def _open_rows(self) -> tuple[list[Row], str]:
-        """Read the rows and the last checksum; remove a line that a kill or a full disk left incomplete."""
-        start = first_checksum(self.header)
-        content = readers.content(self.path, readers.MOST_CERTIFICATES) if self.path.is_file() else b""
-        whole = content[: content.rfind(b"\n") + 1]
-        lines = whole.splitlines(keepends=True)
-        if not lines:
-            disk.write(self.path, to_text(self.header, []))
-            return [], start
-        if tuple(lines[0].decode(errors="replace").split()) != COLUMNS:
-            raise ValueError(f"{self.path} does not have the columns {' '.join(COLUMNS)}: move it away")
-        if len(lines) > 1 and not _is_row(lines[-1].decode(errors="replace")):
-            whole = whole[: -len(lines[-1])]
-        if whole != content:
-            disk.truncate(self.path, len(whole))
-        text = whole.decode(errors="replace")
-        rows, last = parse(self.path, text, start)
-        _check_environments(self.path, {**self.header, ENVIRONMENTS: self._environments}, text)
-        return rows, last or start
-
-    def _record_environment(self, environment: Mapping[str, Any]) -> None:
-        """Record the environment of the next row, unless it is that of the previous rows."""
-        count = len(self._rows)
-        kept = [entry for entry in self._environments if entry[FIRST_ROW] < count]
-        if not kept or described(kept[-1]) != environment:
-            kept.append(with_checksum({**environment, FIRST_ROW: count}, self._checksum, kept))
-        self._write_environments(kept)
-
-    def _record_workers(self, environments: Sequence[Mapping[str, Any]]) -> None:
-        """Record every environment of the workers once, with the first row that it helped to compute."""
-        new = [environment for environment in environments if environment not in self._workers]
-        if new and not self._workers:
-            self._record_environment(new[0])
-        environments = list(self._environments)
-        for entry in new if self._workers else new[1:]:
-            placed = {**entry, FIRST_ROW: len(self._rows)}
-            environments.append(with_checksum(placed, self._checksum, environments))
-        self._write_environments(environments)
-        self._workers += new
-
-    def _write_environments(self, environments: list[Mapping[str, Any]]) -> None:
-        if environments != self._environments:
-            disk.write_json(header_file(self.path), {**self.header, ENVIRONMENTS: environments})
-            self._environments = environments
-
-
-def _is_row(line: str) -> bool:
-    try:
-        parse_line("", COLUMNS, line.rstrip("\n"))
-    except ValueError:
-        return False
-    return True

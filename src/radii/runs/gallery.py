@@ -1,4 +1,4 @@
-"""Pictures of the test images of a certificate file that are worth a look."""
+"""Pictures of the most interesting test images of a certificate file."""
 
 import json
 from collections.abc import Mapping, Sequence

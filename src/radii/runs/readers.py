@@ -162,13 +162,33 @@ def _is_sigma(value: Any) -> bool:
 
 
 def _are_environments(value: Any) -> bool:
-    return isinstance(value, list) and all(is_object(entry) and is_integer(entry.get("first_row")) for entry in value)
+    entries = isinstance(value, list) and all(map(is_object, value))
+    return entries and all(
+        is_integer(entry.get("first_row"))
+        and _is_batch_size(entry.get("batch_size", 1))
+        and is_object(entry.get("tf32", {}))
+        for entry in value
+    )
+
+
+def _is_batch_size(value: Any) -> bool:
+    return is_count(value) and value <= MOST_BATCH
 
 
 def _is_function(value: Any) -> bool:
     rows = value.get("logits", []) if is_object(value) else None
     good = isinstance(rows, list) and all(isinstance(row, list) and all(map(is_number, row)) for row in rows)
     return good and is_text(value.get("model", ""))
+
+
+def _is_origin_of_update(value: Any) -> bool:
+    texts = is_object(value) and is_path(value.get("file")) and is_text(value.get("digest"))
+    return texts and is_count(value.get("links")) and is_number(value.get("failure"))
+
+
+def _are_polynomials(value: Any) -> bool:
+    lists = value.values() if is_object(value) else [None]
+    return all(isinstance(numbers, list) and all(map(is_number, numbers)) for numbers in lists)
 
 
 HEADER: Fields = {
@@ -193,7 +213,11 @@ HEADER: Fields = {
     "data": (is_text, "a text"),
     "code": (lambda value: is_object(value) and all(map(_is_text_or_none, value.values())), "an object of texts"),
     "artefact": (_is_text_or_none, "a text or null"),
-    "batch_size": (lambda value: is_count(value) and value <= MOST_BATCH, f"a whole number from 1 to {MOST_BATCH}"),
+    "batch_size": (_is_batch_size, f"a whole number from 1 to {MOST_BATCH}"),
+    "stream": (is_text, "a name"),
+    "from": (_is_origin_of_update, "an object that names certificates"),
+    "kind": (lambda value: value == "population", "population"),
+    "polynomials": (_are_polynomials, "lists of numbers by radius"),
     "function": (_is_function, "an object with a model and rows of logits"),
     "environments": (_are_environments, "a list of objects with a first_row"),
 }
@@ -252,14 +276,27 @@ def transfer_cost(path: Path) -> dict[str, Any]:
     return table
 
 
-def check(path: Path) -> dict[str, int]:
-    """Read check.json: how many of how many test images a model got right without noise."""
+def check(path: Path) -> dict[str, Any]:
+    """Read check.json: how many of how many test images a model got right, without noise and under noise."""
     table = json_object(path)
-    right: Any = table.get("right")
-    images: Any = table.get("images")
-    if not (is_integer(right) and is_count(images) and 0 <= right <= images):
+    noisy = table.get("noisy", [])
+    parts = [table, *noisy] if isinstance(noisy, list) and len(noisy) <= MOST_LISTED else []
+    if not parts or not all(map(_are_right, parts)) or not all(is_sigma(part.get("sigma")) for part in parts[1:]):
         raise ValueError(f"{path} holds {short_repr(table)}, expected the images and how many are right: remove it")
-    return {"right": right, "images": images}
+    return {"right": table["right"], "images": table["images"], "noisy": noisy, "weights": table.get("weights")}
+
+
+def _are_right(part: Any) -> bool:
+    """Tell whether a part of check.json states the images and how many are right."""
+    if not isinstance(part, dict):
+        return False
+    right: Any = part.get("right")
+    images: Any = part.get("images")
+    return is_integer(right) and is_count(images) and 0 <= right <= images
+
+
+def is_sigma(value: Any) -> bool:
+    return is_number(value) and 0 < value <= MOST_RADIUS
 
 
 def history(path: Path) -> list[dict[str, str]]:
@@ -290,14 +327,31 @@ def doubles(path: Path) -> list[float]:
     return list(struct.unpack(f"<{len(data) // 8}d", data[: len(data) // 8 * 8]))
 
 
-def weights_metadata(path: Path) -> dict[str, Any]:
-    """Read the metadata in the header of a safetensors file, without torch."""
+def check_length(path: Path) -> None:
+    """Refuse a safetensors file that is longer than its header says: a file with holes may be longer than any disk."""
+    size, table = _safetensors_header(path)
+    try:
+        ends = [int(entry["data_offsets"][1]) for name, entry in table.items() if name != "__metadata__"]
+    except (LookupError, TypeError, ValueError) as error:
+        raise ValueError(f"the header of {path} does not describe tensors: it is corrupt") from error
+    if path.stat().st_size > 8 + size + max(ends, default=0):
+        raise ValueError(f"{path} is longer than its header says: it is corrupt")
+
+
+def _safetensors_header(path: Path) -> tuple[int, dict[str, Any]]:
+    """Read the header of a safetensors file; return its bytes and its table."""
     with path.open("rb") as file:
         size = int.from_bytes(file.read(8), "little")
         if size > min(MOST_HEADER, path.stat().st_size):
             raise ValueError(f"{path} has a header of {size:,} bytes, more than a model's: it is truncated or corrupt")
         data = file.read(size)
-    metadata = parse_object(data.decode(errors="replace"), f"the header of {path}").get("__metadata__", {})
+    table = parse_object(data.decode(errors="replace"), f"the header of {path}")
+    return size, table
+
+
+def weights_metadata(path: Path) -> dict[str, Any]:
+    """Read the metadata in the header of a safetensors file, without torch."""
+    metadata = _safetensors_header(path)[1].get("__metadata__", {})
     if not is_object(metadata) or not all(map(is_text, metadata.values())):
         raise ValueError(f"the header of {path} has metadata that is not text: it is corrupt")
     return dict(metadata)
@@ -310,6 +364,16 @@ def class_names(path: Path) -> tuple[str, ...]:
     if not isinstance(names, list) or not all(map(is_text, names)):
         raise ValueError(f"the spec in {path} has class_names = {short_repr(names)}, expected a list of texts")
     return tuple(names)
+
+
+def normalisation(path: Path) -> tuple[list[float], list[float]]:
+    """Read the mean and the std of the first layer that are stored with the weights; empty if there are none."""
+    spec = weights_metadata(path).get("spec")
+    constants: Any = parse_object(spec, f"the spec in {path}").get("normalisation") if spec is not None else [[], []]
+    lists = isinstance(constants, list) and len(constants) == 2 and all(isinstance(part, list) for part in constants)
+    if not lists or not all(is_number(value) for part in constants for value in part):
+        raise ValueError(f"the spec in {path} has normalisation = {short_repr(constants)}, expected mean and std")
+    return constants[0], constants[1]
 
 
 # Cells of a certificate file

@@ -1,24 +1,29 @@
 """Recipes: everything that determines a trained model, as strict TOML; reading, writing and deriving them."""
 
 import json
-import os
+import math
 import tomllib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from radii.fields import check, did_you_mean, from_mapping, option
+from radii.errors import RunWarning
+from radii.fields import ALSO, check, did_you_mean, from_mapping, option
 from radii.runs import readers
 
 MOST_BYTES = 1 << 20
 MOST_INTEGER = (1 << 63) - 1
 """The largest whole number in TOML."""
-DENOISING = "denoising"
-"""The objective that keeps a trained model and trains a denoiser in front of it."""
-TRANSFER = "transfer"
-"""The objective of a student."""
 PACKAGE = Path(__file__).parents[1]
+
+SYNONYMS = {"batch_size": "images_per_step"}
+"""Words of other tools for fields of [training]."""
+LARGE_SIGMA = 2.0
+"""More than this is probably a mistake."""
+LENGTHS = {"epochs": "steps", "steps": "epochs"}
+"""The two ways to state the length of a training: a setting of one replaces the other."""
 
 Spec = Any
 """A name, or a table of a name and fields; a recipe holds the table."""
@@ -32,13 +37,18 @@ class RecipeError(ValueError):
 class Training:
     """The optimizer and its schedule: one learning rate per epoch or per step."""
 
-    epochs: int = option(ge=1)
+    epochs: float = option(0, ge=0)
+    """Passes over the training images; the last may be a part of one."""
+    steps: int | None = option(None, ge=1)
+    """Optimizer steps, instead of epochs; a run records them where its epochs are not whole."""
     images_per_step: int = option(ge=1)
     """Distinct images per optimizer step; multiplied by the objective's copies, the inputs of one forward pass."""
     learning_rate: float = option(gt=0)
-    optimizer: str = option("sgd", choices=("sgd", "adamw"))
+    optimizer: str = option("sgd", choices=("sgd", "adamw", "muon"))
+    """`muon` makes the updates of the matrices inside the network orthogonal, and trains the rest by SGD at five times
+    the learning rate; 0.02 is a good one."""
     momentum: float = option(0.9, ge=0, lt=1)
-    """The momentum of SGD; the first beta of AdamW."""
+    """The momentum of SGD and Muon; the first beta of AdamW."""
     nesterov: bool = False
     """Only for SGD."""
     weight_decay: float = option(1e-4, ge=0)
@@ -59,19 +69,37 @@ class Training:
     def __post_init__(self) -> None:
         object.__setattr__(self, "decay_at", tuple(self.decay_at))
         check(self, "training")
+        if float(self.epochs).is_integer():
+            object.__setattr__(self, "epochs", int(self.epochs))
+        if not self.epochs and self.steps is None:
+            raise ValueError("training: epochs = 0, expected a number > 0: state the epochs, or the steps")
         if self.schedule == "multi_step" and not self.decay_at:
             raise ValueError("training: schedule = 'multi_step' needs decay_at, the epochs to decay at")
-        if self.warmup_epochs > self.epochs:
+        if self.epochs and self.warmup_epochs > self.epochs:
             raise ValueError(
                 f"training: warmup_epochs = {self.warmup_epochs}, expected at most the {self.epochs} epochs"
             )
         if self.nesterov and (self.optimizer != "sgd" or not self.momentum):
             raise ValueError("training: nesterov needs optimizer = 'sgd' and a momentum > 0")
 
+    def resolved(self, images: int) -> "Training":
+        """Return the same with epochs and steps in agreement, for a training split of so many images."""
+        per_epoch = math.ceil(images / self.images_per_step)
+        if self.steps is None and isinstance(self.epochs, int):
+            return self
+        steps = self.steps or max(1, round(self.epochs * per_epoch))
+        return replace(self, epochs=steps / per_epoch, steps=steps)
+
+    @property
+    def epochs_begun(self) -> int:
+        """The number of epochs, a last one that is not whole included."""
+        return math.ceil(self.epochs)
+
     @property
     def decays(self) -> tuple[int, ...]:
         """The epochs at which the learning rate falls; none if it is annealed."""
-        steps = {"step": range(self.decay_every, self.epochs, self.decay_every), "multi_step": self.decay_at}
+        every = range(self.decay_every, self.epochs_begun, self.decay_every)
+        steps = {"step": every, "multi_step": self.decay_at}
         return tuple(epoch for epoch in steps.get(self.schedule, ()) if epoch < self.epochs)
 
 
@@ -101,6 +129,14 @@ class Recipe:
         """Return the names of the components; `module:name` is user-defined code."""
         return [self.dataset["name"], *_names(self.model), self.objective["name"]]
 
+    def flat(self) -> dict[str, Any]:
+        """Return every value under its key, such as training.epochs."""
+        flat: dict[str, Any] = {}
+        for key, value in asdict(self).items():
+            table = value if isinstance(value, Mapping) else None
+            flat |= {key: value} if table is None else {f"{key}.{name}": inner for name, inner in table.items()}
+        return flat
+
     def to_toml(self) -> str:
         """Format the recipe as TOML that `parse` reads back to an equal recipe."""
         values = _stated(self)
@@ -111,9 +147,15 @@ class Recipe:
         return "\n".join(lines) + "\n"
 
 
-SCHEDULE = Training(epochs=10, images_per_step=128, learning_rate=0.01, schedule="one_cycle")
-DENOISER_SCHEDULE = replace(SCHEDULE, learning_rate=3e-3, optimizer="adamw")
-"""The schedules where no recipe is shipped for a dataset and objective."""
+def warn_of_sigma(sigma: float) -> None:
+    """Warn about noise that no network can see through."""
+    if sigma > LARGE_SIGMA:
+        warnings.warn(
+            f"sigma = {sigma:g} is far more noise than pixels in [0, 1] bear; 0.12 to 1 is usual. "
+            f"If it was meant for pixels up to 255, state {sigma / 255:.3g}.",
+            RunWarning,
+            stacklevel=3,
+        )
 
 
 # Components
@@ -193,7 +235,11 @@ def apply_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str,
         if not equals:
             raise ValueError(f"{setting!r} is not a setting, expected key=value, such as training.epochs=30")
         *tables, name = key.strip().split(".")
-        _table_in(values, tables, setting)[name] = parse_value(text)
+        table = _table_in(values, tables, setting)
+        name = SYNONYMS.get(name, name) if tables == ["training"] else name
+        table[name] = parse_value(text)
+        if tables == ["training"] and name in LENGTHS:
+            table.pop(LENGTHS[name], None)
     return values
 
 
@@ -202,8 +248,33 @@ def _build(values: dict[str, Any]) -> Recipe:
         training = values["training"]
         if not isinstance(training, Mapping):
             raise ValueError(f"training = {training!r}, expected a table, such as [training] with epochs = 30 below it")
-        values["training"] = from_mapping(Training, training, "[training]")
-    recipe: Recipe = from_mapping(Recipe, values, "the recipe")
+        values["training"] = _in_our_words(training)
+    return _all_errors(values)
+
+
+def _in_our_words(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a training table with synonyms replaced by the fields that they mean; refuse both at once."""
+    if both := [word for word, field in SYNONYMS.items() if word in training and field in training]:
+        raise ValueError(f"[training] states {both[0]} and {SYNONYMS[both[0]]}, which mean the same: leave out one")
+    return {SYNONYMS.get(key, key): value for key, value in training.items()}
+
+
+def _all_errors(values: dict[str, Any]) -> Recipe:
+    """Make a recipe, or raise one error that names everything wrong with its tables."""
+    problems: list[str] = []
+    stated = dict(values)
+    if "training" in values:
+        try:
+            stated["training"] = from_mapping(Training, values["training"], "[training]")
+        except (ValueError, LookupError, TypeError) as error:
+            problems.append(str(error.args[0]))
+            stated["training"] = None
+    try:
+        recipe: Recipe = from_mapping(Recipe, stated, "the recipe")
+    except (ValueError, LookupError, TypeError) as error:
+        problems.append(str(error.args[0]))
+    if problems:
+        raise ValueError(ALSO.join(problems))
     return recipe
 
 
@@ -277,7 +348,7 @@ def _stated(recipe: Recipe) -> dict[str, Any]:
     return values
 
 
-# Shipped recipes, and recipes that continue from a trained run
+# Shipped recipes
 
 
 def shipped_folder() -> Path:
@@ -303,55 +374,3 @@ def find(name: Path | str) -> Path:
     if not listed.is_file():
         raise RecipeError(f"there is no recipe {str(name)!r}{did_you_mean(path.as_posix(), shipped())}")
     return listed
-
-
-def recipe_from(trained: Recipe, folder: Path, method: Path | str, settings: Sequence[str] = ()) -> Recipe:
-    """Make a recipe that continues from the trained run in `folder`, with its data, model, normalisation and sigma.
-
-    `method` is a recipe, or an objective whose shipped recipe for the run's dataset is used if there is one. It gives
-    the objective's fields and the schedule; `settings` override all of it. `denoising` puts a denoiser in front of
-    the run's model; any other objective fine-tunes it.
-    """
-    base = _method_recipe(method, trained)
-    recipe = replace(base, model=trained.model, sigma=trained.sigma, normalisation=trained.normalisation)
-    recipe = replace(recipe, dataset=_dataset_of(trained, folder))
-    if base.objective["name"] == DENOISING:
-        recipe = replace(recipe, model={**base.model, "classifier": str(folder)})
-    elif base.training is not None:
-        recipe = replace(recipe, training=replace(base.training, initial=str(folder)))
-    return with_settings(recipe, str(method), settings)
-
-
-def transfer_recipe(teacher: Recipe, settings: Sequence[str] = ()) -> Recipe:
-    """Make the recipe of a teacher's students, from the shipped one with the nearest sigma if there is one."""
-    recipe = replace(_method_recipe(TRANSFER, teacher), dataset=teacher.dataset["name"], sigma=teacher.sigma)
-    return with_settings(recipe, "the transfer recipe", settings)
-
-
-def _method_recipe(method: Path | str, trained: Recipe) -> Recipe:
-    """Find a recipe by its path or name, or choose one for an objective."""
-    name = str(method)
-    if "/" in name or name.endswith(".toml"):
-        return read(find(method))
-    paths = [path for path in shipped() if path.rpartition("/")[2].rpartition("-")[0] == name]
-    wanted = trained.dataset["name"], name
-    fitting = [recipe for recipe in map(read, map(find, paths)) if _dataset_and_objective(recipe) == wanted]
-    if fitting:
-        return min(fitting, key=lambda recipe: abs(recipe.sigma - trained.sigma))
-    if name == DENOISING:
-        return replace(trained, model="denoised", objective=name, seed=0, training=DENOISER_SCHEDULE)
-    return replace(trained, objective=name, seed=0, training=SCHEDULE)
-
-
-def _dataset_and_objective(recipe: Recipe) -> tuple[str, str]:
-    return recipe.dataset["name"], recipe.objective["name"]
-
-
-def _dataset_of(trained: Recipe, folder: Path) -> dict[str, Any]:
-    """Return the dataset of a run, with its path from here; if it has moved, RADII_DATA tells where to."""
-    table: dict[str, Any] = dict(trained.dataset)
-    if table.get("path"):
-        table["path"] = os.path.normpath(folder / table["path"])
-        if not Path(table["path"]).exists() and os.environ.get("RADII_DATA"):
-            del table["path"]
-    return table

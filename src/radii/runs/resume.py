@@ -10,7 +10,9 @@ from typing import Any
 
 from radii import disk
 from radii.disk import is_locked, locked
-from radii.runs.certificates import CertificateFile, Row, header_file, identity, read_header, read_rows
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row, header_file, identity, read_header, read_rows
+from radii.runs.repeats import overlap
 from radii.runs.run import Run, RunError
 from radii.runs.shards import SHARD, Shard, part_file
 
@@ -37,11 +39,9 @@ def open_file(
     Images that these weights were certified on with another seed are refused, whatever else differs. So is continuing
     a file whose rows are about other images.
     """
-    digest = hashlib.sha256(json.dumps(request.header, sort_keys=True).encode()).hexdigest()[:8]
-    name = request.header["procedure"].replace(":", "-")
-    path, header = run.certificates / f"{name}-{digest}.tsv", request.header
+    path, header = certificate_file(run, request.header, shard), request.header
     if shard is not None:
-        path, header = part_file(path, shard), {**header, SHARD: str(shard)}
+        header = {**header, SHARD: str(shard)}
     disk.make_folder(path.parent)
     with ExitStack() as stack:
         with locked(run.certificates, wait=True):  # of two processes that start at once, one sees the other's header
@@ -49,7 +49,27 @@ def open_file(
             stack.enter_context(locked(path))
             disk.sweep(path.parent, [path.name, header_file(path).name])
             file = CertificateFile(path, header, environment, request.function)
-        yield file
+        with _removed_if_empty(file):
+            yield file
+
+
+@contextmanager
+def _removed_if_empty(file: CertificateFile) -> Iterator[None]:
+    """Remove a certificate file if an error or a refusal ends the work before its first row."""
+    try:
+        yield
+    except BaseException:
+        if not file.rows():
+            disk.remove(file.path)
+            disk.remove(header_file(file.path))
+        raise
+
+
+def certificate_file(run: Run, header: Mapping[str, Any], shard: Shard | None = None) -> Path:
+    """Return the certificate file of a run for this header, or a shard's part of it."""
+    digest = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:8]
+    path = run.certificates / f"{header['procedure'].replace(':', '-')}-{digest}.tsv"
+    return path if shard is None else part_file(path, shard)
 
 
 @contextmanager
@@ -64,8 +84,9 @@ def open_named(path: Path, request: Request, environment: Mapping[str, Any] | No
     with locked(path):
         disk.sweep(path.parent, [path.name, header_file(path).name])
         file = CertificateFile(path, request.header, environment, request.function)
-        _check_same_images(path, request.header, file.rows(), request)
-        yield file
+        check_same_images(path, request.header, file.rows(), request)
+        with _removed_if_empty(file):
+            yield file
 
 
 def files_of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]]:
@@ -75,13 +96,22 @@ def files_of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]
     return [(path, header) for path, header in files if header.get("weights") == weights]
 
 
-def overlap(other: Mapping[str, Any], rows: Sequence[Row], request: Request) -> int:
-    """Count the requested images that have a row: by index if the data are the same, else by digest."""
-    if not rows:
-        return 0
-    if other.get("data") in (None, request.header.get("data")):
-        return len({row.index for row in rows} & set(request.images))
-    return len({row.digest for row in rows} & {request.digest_of(index) for index in request.images})
+def files_alike(run: Run, header: Mapping[str, Any]) -> list[tuple[int, list[Row]]]:
+    """Return `every` and the rows of files that differ from a header only in the choice of images.
+
+    Those with the most images come first.
+    """
+
+    def stated(table: Mapping[str, Any]) -> dict[str, Any]:
+        return {key: value for key, value in identity(table).items() if key not in ("every", "most", "format")}
+
+    wanted = stated(header)
+    alike = [
+        (int(other["every"]), read_rows(path, other))
+        for path, other in files_of_weights(run, header["weights"])
+        if other.get("most") is None and SHARD not in other and stated(other) == wanted
+    ]
+    return sorted(alike, key=lambda file: file[0])
 
 
 def _check_other_files(run: Run, request: Request) -> None:
@@ -89,23 +119,23 @@ def _check_other_files(run: Run, request: Request) -> None:
     for path, other in files_of_weights(run, request.header["weights"]):
         rows = read_rows(path, other)
         if other.get("seed") != request.header["seed"]:
-            _check_no_overlap(path, other, rows, request)
+            check_no_overlap(path, other, rows, request)
         if _without_data(other) == _without_data(request.header):
-            _check_same_images(path, other, rows, request)
+            check_same_images(path, other, rows, request)
 
 
-def _check_no_overlap(path: Path, other: Mapping[str, Any], rows: Sequence[Row], request: Request) -> None:
+def check_no_overlap(path: Path, other: Mapping[str, Any], rows: Sequence[Row], request: Request) -> None:
     """Refuse images that have certificates with another seed: trying seeds until one certifies voids the guarantee."""
     seed, new = other.get("seed"), request.header["seed"]
     advice = f"Choosing a seed after seeing results would bias them; use seed {seed}"
-    if count := overlap(other, rows, request):
+    if count := overlap(other, rows, request.header, request.images, request.digest_of):
         have = f"{path} has certificates of {count} of these images"
         raise RunError(f"seed = {new}, but {have} with seed {seed}. {advice}")
     if not rows and other.get("data") == request.header.get("data") and is_locked(path):
         raise RunError(f"seed = {new}, but {path} is being made of these images with seed {seed}. {advice}")
 
 
-def _check_same_images(path: Path, other: Mapping[str, Any], rows: Sequence[Row], request: Request) -> None:
+def check_same_images(path: Path, other: Mapping[str, Any], rows: Sequence[Row], request: Request) -> None:
     """Refuse to continue a file whose rows are about other images."""
     advice = "continue with the data that it was started with, or move it away"
     for row in rows:

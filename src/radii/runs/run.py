@@ -6,15 +6,14 @@ import io
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from radii import disk
+from radii import disk, notebook
 from radii.disk import lock_file, locked
-from radii.errors import ParameterError
+from radii.errors import RunError as RunError
 from radii.fields import first_difference
-from radii.runs import readers, recipe, trust
+from radii.runs import certificates, readers, recipe, trust
 from radii.runs.recipe import Recipe
 
 LOCATIONS = ("dataset.path", "training.initial")
@@ -30,14 +29,11 @@ WRITTEN = (
     "model.safetensors",
     "transfer.json",
     "check.json",
+    "trackers.json",
 )
 """The files that the holder of the run's lock may write."""
-FOLDERS = ("certificates", "certificates/parts", "pictures", "attacks", "tensorboard")
+FOLDERS = ("certificates", "certificates/parts", "population", "pictures", "attacks", "tensorboard", "tapes")
 """The folders inside a run. A link in their place would have radii write outside the run."""
-
-
-class RunError(ParameterError):
-    """A run directory that cannot be used; the message says why."""
 
 
 class Run:
@@ -61,12 +57,42 @@ class Run:
         self.soft_labels_times = self.path / "soft-labels.seconds"
         self.check_file = self.path / "check.json"
         self.certificates = self.path / "certificates"
+        self.population = self.path / "population"
         self._cache = disk.FileCache()
         self._trusted_recipe: Recipe | None = None
 
     @property
     def name(self) -> str:
         return self.path.resolve().name
+
+    def __repr__(self) -> str:
+        return f"Run({str(self.path)!r})"
+
+    def _repr_html_(self) -> str:
+        """Return a table of the recipe and the certificates, and their curves, for notebooks; no code is imported."""
+        stated, rows = self.stated_recipe(), self.history()
+        measured = rows[-1].get("noisy_test_accuracy") if rows else None
+        files = self._certified()
+        facts = {
+            "dataset": stated.dataset["name"],
+            "model": stated.model["name"],
+            "objective": stated.objective["name"],
+            "sigma": stated.sigma,
+            "trained": f"{len(rows)} epochs" if self.finished else "not to the end",
+            **({"noisy test accuracy": measured} if measured else {}),
+            **{f"certificates {file.name}": f"{len(file.rows)} images" for file in files},
+        }
+        lines = [(file.name, certificates.accuracy_steps(file)) for file in files]
+        title = "certified accuracy, % of all images, over the radius (pixels in [0, 1])"
+        return notebook.table((), facts.items(), str(self.path)) + notebook.curves(lines, title)
+
+    def _certified(self) -> "list[certificates.Certificates]":
+        """Return the certificate files of the present weights that have a row."""
+        if not self.finished:
+            return []
+        paths = [path for path in sorted(self.certificates.glob("*.tsv")) if certificates.has_rows(path)]
+        digest = self.weights_digest()
+        return [file for file in map(certificates.read, paths) if file.header.get("weights") == digest]
 
     # Reading
 
@@ -102,7 +128,7 @@ class Run:
 
     def weights_digest(self) -> str:
         """Return the SHA-256 of the trained weights."""
-        return self._cache.get(self.weights(), disk.digest)
+        return self._cache.get(self.weights(), _weights_digest)
 
     def class_names(self) -> tuple[str, ...]:
         """Return the names of the classes that are stored with the weights; none without weights or names."""
@@ -112,9 +138,18 @@ class Run:
         """Return the rows of training.csv; none before the first epoch ended."""
         return list(self._cache.get(self.history_file, readers.history)) if self.history_file.is_file() else []
 
-    def check(self) -> dict[str, int]:
-        """Return how many of how many test images an imported model got right without noise; empty if unknown."""
-        return readers.check(self.check_file) if self.check_file.is_file() else {}
+    def check(self) -> dict[str, Any]:
+        """Return how many of how many test images the network got right without noise, and `noisy`, the same by sigma.
+
+        Empty if that was not measured, or of other weights than the present ones.
+        """
+        if not self.check_file.is_file():
+            return {}
+        check = self._cache.get(self.check_file, readers.check)
+        measured = check["weights"]
+        if measured is not None and self.finished and measured != self.weights_digest():
+            return {}
+        return dict(check)
 
     def environment(self) -> dict[str, Any]:
         """Return the versions and the kind of machine that the run was trained with."""
@@ -210,9 +245,14 @@ def _hashes(origin: Mapping[str, Mapping[str, str]]) -> dict[str, str]:
     return {key: source["hash"] for key, source in origin.items()}
 
 
+def _weights_digest(path: Path) -> str:
+    readers.check_length(path)  # before the file is read
+    return disk.digest(path)
+
+
 def _recipe_difference(theirs: Recipe, wanted: Recipe, defaults: Mapping[str, Any]) -> str:
     """Describe the first field in which two recipes differ; locations are not compared."""
-    a, b = _flat(theirs), _flat(wanted)
+    a, b = theirs.flat(), wanted.flat()
     a = {key: defaults[key] for key in b if key in defaults} | a
     # Version 0.1 stated no fields of datasets and models: they had their defaults.
     unstated = {key for key in b if key not in a and key.startswith(("dataset.", "model."))}
@@ -220,11 +260,3 @@ def _recipe_difference(theirs: Recipe, wanted: Recipe, defaults: Mapping[str, An
         a.pop(key, None)
         b.pop(key, None)
     return first_difference(a, b)
-
-
-def _flat(recipe: Recipe) -> dict[str, Any]:
-    flat: dict[str, Any] = {}
-    for key, value in asdict(recipe).items():
-        table = value if isinstance(value, Mapping) else None
-        flat |= {key: value} if table is None else {f"{key}.{name}": inner for name, inner in table.items()}
-    return flat

@@ -4,11 +4,11 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from radii import disk
 from radii.disk import is_locked, locked
-from radii.errors import ParameterError
+from radii.errors import ParameterError, RunError
 from radii.fields import first_difference
 from radii.runs.certificates import (
     ENVIRONMENTS,
@@ -25,7 +25,9 @@ from radii.runs.certificates import (
     with_checksum,
 )
 from radii.runs.function import FUNCTION
-from radii.runs.run import Run, RunError
+
+if TYPE_CHECKING:
+    from radii.runs.run import Run
 
 OnMerged = Callable[[Path, Mapping[str, Any], Sequence[Row]], None]
 SHARD = "shard"
@@ -97,7 +99,7 @@ class _Part:
         return described(earlier[-1]) if earlier else None
 
 
-def merge(run: Run, on_merged: OnMerged = lambda *_: None) -> list[Path]:
+def merge(run: "Run", on_merged: OnMerged = lambda *_: None) -> list[Path]:
     """Merge the part files of a run into certificate files, one for each header, as certified without shards.
 
     Parts with a missing shard, a wrong image or different headers are a RunError, raised after all complete sets are
@@ -115,7 +117,7 @@ def merge(run: Run, on_merged: OnMerged = lambda *_: None) -> list[Path]:
     return merged
 
 
-def _read_parts(run: Run) -> Iterator[_Part]:
+def _read_parts(run: "Run") -> Iterator[_Part]:
     for path in sorted((run.certificates / "parts").glob("*.tsv")):
         if is_locked(path):
             raise RunError(f"{path} is being written: merge when every shard has ended")
@@ -193,7 +195,7 @@ def _write_merged(path: Path, parts: Sequence[_Part], on_merged: OnMerged) -> Pa
 
 def _check_unchanged(path: Path, rows: Sequence[Row]) -> None:
     """Refuse to replace certificates that differ from those of the parts; times may differ."""
-    merged = {row.index: (row.prediction, row.radius, row.samples, dict(row.counts)) for row in rows}
+    merged = {row.index: (row.prediction, row.radius, row.samples, row.counts) for row in rows}
     for row in read_rows(path, read_header(header_file(path))) if path.is_file() else ():
-        if merged.get(row.index) != (row.prediction, row.radius, row.samples, dict(row.counts)):
+        if merged.get(row.index) != (row.prediction, row.radius, row.samples, row.counts):
             raise RunError(f"{path} has another certificate of image {row.index} than the parts: move it away")

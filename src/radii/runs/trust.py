@@ -19,6 +19,7 @@ from pathlib import Path
 
 from radii import disk
 from radii.errors import ParameterError
+from radii.plugins import library_of
 from radii.published_datasets import SIZES
 
 
@@ -64,8 +65,8 @@ def require(names: Iterable[str], trusted: Collection[str], where: Path) -> None
 
 
 def module_of(name: str) -> str:
-    """Return the module of a `module:name`; empty for a component of radii."""
-    return name.partition(":")[0] if ":" in name else ""
+    """Return the module of a `module:name`; empty for a component of radii and for a library's model."""
+    return name.partition(":")[0] if ":" in name and not library_of(name) else ""
 
 
 def record(names: Iterable[str]) -> None:

@@ -1,0 +1,84 @@
+"""Repeats: what else was drawn for the same images and weights. Each time is another chance of a false certificate."""
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from radii.runs import certificates
+from radii.runs.certificates import Certificates, Row
+
+DRAWS = (
+    "procedure",
+    "parameters",
+    "noise",
+    "stream",
+    "seed",
+    "batch_size",
+    "engine",
+    "artefact",
+    "device",
+    "label_known",
+    "from",
+)
+"""Fields of a header that decide what is drawn for an image, and what follows from it."""
+
+
+def repeats(made: Certificates, others: Iterable[Certificates]) -> list[Certificates]:
+    """Return, of other files of the same weights, one for each other way in which images of a file were certified."""
+    ways: dict[str, Certificates] = {_draws(made.header): made}
+    for other in others:
+        same = "weights" in made.header and other.header.get("weights") == made.header["weights"]
+        if same and _draws(other.header) not in ways and shared_images(made, other):
+            ways[_draws(other.header)] = other
+    return list(ways.values())[1:]
+
+
+def repeats_note(made: Certificates, others: Iterable[Certificates], images: str = "its images") -> str:
+    """Say how often images of a file were also certified with other settings; empty if they were not."""
+    repeated = repeats(made, others)
+    if not repeated:
+        return ""
+    count = len(repeated)
+    words = f"{images} were also certified {count} time{'s' * (count != 1)} with other settings of the same weights"
+    failures = [failure for file in (made, *repeated) if (failure := file.failure) is not None]
+    if len(failures) <= count:
+        return words
+    return f"{words}: the failure probability of the best of them is up to {min(1.0, sum(failures)):.4g}"
+
+
+def beside(path: Path) -> list[Certificates]:
+    """Read the other certificate files in the folder of a file; those that cannot be read are left out."""
+    files = []
+    for other in sorted(path.parent.glob("*.tsv")):
+        if other != path and certificates.header_file(other).is_file():
+            try:
+                files.append(certificates.read(other))
+            except (ValueError, OSError):
+                continue
+    return files
+
+
+def shared_images(one: Certificates, other: Certificates) -> int:
+    """Count the images that both files have a row of."""
+    digests = {row.index: row.digest for row in one.rows}
+    return overlap(other.header, other.rows, one.header, digests, digests.__getitem__)
+
+
+def overlap(
+    other: Mapping[str, Any],
+    rows: Sequence[Row],
+    header: Mapping[str, Any],
+    images: Collection[int],
+    digest_of: Callable[[int], str],
+) -> int:
+    """Count the images of a header that have a row in another file: by index in the same data, else by digest."""
+    if not rows:
+        return 0
+    if other.get("data") in (None, header.get("data")):
+        return len({row.index for row in rows} & set(images))
+    return len({row.digest for row in rows} & {digest_of(index) for index in images})
+
+
+def _draws(header: Mapping[str, Any]) -> str:
+    return json.dumps([header.get(key) for key in DRAWS], sort_keys=True)
