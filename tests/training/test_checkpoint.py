@@ -90,3 +90,12 @@ def test_history_is_restored_from_the_checkpoint(run: Run, shown: int) -> None:
 
 def test_torch_can_read_a_checkpoint(run: Run) -> None:
     assert torch.load(run.checkpoint_file, weights_only=True)["progress"]["epoch"] == 2
+
+
+def test_a_checkpoint_of_a_gpu_is_read_without_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its tensors name their device; what they are loaded into has its own."""
+    monkeypatch.setattr(torch.serialization, "location_tag", lambda _: "cuda:1")
+    at(2).save(run)
+    monkeypatch.undo()
+    state = restored(run)
+    assert torch.equal(state.model.weight, at(2).model.weight)  # type: ignore[arg-type]

@@ -14,6 +14,6 @@ LEAST = {"train": 60, "transfer": 60, "soft_labels": 60}
 
 @pytest.mark.parametrize("command", LEAST)
 def test_a_kill_at_any_write_changes_nothing(command: str, tmp_path: Path) -> None:
-    result = kill_at_every_write(command, tmp_path)
+    result = kill_at_every_write(tmp_path, command)[command]
     assert result["bad"] == [], result["errors"]
     assert result["points"] >= LEAST[command]

@@ -4,7 +4,6 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +30,9 @@ from radii.training.ddp import (
     join_world,
     leave_world,
 )
+from radii.training.muon import Muon
 from radii.training.step import Loss, NotFiniteError, gradient_step
+from tools.processes import warm_context
 
 STEPS = 20
 SIZES = [8, 7, 8, 7, 1]
@@ -85,7 +86,7 @@ RESOURCES: dict[str, Callable[[], Any]] = {
 
 def made(variant: str) -> tuple[Objective, nn.Module, torch.optim.Optimizer]:
     name, fields = VARIANTS[variant]
-    given = {key: RESOURCES[key]() for key in objectives.resources_of(name)}
+    given = {key: RESOURCES[key]() for key in objectives.resources_of(name) if key in RESOURCES}
     torch.manual_seed(2)
     model = MODELS.get(variant, classifier)()
     return objectives.create(name, sigma=0.3, **fields, **given), model, optimizer_of(model)
@@ -94,6 +95,10 @@ def made(variant: str) -> tuple[Objective, nn.Module, torch.optim.Optimizer]:
 def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
     return torch.optim.SGD(trained, lr=0.05, momentum=0.9, weight_decay=1e-4)
+
+
+def muon_of(model: nn.Module) -> torch.optim.Optimizer:
+    return Muon(model, lr=0.01, momentum=0.9, weight_decay=1e-4, dtype=torch.float64)
 
 
 def batch_of(indices: Tensor) -> Batch:
@@ -117,9 +122,15 @@ def normed() -> nn.Sequential:
     return model
 
 
-def train_with(world: World, objective: Objective, model: nn.Module, sizes: Sequence[int] = SIZES) -> list[float]:
+def train_with(
+    world: World,
+    objective: Objective,
+    model: nn.Module,
+    sizes: Sequence[int] = SIZES,
+    make_optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
+) -> list[float]:
     """The losses of some steps, as the training loop makes them."""
-    optimizer, loss = optimizer_of(model), world.wrap(Loss(objective, model))
+    optimizer, loss = (make_optimizer or optimizer_of)(model), world.wrap(Loss(objective, model))
     losses = []
     for number in range(STEPS):
         indices, weight = world.split(indices_of(number, sizes))
@@ -148,6 +159,10 @@ def work(rank: int, folder: Path) -> None:
             synchronise(model)
         losses = train_with(world, standard, model, [8, 7, 5])
         found[policy] = {"losses": losses, "model": model.state_dict()}
+    model = normed()
+    synchronise(model)
+    losses = train_with(world, standard, model, [8, 7, 5], muon_of)
+    found["muon"] = {"losses": losses, "model": model.state_dict()}
     found["alone in a step"] = last_alone(world)
     found["words"] = words(world)
     found["changing"] = changing(world)
@@ -248,7 +263,7 @@ def changing(world: World) -> list[str]:
 @pytest.fixture(scope="module")
 def pair(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("pair")
-    processes = [get_context("spawn").Process(target=work, args=(rank, folder)) for rank in range(2)]
+    processes = [warm_context().Process(target=work, args=(rank, folder)) for rank in range(2)]
     for process in processes:
         process.start()
     for process in processes:
@@ -297,6 +312,14 @@ def test_synchronised_batch_norm_normalises_by_the_whole_batch(pair: list[dict[s
         assert rank["synchronised"]["losses"] == pytest.approx(losses, rel=1e-10)
     other = pair[0]["local"]["model"]
     assert not torch.allclose(other["0.weight"], model.state_dict()["0.weight"], rtol=1e-6)
+
+
+def test_muon_makes_the_steps_of_one_process(pair: list[dict[str, Any]]) -> None:
+    model = normed().train()
+    losses = train_with(ALONE, objectives.create("standard", sigma=0.3), model, [8, 7, 5], muon_of)
+    for rank in pair:
+        assert_close(rank["muon"]["model"], model.state_dict(), 1e-8)
+        assert rank["muon"]["losses"] == pytest.approx(losses, rel=1e-8)
 
 
 def test_rank_without_images_adds_nothing_to_synchronised_statistics(pair: list[dict[str, Any]]) -> None:

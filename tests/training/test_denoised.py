@@ -14,7 +14,9 @@ from safetensors.torch import load_file
 import radii
 from radii.cli import main
 from radii.errors import ParameterError
-from radii.runs.recipe import SCHEDULE, Recipe, Training, parse, recipe_from
+from radii.runs import profiles
+from radii.runs.profiles import recipe_from
+from radii.runs.recipe import Recipe, Training, parse
 from radii.runs.run import Run, RunError
 from radii.runs.trust import UntrustedError
 from radii.training.build import build
@@ -79,14 +81,18 @@ def test_run_continues_only_with_the_same_classifier(classifier: Run, denoised: 
 
 
 def test_denoised_run_can_be_fine_tuned(denoised: Run, tmp_path: Path) -> None:
-    tuned = train(recipe_from(denoised.recipe, denoised.path, "gaussian", ["training.epochs=1"]), tmp_path / "tuned")
+    tuned = train(
+        recipe_from(denoised.recipe, denoised.path, "gaussian", 1000, ["training.epochs=1"]), tmp_path / "tuned"
+    )
     before, after = load_file(denoised.weights_file), load_file(tuned.weights_file)
     changed = {key.split(".")[1] for key in before if not torch.equal(before[key], after[key])}
     assert changed == {"denoiser"}
 
 
 def test_denoiser_in_front_of_a_denoiser(denoised: Run, tmp_path: Path) -> None:
-    twice = train(recipe_from(denoised.recipe, denoised.path, "denoising", ["training.epochs=1"]), tmp_path / "twice")
+    twice = train(
+        recipe_from(denoised.recipe, denoised.path, "denoising", 1000, ["training.epochs=1"]), tmp_path / "twice"
+    )
     assert twice.recipe.model["classifier"] == denoised.recipe.model
     inner = trained_model(twice).get_submodule("1.classifier").state_dict()
     kept = load_file(denoised.weights_file)
@@ -150,27 +156,29 @@ def test_classifier_that_names_code_is_refused(classifier: Run, tmp_path: Path) 
     with pytest.raises(UntrustedError, match="os:system"):
         train(wrapped(run), tmp_path / "run")
     with pytest.raises(UntrustedError, match="os:system"):
-        recipe_from(run.recipe, run.path, "gaussian")
+        recipe_from(run.recipe, run.path, "gaussian", 1000)
 
 
 def test_recipe_from_a_run_has_its_data_model_and_sigma(classifier: Run) -> None:
     tuned = recipe_from(
-        classifier.recipe, classifier.path, "consistency", ["training.epochs=2", "objective.weight=1.5"]
+        classifier.recipe, classifier.path, "consistency", 1000, ["training.epochs=2", "objective.weight=1.5"]
     )
     assert (tuned.dataset, tuned.model) == (classifier.recipe.dataset, {"name": "digits_cnn"})
     assert (tuned.sigma, tuned.normalisation) == (0.25, "none")
     assert (tuned.objective["name"], tuned.objective["weight"]) == ("consistency", 1.5)
     assert tuned.training is not None
-    # The rest of the schedule is the shipped recipe's.
+    # The rest of the schedule is that of fine-tuning: a small rate, and weights that rise.
     assert (tuned.training.epochs, tuned.training.schedule) == (2, "one_cycle")
+    assert tuned.training.learning_rate == profiles.fine_tuning(1000).learning_rate
+    assert tuned.objective["weight_ramp"] == profiles.WEIGHT_RAMP
     assert tuned.training.initial == str(classifier.path)
 
 
 def test_recipe_from_a_run_without_a_shipped_recipe(classifier: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radii.runs.recipe.shipped", list)
-    tuned = recipe_from(classifier.recipe, classifier.path, "consistency")
-    assert tuned.training == replace(SCHEDULE, initial=str(classifier.path))
-    denoised = recipe_from(classifier.recipe, classifier.path, "denoising")
+    monkeypatch.setattr("radii.runs.profiles.shipped", list)
+    tuned = recipe_from(classifier.recipe, classifier.path, "consistency", 1000)
+    assert tuned.training == replace(profiles.fine_tuning(1000), initial=str(classifier.path))
+    denoised = recipe_from(classifier.recipe, classifier.path, "denoising", 1000)
     assert denoised.model == {
         "name": "denoised",
         "classifier": str(classifier.path),
@@ -178,8 +186,8 @@ def test_recipe_from_a_run_without_a_shipped_recipe(classifier: Run, monkeypatch
 
 
 def test_recipe_is_chosen_by_name_or_nearest_sigma(classifier: Run) -> None:
-    near = recipe_from(classifier.recipe, classifier.path, "macer", ["sigma=0.5"])
-    named = recipe_from(classifier.recipe, classifier.path, "digits/macer-0.50")
+    near = recipe_from(classifier.recipe, classifier.path, "macer", 1000, ["sigma=0.5"])
+    named = recipe_from(classifier.recipe, classifier.path, "digits/macer-0.50", 1000)
     assert near.objective == parse(Path("recipes/digits/macer-0.25.toml").read_text(), "here").objective
     assert named.objective == parse(Path("recipes/digits/macer-0.50.toml").read_text(), "here").objective
     assert (near.sigma, named.sigma) == (0.5, 0.25)
@@ -192,9 +200,9 @@ def test_recipe_from_a_run_finds_its_data(tmp_path: Path, monkeypatch: pytest.Mo
     run = train(replace(CLASSIFIER, dataset=table), tmp_path / "runs" / "mine")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("RADII_DATA", "elsewhere")
-    assert recipe_from(Run("runs/mine").recipe, Run("runs/mine").path, "gaussian").dataset["path"] == "mine.npz"
+    assert recipe_from(Run("runs/mine").recipe, Run("runs/mine").path, "gaussian", 1000).dataset["path"] == "mine.npz"
     (tmp_path / "mine.npz").unlink()
-    assert "path" not in recipe_from(run.recipe, run.path, "gaussian").dataset
+    assert "path" not in recipe_from(run.recipe, run.path, "gaussian", 1000).dataset
 
 
 OWN = """

@@ -15,14 +15,21 @@ from safetensors.torch import load_file
 from radii.datasets import Dataset, Images
 from radii.datasets.base import Part
 from radii.disk import LockedError
+from radii.estimate import Estimate
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.training import loop
 from radii.training.loop import StepEvent, train
 from radii.training.step import NotFiniteError
+from radii.training.timing import StepTime
 
 SCHEDULE = Training(epochs=3, images_per_step=256, learning_rate=0.05)
 SMALL = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=SCHEDULE)
+MUON = replace(
+    SMALL,
+    objective={"name": "consistency", "weight": 5.0, "gaussian_start": 0.3, "weight_ramp": 0.2},
+    training=replace(SCHEDULE, optimizer="muon", learning_rate=0.02),
+)
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
@@ -48,11 +55,53 @@ def test_trained_run_has_recipe_environment_and_history(tmp_path: Path) -> None:
     assert float(rows[2]["loss"]) < float(rows[0]["loss"])
 
 
-@pytest.mark.parametrize("stop_after", [1, 6, 7, 11])
+def test_training_ends_within_an_epoch(tmp_path: Path) -> None:
+    events: list[StepEvent] = []
+    run = train(replace(SMALL, training=replace(SCHEDULE, epochs=1.5)), tmp_path / "run", on_step=events.append)
+    training = run.recipe.training
+    assert training is not None
+    assert (training.epochs, training.steps) == (1.5, 9)
+    steps = [event for event in events if event.row is None]
+    assert [(event.epoch, event.step, event.total) for event in steps[-4:]] == [
+        (0, 6, 9),
+        (1, 1, 9),
+        (1, 2, 9),
+        (1, 3, 9),
+    ]
+    first, last = (float(row["loss"]) for row in run.history())
+    assert 0 < last < first  # of the images seen, not of a whole epoch
+    assert_same_run(run, train(replace(SMALL, training=replace(SCHEDULE, epochs=0, steps=9)), tmp_path / "again"))
+
+
+def test_minutes_are_recorded_as_steps(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "time_steps", lambda _: StepTime(step=1.0, slowest=2.0, epoch_end=3.0))
+    run = train(SMALL, tmp_path / "run", minutes=0.25)
+    training = run.recipe.training
+    assert training is not None
+    assert training.steps == 7  # 0.95 of 15 seconds, less one measurement, at 1 + 3 / 6 seconds
+    monkeypatch.setattr(loop, "time_steps", lambda _: StepTime(step=0.1, slowest=0.1, epoch_end=0.0))
+    assert train(SMALL, tmp_path / "run", minutes=0.25).recipe.training == training  # a faster machine continues it
+
+
+def test_training_is_estimated_before_the_first_step(tmp_path: Path) -> None:
+    steps: list[StepEvent] = []
+
+    def refuse(estimate: Estimate) -> None:
+        assert 0 < estimate.low < estimate.seconds < estimate.high
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(SMALL, tmp_path / "run", on_step=steps.append, on_estimate=refuse)
+    assert not steps
+    measured = train(SMALL, tmp_path / "run", on_estimate=lambda _: None)
+    assert_same_run(measured, train(SMALL, tmp_path / "whole"))  # timing leaves the model as it is
+
+
+@pytest.mark.parametrize(("recipe", "stop_after"), [*((SMALL, stop_after) for stop_after in (1, 6, 7, 11)), (MUON, 7)])
 def test_stopped_run_continues_to_the_same_weights(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, stop_after: int
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Recipe, stop_after: int
 ) -> None:
-    whole = train(SMALL, tmp_path / "whole")
+    whole = train(recipe, tmp_path / "whole")
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     seen = 0
 
@@ -63,9 +112,9 @@ def test_stopped_run_continues_to_the_same_weights(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        train(SMALL, tmp_path / "stopped", on_step=stop)
+        train(recipe, tmp_path / "stopped", on_step=stop)
     assert not Run(tmp_path / "stopped").finished
-    assert_same_run(whole, train(SMALL, tmp_path / "stopped"))
+    assert_same_run(whole, train(recipe, tmp_path / "stopped"))
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 6, 9])
@@ -120,7 +169,7 @@ def test_finished_run_on_a_read_only_disk_is_read(tmp_path: Path, monkeypatch: p
 
 @pytest.mark.slow
 def test_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
-    recipe = replace(SMALL, training=replace(SCHEDULE, epochs=6))
+    recipe = replace(MUON, training=replace(MUON.training or SCHEDULE, epochs=6))
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())
     command = [sys.executable, "-m", "radii", "train", "recipe.toml", "--run", "killed"]
     process = subprocess.Popen(command, cwd=tmp_path, env=_one_thread())

@@ -3,7 +3,6 @@ import os
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 
 import numpy as np
@@ -14,6 +13,7 @@ from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
+from tools.processes import warm_context
 
 PLAIN = Recipe(
     dataset="digits",
@@ -25,8 +25,8 @@ CATRS = replace(PLAIN, objective={"name": "catrs", "copies": 2, "steps": 1})
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return train(PLAIN, tmp_path / "plain")
+def run(digits_run: Callable[..., Run]) -> Run:
+    return digits_run()
 
 
 @pytest.mark.slow
@@ -54,7 +54,7 @@ def test_stopped_soft_labels_continue(run: Run) -> None:
 @pytest.mark.slow
 def test_soft_labels_of_another_setting_are_not_mixed(run: Run) -> None:
     soft_labels(run, samples=8, engine="torch")
-    with pytest.raises(RunError, match="has soft labels of"):
+    with pytest.raises(RunError, match="has soft labels that were made with"):
         soft_labels(run, samples=9, engine="torch")
 
 
@@ -118,7 +118,7 @@ def test_workers_give_the_same_file_and_a_killed_one_is_replaced(run: Run) -> No
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("make", [lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(2, get_context("spawn"))])
+@pytest.mark.parametrize("make", [lambda: ThreadPoolExecutor(2), lambda: ProcessPoolExecutor(2, warm_context())])
 def test_any_executor_gives_the_same_file(
     run: Run, make: Callable[[], Executor], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -140,12 +140,12 @@ def test_any_executor_gives_the_same_file(
 
 @pytest.mark.slow
 def test_settled_images_get_no_more_votes_and_the_others_the_same(run: Run) -> None:
-    whole = np.load(soft_labels(run, samples=300, engine="torch"))
+    whole = np.load(soft_labels(run, samples=136, engine="torch"))
     counts = run.path / "soft-labels.counts"
     every = np.fromfile(counts, "<i4").reshape(-1, 10)
     for path in run.path.glob("soft-labels*"):
         path.unlink()
-    some = np.load(soft_labels(run, samples=300, settle=128, engine="torch"))
+    some = np.load(soft_labels(run, samples=136, settle=128, engine="torch"))
     votes = np.fromfile(counts, "<i4").reshape(-1, 10)
     settled = votes.sum(1) == 128
     assert 0 < settled.sum() < len(votes)
@@ -153,9 +153,9 @@ def test_settled_images_get_no_more_votes_and_the_others_the_same(run: Run) -> N
     np.testing.assert_array_equal(some[~settled], whole[~settled])
     np.testing.assert_array_equal(votes[~settled], every[~settled])
     with pytest.raises(ValueError, match="settle = 100, expected a multiple of the 128 votes"):
-        soft_labels(run, samples=300, settle=100)
-    with pytest.raises(RunError, match="has soft labels of"):
-        soft_labels(run, samples=300, engine="torch")
+        soft_labels(run, samples=136, settle=100)
+    with pytest.raises(RunError, match="has soft labels that were made with"):
+        soft_labels(run, samples=136, engine="torch")
 
 
 def test_a_file_that_a_kill_cut_between_time_and_votes_continues(run: Run) -> None:

@@ -142,5 +142,5 @@ def test_zero_votes_are_refused_before_training(tmp_path: Path) -> None:
 def test_soft_labels_with_another_number_of_votes_are_refused(tmp_path: Path) -> None:
     voter = replace(default_voter(CATRS), training=SHORT)
     bootstrap(CATRS, tmp_path / "teacher", voter=voter, votes=2, workers=1)
-    with pytest.raises(RunError, match=r"has soft labels of other votes \(samples 2, not 3\): remove"):
+    with pytest.raises(RunError, match=r"has soft labels that were made with samples = 2, not 3: remove"):
         bootstrap(CATRS, tmp_path / "teacher", voter=voter, votes=3, workers=1)

@@ -2,6 +2,7 @@
 
 import json
 import zipfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +13,11 @@ from safetensors.torch import load_file, save_file
 from radii.interop.checkpoint import import_checkpoint
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
-from radii.training.loop import train
 from radii.training.weights import model_spec, trained_model
 
 RECIPE = Recipe(
     dataset="digits",
-    model="digits_mlp",
+    model="digits_cnn",
     sigma=0.25,
     training=Training(epochs=1, images_per_step=512, learning_rate=0.05),
 )
@@ -25,8 +25,8 @@ NONE: list[list[float]] = [[], []]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    return train(RECIPE, tmp_path / "run")
+def run(digits_run: Callable[..., Run]) -> Run:
+    return digits_run()
 
 
 @pytest.mark.parametrize(
@@ -63,7 +63,7 @@ def test_weights_that_do_not_fit_are_an_error(change: str, run: Run) -> None:
     save_file(tensors, run.weights_file, {"spec": spec})
     if change == "truncated":
         run.weights_file.write_bytes(run.weights_file.read_bytes()[:-9])
-    with pytest.raises(RunError, match="does not hold the weights of digits_mlp") as caught:
+    with pytest.raises(RunError, match="does not hold the weights of digits_cnn") as caught:
         trained_model(run)
     assert "\n" not in str(caught.value)
 
@@ -80,6 +80,6 @@ def test_checkpoint_of_integers_is_refused(run: Run, tmp_path: Path) -> None:
     tensors = {key.removeprefix("1."): tensor.to(torch.int8) for key, tensor in load_file(run.weights_file).items()}
     torch.save(tensors, tmp_path / "net.pt")
     with pytest.raises(
-        ValueError, match="net.pt does not hold digits_mlp: .* holds torch.int8, expected torch.float32"
+        ValueError, match="net.pt does not hold digits_cnn: .* holds torch.int8, expected torch.float32"
     ):
         import_checkpoint(tmp_path / "net.pt", RECIPE, tmp_path / "imported")

@@ -1,4 +1,4 @@
-"""The batches of an epoch, prepared ahead; with several processes, the share of each that this rank trains on."""
+"""Make the batches of an epoch, prepared ahead; with several processes, this rank's share of each."""
 
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -18,7 +18,7 @@ class LocalBatch(NamedTuple):
 
     batch: Batch
     weight: float = 1.0
-    """Of their mean loss: the average of weight times loss over the ranks is the mean over the images of the step."""
+    """The weight of their mean loss, chosen so that the average over the ranks is the mean over the step's images."""
 
 
 def batches(

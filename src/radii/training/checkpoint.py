@@ -90,7 +90,8 @@ class TrainState:
     def load(self, content: bytes, path: Path) -> None:
         """Restore the state from the content of the checkpoint at `path`."""
         try:
-            self.load_state_dict(torch.load(io.BytesIO(content), weights_only=True))
+            # Written on any device, read on any: what it is loaded into has its own.
+            self.load_state_dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
         except Exception as error:
             raise RunError(
                 f"{path} cannot be read ({type(error).__name__}): remove it to start this run again"

@@ -29,7 +29,7 @@ RENDEZVOUS_TIMEOUT = timedelta(minutes=30)
 SECONDS_TO_STOP = 30.0
 """How long a process may take to stop after torchrun has died; torchrun itself gives its processes as long."""
 CONNECTION_ERRORS = ("gloo", "nccl", "connection", "timed out")
-"""Words in the error of a collective call whose peer has ended."""
+"""Words in the error of a collective call whose peer has ended: gloo raises plain RuntimeErrors, without a type."""
 MACHINE_FIELDS = ("dataset.path", "training.initial")
 """Fields of a recipe that may differ between machines; the digests of the files there are compared instead."""
 

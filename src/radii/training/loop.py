@@ -4,6 +4,7 @@ import math
 import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
+from itertools import islice
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -13,6 +14,7 @@ from torch import nn
 from radii import disk
 from radii.datasets import Images
 from radii.device import default_device, keep_freed_memory
+from radii.estimate import OnEstimate
 from radii.objectives import Batch, Step
 from radii.provenance import record_environment, record_training_data
 from radii.runs import recipe as recipes
@@ -27,8 +29,9 @@ from radii.training.build import Components, build, stored
 from radii.training.checkpoint import TrainState
 from radii.training.ddp import World, expect_same_inputs, join_world
 from radii.training.interrupts import SIGNALS, Interrupts
-from radii.training.optimizer import learning_rate, make_optimizer
+from radii.training.optimizer import learning_rate, make_optimizer, set_learning_rate
 from radii.training.step import Loss, StepResult, gradient_step
+from radii.training.timing import steps_within, time_steps, training_time
 from radii.training.weights import save_weights
 
 SECONDS_BETWEEN_CHECKPOINTS = 300.0
@@ -47,6 +50,8 @@ class StepEvent(NamedTuple):
     """The row of training.csv after an epoch; None after a step."""
     terms: Mapping[str, float] = {}
     """Every term of the loss, as the mean over the images of the step."""
+    total: int | None = None
+    """Steps of the whole training; None if all epochs are whole."""
 
 
 OnStep = Callable[[StepEvent], None]
@@ -61,12 +66,16 @@ def train(
     teacher: Run | Path | str | None = None,
     soft_labels: Path | str | None = None,
     trust: Collection[str] = (),
+    minutes: float | None = None,
     on_step: OnStep = lambda _: None,
+    on_estimate: OnEstimate | None = None,
 ) -> Run:
     """Train a recipe in the folder `run`, or continue it where it stopped; a finished run is returned as it is.
 
     `recipe` is a Recipe, a recipe file, or the name of a shipped one; `settings` such as "training.epochs=5" override
-    the fields of a file. `trust` names the modules whose code may be imported by the runs that the recipe starts from.
+    the fields of a file. `minutes` replaces epochs and steps: a few steps are timed, and the run records how many it
+    takes, so that it can be repeated. `on_estimate` is called with the estimated time before the first step. `trust`
+    names the modules whose code may be imported by the runs that the recipe starts from.
     In processes that torchrun started, all train together, and only rank 0 reads and writes the run and calls
     `on_step`.
 
@@ -82,12 +91,30 @@ def train(
         raise ValueError("settings override a recipe file: change the fields of the Recipe instead")
     keep_freed_memory()
     target, world = Run(run), join_world()
-    components = build(recipe, None if data is None else Path(data), teacher, soft_labels, trust)
-    _train(target, components, world, on_step)
+    # With several processes the noise depends on the rank: a tape would serve only as many processes again.
+    alone = world.size == 1
+    components = build(recipe, None if data is None else Path(data), teacher, soft_labels, trust, tape=alone)
+    if minutes is not None:
+        components = _within(minutes, components, target, world)
+    _train(target, components, world, on_step, on_estimate)
     return target
 
 
-def _train(run: Run, components: Components, world: World, on_step: OnStep) -> None:
+def _within(minutes: float, components: Components, run: Run, world: World) -> Components:
+    """Return the components with the number of steps that fit into some minutes, or that the run has recorded."""
+
+    def choose() -> int:
+        begun = run.stated_recipe().training if run.recipe_file.is_file() else None
+        if begun is not None and begun.steps is not None:
+            return begun.steps
+        return steps_within(components, minutes, time_steps(components))
+
+    return components.with_steps(world.broadcast_from_rank0(choose))
+
+
+def _train(
+    run: Run, components: Components, world: World, on_step: OnStep, on_estimate: OnEstimate | None = None
+) -> None:
     """Train in a locked run until it is finished."""
     test = components.dataset.part("test")
     if components.training.images_per_step < world.size:
@@ -100,8 +127,11 @@ def _train(run: Run, components: Components, world: World, on_step: OnStep) -> N
         if not finished:
             expect_same_inputs(world, components.recipe, components.origin, components.images, test)
             with _logged(run.path, on_step, world) as log_step:
+                loop = _Loop(run, components, test, log_step, world)
+                if on_estimate is not None and world.is_rank0:
+                    on_estimate(training_time(components, time_steps(components), loop.steps_done))
                 with Interrupts() as interrupts:
-                    _Loop(run, components, test, log_step, world, interrupts).run_epochs()
+                    loop.run_epochs(interrupts)
                 if world.is_rank0:
                     disk.remove(run.previous_checkpoint_file)
                     save_weights(run, components.model, components.spec)
@@ -145,10 +175,9 @@ class _Loop:
         test: Images,
         on_step: OnStep,
         world: World,
-        interrupts: Interrupts,
     ) -> None:
         self.run, self.images, self.test = run, components.images, test
-        self.on_step, self.world, self.interrupts = on_step, world, interrupts
+        self.on_step, self.world = on_step, world
         self.recipe, self.training, self.device = components.recipe, components.training, default_device()
         model = components.model.to(self.device)
         if world.size > 1 and self.training.batch_norm == "synchronised":
@@ -167,9 +196,15 @@ class _Loop:
         elif content is not None:
             state.load(content, run.checkpoint_file)
 
-    def run_epochs(self) -> None:
+    @property
+    def steps_done(self) -> int:
+        return self.state.epoch * self.steps + self.state.step
+
+    def run_epochs(self, interrupts: Interrupts) -> None:
+        """Train to the end. Signals that arrive meanwhile are delayed until a step is complete."""
+        self.interrupts = interrupts
         state = self.state
-        while state.epoch < self.training.epochs:
+        while state.epoch < self.training.epochs_begun:
             loss = self._run_epoch()
             row = self._make_row()
             state.close_epoch(row)
@@ -192,7 +227,7 @@ class _Loop:
             first=state.step,
             world=self.world,
         )
-        for local in prefetch(upcoming):
+        for local in prefetch(islice(upcoming, max(0, self._steps_of_epoch() - state.step))):
             result = self._run_step(local)
             state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
             signal = self._agree_on_signal()
@@ -203,11 +238,18 @@ class _Loop:
             self._report(result.loss, terms=result.terms)
         return result.loss
 
+    def _steps_of_epoch(self) -> int:
+        """Return the steps of the present epoch: fewer in the last one of a training that ends within it."""
+        if self.training.steps is None:
+            return self.steps
+        return min(self.steps, self.training.steps - self.state.epoch * self.steps)
+
     def _run_step(self, local: LocalBatch) -> StepResult:
         state = self.state
-        state.optimizer.param_groups[0]["lr"] = learning_rate(self.training, state.epoch, state.step / self.steps)
+        set_learning_rate(state.optimizer, learning_rate(self.training, state.epoch, state.step / self.steps))
         address = self.world.address(self.recipe.seed, state.epoch, state.step)
-        step = Step(state.epoch, generator(self.device, "train", *address))
+        progress = (state.epoch + state.step / self.steps) / self.training.epochs
+        step = Step(state.epoch, generator(self.device, "train", *address), min(1.0, progress))
         on_device = local._replace(batch=Batch(*(tensor.to(self.device) for tensor in local.batch)))
         result = gradient_step(self.loss, state.optimizer, on_device, step, number=state.step, world=self.world)
         state.add(result.terms)
@@ -234,11 +276,13 @@ class _Loop:
             state, per_step = self.state, self.training.images_per_step
             images = min(per_step, len(self.images) - (state.step - 1) * per_step)
             means = {name: total / images for name, total in (terms or {}).items()}
-            self.on_step(StepEvent(state.epoch, self.training.epochs, state.step, self.steps, loss, row, means))
+            epochs, total = self.training.epochs_begun, self.training.steps
+            self.on_step(StepEvent(state.epoch, epochs, state.step, self.steps, loss, row, means, total))
 
     def _make_row(self) -> dict[str, Any]:
         """Return the row of training.csv for the epoch that ends."""
-        state, images = self.state, len(self.images)
+        state = self.state
+        images = min(len(self.images), state.step * self.training.images_per_step)
         accuracy = noisy_accuracy(state.model, self.test, self.recipe, state.epoch, self.device, self.world)
         return {
             "epoch": state.epoch,

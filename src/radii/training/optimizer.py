@@ -7,22 +7,32 @@ import torch
 from torch import nn
 
 from radii.runs.recipe import Training
+from radii.training.muon import Muon
 
 
 def make_optimizer(training: Training, model: nn.Module) -> torch.optim.Optimizer:
     """Create the recipe's optimizer for the parameters that take gradients."""
     trained = [parameter for parameter in model.parameters() if parameter.requires_grad]
-    common: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay, "fused": True}
+    common: dict[str, Any] = {"lr": training.learning_rate, "weight_decay": training.weight_decay}
+    if training.optimizer == "muon":
+        dtype = torch.bfloat16 if training.precision == "bfloat16" else torch.float32
+        return Muon(model, momentum=training.momentum, dtype=dtype, **common)
     if training.optimizer == "adamw":
-        return torch.optim.AdamW(trained, betas=(training.momentum, 0.999), **common)
-    return torch.optim.SGD(trained, momentum=training.momentum, nesterov=training.nesterov, **common)
+        return torch.optim.AdamW(trained, betas=(training.momentum, 0.999), fused=True, **common)
+    return torch.optim.SGD(trained, momentum=training.momentum, nesterov=training.nesterov, fused=True, **common)
+
+
+def set_learning_rate(optimizer: torch.optim.Optimizer, rate: float) -> None:
+    """Set the learning rate of every group, multiplied by the group's own factor."""
+    for group in optimizer.param_groups:
+        group["lr"] = rate * group.get("rate_factor", 1.0)
 
 
 def learning_rate(training: Training, epoch: int, progress: float) -> float:
     """Return the learning rate after the fraction `progress` of an epoch."""
     passed = epoch + progress
     warmup = min(1.0, passed / training.warmup_epochs) if training.warmup_epochs else 1.0
-    return training.learning_rate * warmup * _factor(training, epoch, passed / training.epochs)
+    return training.learning_rate * warmup * _factor(training, epoch, min(1.0, passed / training.epochs))
 
 
 def _factor(training: Training, epoch: int, share: float) -> float:

@@ -1,11 +1,10 @@
 """Soft labels: how a trained run's base classifier votes on noisy copies of every training image (CAT-RS)."""
 
 import io
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +15,22 @@ from radii.datasets import samples_of
 from radii.device import default_workers
 from radii.disk import locked
 from radii.engines import AUTO
-from radii.fields import check_seed
+from radii.estimate import OnEstimate
+from radii.fields import check_seed, first_difference
 from radii.runs import readers
 from radii.runs.run import Run, RunError
-from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.questions import Question, Votes
 from radii.training.build import dataset_of
 from radii.workers.backends import run_programs
+from radii.workers.forecast import forecast
 from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
 
 BLOCK = 128
-"""Noisy copies of a forward block, on which the draws depend."""
+"""Noisy copies that are asked for together; with the older streams, those of a block, on which the draws depend."""
+COUNTS = "soft-labels.counts"
+"""The file of a run that holds the votes so far."""
 
 
 def soft_labels(
@@ -41,36 +44,45 @@ def soft_labels(
     workers: int | None = 1,
     executor: Executor | None = None,
     on_image: Callable[[int, int], None] = lambda *_: None,
+    on_estimate: OnEstimate | None = None,
 ) -> Path:
-    """Write the share of votes of every class for every unaugmented training image; continues where it stopped.
+    """Write each class's share of the votes for every unaugmented training image; continue where it stopped.
 
-    The images are shared by `executor`, by default by `workers` processes of one thread each, one per core if it is
-    None; the values do not depend on how many. With `settle`, the shares of an image whose first votes are all for one
-    class are of these alone; those of the others are as without.
+    `executor` counts the votes; by default `workers` processes of one thread each do, one per core if it is None. The
+    values do not depend on their number. With `settle`, an image whose first `settle` votes are all for one class gets
+    no more votes; the other images get all of theirs. `on_estimate` is called with the estimated time first.
     """
     check_options(samples, settle, seed)
     workers = default_workers() if workers is None else workers
     weights = run.weights_digest()
     images = samples_of(dataset_of(run, data).part("train"))
+    stream = None if _is_older(run) else PHILOX
     with one_thread():
-        name, classifier = open_run(run, engine, noise_of(run.recipe), data, min(samples, BLOCK))
+        batch_size = min(samples, BLOCK) if stream is None else None
+        name, classifier = open_run(run, engine, noise_of(run.recipe), data, batch_size)
     if run.weights_digest() != weights:
         raise RunError(f"the weights of {run.path} changed since the votes began: start them again")
     settled = {} if settle is None else {"settle": settle}
-    stated = {"samples": samples, "seed": seed, "engine": name, **settled}
+    drawn = {} if stream is None else {"stream": stream}
+    stated = {"samples": samples, "seed": seed, "engine": name, **settled, **drawn}
     header = {**stated, "weights": weights, "data": images.digest}
 
     def program(index: int) -> Program[NDArray[np.int64]]:
         image, _ = images.sample(index)
-        return Program(image, NoiseAddress(seed, index, purpose="soft_labels"), _votes(samples, settle))
+        address = NoiseAddress(seed, index, purpose="soft_labels", stream=stream)
+        return Program(image, address, _votes(samples, settle))
 
     with locked(run.soft_labels_file):
         counts = _Counts(run, header, classifier.classes)
         first, total = len(counts), len(images)
+        if on_estimate is not None and executor is None:
+            image = forecast(classifier, lambda number: program(first + number), total - first)
+            if image is not None:
+                on_estimate(image.times((total - first) / workers))
         finished = run_programs(classifier, lambda number: program(first + number), total - first, workers, executor)
         with closing(finished):
             for number, (votes, seconds, _) in enumerate(finished, start=first + 1):
-                counts.append((votes, seconds))
+                counts.append(votes, seconds)
                 on_image(number, total)
         counts.publish(total)
     return run.soft_labels_file
@@ -86,7 +98,7 @@ def check_options(samples: int, settle: int | None = None, seed: int = 0) -> Non
 
 
 def _votes(samples: int, settle: int | None) -> Generator[Question, NDArray[np.int64], NDArray[np.int64]]:
-    """Ask for the votes on one image: no more where the first `settle` are all for one class."""
+    """Ask for the votes on one image; stop if the first `settle` votes are all for one class."""
     first = min(settle or samples, samples)
     votes = yield Votes(0, 0, first)
     if first < samples and votes.max() < first:
@@ -94,14 +106,11 @@ def _votes(samples: int, settle: int | None) -> Generator[Question, NDArray[np.i
     return votes
 
 
-def _other(theirs: Mapping[str, Any], mine: Mapping[str, Any]) -> str:
-    """How two headers differ, such as: samples 50, not 60."""
-    differing = [key for key in sorted({*theirs, *mine}) if theirs.get(key) != mine.get(key)]
-    return "; ".join(f"{key} {_short(theirs.get(key))}, not {_short(mine.get(key))}" for key in differing)
-
-
-def _short(value: Any) -> str:
-    return str(value)[:16]
+def _is_older(run: Run) -> bool:
+    """Return whether a run has votes from the older streams, which its header does not name."""
+    votes, header = run.path / COUNTS, (run.path / COUNTS).with_suffix(".json")
+    begun = votes.is_file() and votes.stat().st_size > 0 and header.is_file()
+    return begun and "stream" not in readers.json_object(header)
 
 
 class _Counts:
@@ -109,7 +118,7 @@ class _Counts:
 
     def __init__(self, run: Run, header: dict[str, object], classes: int) -> None:
         self.run, self.classes = run, classes
-        self.file, self.times = run.path / "soft-labels.counts", run.soft_labels_times
+        self.file, self.times = run.path / COUNTS, run.soft_labels_times
         beside = self.file.with_suffix(".json")
         disk.sweep(run.path, [beside.name, self.file.name, self.times.name, run.soft_labels_file.name])
         if not beside.is_file() or not len(self):
@@ -118,18 +127,17 @@ class _Counts:
             disk.write_json(beside, header)
         if (theirs := readers.json_object(beside)) != header:
             raise RunError(
-                f"{run.path} has soft labels of other votes ({_other(theirs, header)}): remove {self.file} and "
-                f"{beside.name} to vote again"
+                f"{run.path} has soft labels that were made with {first_difference(theirs, header)}: remove "
+                f"{self.file} and {beside.name} to vote again"
             )
-        self._cut(self.file, 4 * classes, self._rows(self.file, 4 * classes))
-        self._cut(self.times, 8, len(self))
+        self._truncate(self.file, 4 * classes, self._rows(self.file, 4 * classes))
+        self._truncate(self.times, 8, len(self))
 
     def __len__(self) -> int:
         return self._rows(self.file, 4 * self.classes)
 
-    def append(self, found: tuple[NDArray[np.int64], float]) -> None:
-        """Add the votes on the next image, the time first: a kill in between leaves one time too many, which is cut."""
-        votes, seconds = found
+    def append(self, votes: NDArray[np.int64], seconds: float) -> None:
+        """Add the votes on the next image. The time comes first: `_truncate` removes one that a kill left alone."""
         disk.append(self.times, np.array([seconds], "<f8").tobytes())
         disk.append(self.file, votes.astype("<i4").tobytes())
 
@@ -144,8 +152,8 @@ class _Counts:
     def _rows(file: Path, size: int) -> int:
         return file.stat().st_size // size if file.is_file() else 0
 
-    def _cut(self, file: Path, size: int, rows: int) -> None:
-        """Cut a file to whole rows; times that were never noted, of an older file, are unknown."""
+    def _truncate(self, file: Path, size: int, rows: int) -> None:
+        """Truncate a file to whole rows; missing times become NaN."""
         if not file.is_file():
             disk.write(file, b"" if file == self.file else np.full(rows, np.nan, "<f8").tobytes())
         elif self._rows(file, size) < rows:

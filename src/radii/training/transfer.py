@@ -1,34 +1,28 @@
 """Robustness transfer (CRT): train a teacher where there is none, then one student or a chain of students."""
 
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from radii import disk, objectives
 from radii import models as architectures
-from radii.device import default_device
 from radii.errors import MissingResourceError, ParameterError
-from radii.objectives import Batch, Step
+from radii.estimate import OnEstimate
 from radii.runs import recipe as recipes
 from radii.runs.lineage import seconds_before, teachers
 from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
 from radii.runs.trust import require_data
-from radii.smoothing.addresses import generator
-from radii.training.batches import LocalBatch
-from radii.training.build import Components, build, open_dataset
+from radii.training.build import build, open_dataset
 from radii.training.ddp import join_world
+from radii.training.fine_tuning import student_recipe
 from radii.training.loop import OnStep, train
 from radii.training.soft_labels import soft_labels
-from radii.training.step import Loss, gradient_step
+from radii.training.timing import TIMED_STEPS, time_steps
 
 VOTES = 10_000
 """Noisy copies of an image for its soft labels, as in the CAT-RS paper."""
-TIMED_STEPS = 5
 
 
 def transfer(
@@ -40,11 +34,14 @@ def transfer(
     settings: Sequence[str] = (),
     data: Path | str | None = None,
     trust: Collection[str] = (),
+    siblings: bool = False,
+    minutes: float | None = None,
 ) -> Any:
     """Transfer the robustness of a teacher's run to a student; a list of models is a chain, and gives a list of runs.
 
-    By default the recipe is the shipped one for the teacher's dataset and sigma, and the student's folder is beside the
-    teacher's. `trust` names the modules whose code the teacher's run may import.
+    With `siblings`, the first teacher teaches all of them. By default the recipe is the shipped one for the teacher's
+    dataset and sigma, and the student's folder is beside the teacher's. `minutes` is the time for each student, instead
+    of epochs. `trust` names the modules whose code the teacher's run may import.
 
     >>> import radii, tempfile
     >>> folder, short = tempfile.mkdtemp(), ["training.epochs=1"]
@@ -54,12 +51,11 @@ def transfer(
     """
     first = teacher if isinstance(teacher, Run) else Run(teacher, trust)
     if not isinstance(recipe, Recipe):
-        recipe = (
-            recipes.read(recipes.find(recipe), settings) if recipe else recipes.transfer_recipe(first.recipe, settings)
-        )
+        folder = None if data is None else Path(data)
+        recipe = recipes.read(recipes.find(recipe), settings) if recipe else student_recipe(first, settings, folder)
     chain = list(model) if isinstance(model, list | tuple) else [model]
     path, folder = None if run is None else Path(run), None if data is None else Path(data)
-    students = list(train_students(first, recipe, chain, run=path, data=folder))
+    students = list(train_students(first, recipe, chain, run=path, data=folder, siblings=siblings, minutes=minutes))
     return students if isinstance(model, list | tuple) else students[0]
 
 
@@ -70,10 +66,14 @@ def train_students(
     *,
     run: Path | None = None,
     data: Path | None = None,
+    siblings: bool = False,
+    minutes: float | None = None,
     on_step: OnStep = lambda _: None,
+    on_estimate: OnEstimate | None = None,
 ) -> Iterator[Run]:
     """Train a student of each model, taught by the student before it; yield each when it is trained.
 
+    With `siblings`, all are taught by `teacher`, whose logits are computed once (training/tape.py).
     All students use `recipe`, except for its model. It must have the teacher's dataset and sigma.
     """
     if run is not None and len(models) > 1:
@@ -81,12 +81,14 @@ def train_students(
     for model in models:
         name = named_table(model, "model")["name"].replace(":", "-")
         path = run or teacher.path.with_name(f"{teacher.name}-to-{name}")
-        student_recipe = replace(recipe, model=model, dataset=_student_dataset(recipe, teacher, data))
-        student = train(student_recipe, path, data=data, teacher=teacher, on_step=on_step)
+        taught = replace(recipe, model=model, dataset=_student_dataset(recipe, teacher, data))
+        student = train(
+            taught, path, data=data, teacher=teacher, minutes=minutes, on_step=on_step, on_estimate=on_estimate
+        )
         if join_world().is_rank0:
             _time_teacher_method(student, teacher, data)
         yield student
-        teacher = student
+        teacher = teacher if siblings else student
 
 
 def _student_dataset(recipe: Recipe, teacher: Run, data: Path | None) -> Spec:
@@ -160,7 +162,7 @@ def _time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
     if file.is_file() or recipe.training is None:
         return
     student_recipe = student.recipe
-    parts = architectures.parts(recipe.model["name"])
+    parts = [key for key in architectures.parts(recipe.model["name"]) if not isinstance(recipe.model[key], tuple)]
     # A denoiser is put in front of the student; other methods train the student's model itself.
     model = {**recipe.model, **dict.fromkeys(parts, str(student.path))} if parts else student_recipe.model
     # Initial weights would be of another architecture.
@@ -171,29 +173,11 @@ def _time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
         soft_labels=first.source("soft_labels"),
         trust=teacher.trusted,
     )
+    per_step = components.training.images_per_step
     cost = {
         "method": recipe.objective["name"],
-        "method_seconds_per_epoch": _seconds_per_epoch(components),
+        "method_seconds_per_epoch": time_steps(components).step * len(components.images) / per_step,
         "steps_timed": TIMED_STEPS,
         "seconds_before": seconds_before(student),
     }
     disk.write_json(file, cost)
-
-
-def _seconds_per_epoch(components: Components) -> float:
-    """Extrapolate the time of an epoch from a few steps after one warm-up step."""
-    images, device = components.images, default_device()
-    per_step = components.training.images_per_step
-    model = components.model.to(device).train()
-    optimizer = torch.optim.SGD(model.parameters(), lr=1e-3)
-    loss = Loss(components.objective, model, components.training.precision)
-    seconds = []
-    for number in range(TIMED_STEPS + 1):
-        indices = torch.arange(number * per_step, (number + 1) * per_step) % len(images)
-        pixels = images.batch(indices).to(device)
-        batch = Batch(pixels, images.labels[indices].to(device), indices.to(device))
-        step = Step(components.training.epochs, generator(device, "time", number))
-        began = time.perf_counter()
-        gradient_step(loss, optimizer, LocalBatch(batch), step, number=number)
-        seconds.append(time.perf_counter() - began)
-    return sum(seconds[1:]) / TIMED_STEPS * len(images) / per_step

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from radii import disk, models
 from radii.datasets import Dataset
 from radii.device import default_device
+from radii.onnx import OnnxGraph
 from radii.runs import readers
 from radii.runs.recipe import Recipe, fields_of
 from radii.runs.run import Run, RunError
@@ -43,8 +44,11 @@ def spec_for(recipe: Recipe, dataset: Dataset) -> ModelSpec:
 
 
 def normalisation(recipe: Recipe, dataset: Dataset) -> Normalisation:
-    """Return the constants of the model's first layer."""
+    """Return the constants of the model's first layer: the dataset's, or those that a library states for its model."""
     constants = dataset.normalisation
+    if recipe.normalisation != "none":
+        own = models.own_normalisation(recipe.model["name"], fields_of(recipe.model))
+        constants = own if len(own.mean) == dataset.shape[0] else constants
     if recipe.normalisation == "none" or not constants.mean:
         return NONE
     if recipe.normalisation == "centre":
@@ -57,16 +61,20 @@ def model_digest(recipe: Recipe) -> str:
     return hashlib.sha256(json.dumps([recipe.model, recipe.normalisation], sort_keys=True).encode()).hexdigest()[:16]
 
 
-def make_model(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
-    """Create the untrained model of a recipe; its weights depend only on the recipe's seed."""
+def make_model(recipe: Recipe, spec: ModelSpec, *, pretrained: bool = True) -> nn.Sequential:
+    """Create the model of a recipe as training starts with it; its weights depend only on the recipe's seed.
+
+    Without `pretrained`, weights of the model's library are not fetched: others are loaded next.
+    """
+    name, fields = recipe.model["name"], fields_of(recipe.model)
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(recipe.seed)
         model = models.create(
-            recipe.model["name"],
+            name,
             shape=spec.shape,
             classes=spec.classes,
             normalisation=spec.normalisation,
-            **fields_of(recipe.model),
+            **(fields if pretrained else models.without_pretrained(name, fields)),
         )
     return channels_last(model)
 
@@ -114,16 +122,17 @@ def _checked(spec: ModelSpec) -> ModelSpec:
     return spec
 
 
-def trained_model(run: Run) -> nn.Module:
-    """Load the model of a finished run in eval mode."""
+def trained_model(run: Run, device: torch.device | None = None) -> nn.Module:
+    """Load the model of a finished run in eval mode, on a device or on the default one; an ONNX model on the CPU."""
     recipe = run.recipe
     spec = model_spec(run)
     try:
-        model = make_model(recipe, spec)
+        model = make_model(recipe, spec, pretrained=False)
     except (RuntimeError, MemoryError, OverflowError) as error:
         raise RunError(f"{run.recipe_file}: its model cannot be created: {_one_line(error)}") from error
     load_weights(model, run.weights(), recipe.model["name"])
-    return model.eval().to(default_device())
+    has_graph = any(isinstance(module, OnnxGraph) for module in model.modules())
+    return model.eval().to("cpu" if has_graph else device or default_device())
 
 
 def load_weights(model: nn.Module, weights: Path, name: str) -> None:

@@ -1,0 +1,74 @@
+"""Measure how many test images a network gets right without noise, and under one draw of noise of several sigmas."""
+
+import os
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from radii import disk
+from radii.datasets import DataError, Dataset, Images, spread_evenly
+from radii.device import default_device
+from radii.runs.run import Run
+from radii.smoothing.addresses import generator
+from radii.smoothing.forward import evaluating
+from radii.training.weights import trained_model
+
+MOST_CHECKED = 1000
+"""Test images that a network is checked on without noise."""
+FEWEST_CHECKED = 200
+"""The same, of a slow network."""
+SWEPT = 300
+"""Test images of each sigma of the sweep."""
+SIGMAS = (0.12, 0.25, 0.5, 1.0)
+BATCH = 20
+SECONDS = 30.0
+"""A slow network is checked on as many images as it classifies in this time."""
+
+
+def measure(model: nn.Module, dataset: Dataset, weights: str) -> dict[str, Any] | None:
+    """Count right answers on test images spread over the split; None where there are none to read.
+
+    `weights` is the digest of the model's weights, by which an outdated measurement is found.
+    """
+    try:
+        images = dataset.split("test")
+    except DataError as error:
+        if error.parameter == "enlarge":  # the size, which the user can correct now
+            raise
+        return None
+    began = time.perf_counter()
+    count_right(model, images, spread_evenly(range(len(images)), BATCH))
+    seconds = (time.perf_counter() - began) / BATCH
+    affordable = min(MOST_CHECKED, max(FEWEST_CHECKED, int(SECONDS / seconds)))
+    chosen = spread_evenly(range(len(images)), affordable)
+    swept = spread_evenly(chosen, SWEPT if affordable == MOST_CHECKED else FEWEST_CHECKED // 2)
+    noisy = [
+        {"sigma": sigma, "right": count_right(model, images, swept, sigma), "images": len(swept)} for sigma in SIGMAS
+    ]
+    return {"right": count_right(model, images, chosen), "images": len(chosen), "noisy": noisy, "weights": weights}
+
+
+def count_right(model: nn.Module, images: Images, chosen: Sequence[int], sigma: float = 0.0) -> int:
+    """Count the chosen images that the network gets right, each under one draw of noise."""
+    device = default_device()
+    right = torch.zeros((), dtype=torch.long, device=device)
+    rng = generator("cpu", "measure", round(1000 * sigma))
+    with evaluating(model), torch.inference_mode():
+        for part in torch.tensor(chosen).split(BATCH):
+            pixels = images.batch(part)
+            noisy = pixels + sigma * torch.randn(pixels.shape, generator=rng) if sigma else pixels
+            right += (model(noisy.to(device)).argmax(1) == images.labels[part].to(device)).sum()
+    return int(right)
+
+
+def record_accuracy(run: Run, open_dataset: Callable[[], Dataset]) -> None:
+    """Write the accuracy without noise of a finished run, unless it is known for its present weights."""
+    if run.check() or not os.access(run.path, os.W_OK):
+        return
+    measured = measure(trained_model(run), open_dataset(), run.weights_digest())
+    if measured is not None:
+        disk.sweep(run.path, [run.check_file.name])
+        disk.write_json(run.check_file, measured)

@@ -1,0 +1,39 @@
+"""Recipes for a run's own images: fine-tune it, teach students, or train from scratch, with the profile's defaults."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from radii.runs import profiles
+from radii.runs.recipe import Recipe, RecipeError, apply_settings, with_settings
+from radii.runs.run import Run
+from radii.runs.trust import require_data
+from radii.training.build import dataset_of, open_dataset
+
+
+def fine_tuning_recipe(run: Run, method: Path | str, settings: Sequence[str] = (), data: Path | None = None) -> Recipe:
+    """Make the recipe that fine-tunes a run, or trains a denoiser in front of it."""
+    stated = profiles.recipe_from(run.recipe, run.path, method, profiles.FEW, settings)
+    path = stated.dataset.get("path")
+    if data is None and path and not any(key.startswith("dataset") for key in settings):
+        require_data(Path(path), stated.dataset["name"], run.path)
+    images = len(open_dataset(stated, data).part("train"))
+    return profiles.recipe_from(run.recipe, run.path, method, images, settings)
+
+
+def student_recipe(teacher: Run, settings: Sequence[str] = (), data: Path | None = None) -> Recipe:
+    """Make the recipe of a teacher's students."""
+    images = len(dataset_of(teacher, data).part("train"))
+    return profiles.transfer_recipe(teacher.recipe, images, settings)
+
+
+def scratch_recipe(objective: str, settings: Sequence[str], data: Path | None = None) -> Recipe:
+    """Make the recipe of an objective from settings, which have to state dataset, model and sigma."""
+    values = apply_settings({}, settings)
+    if missing := [key for key in ("dataset", "model", "sigma") if key not in values]:
+        raise RecipeError(
+            f"the objective {objective!r} needs {', '.join(missing)}: set them, or name a recipe of `radii list`"
+        )
+    stated = {key: values[key] for key in ("dataset", "model", "sigma")}
+    bare = Recipe(**stated)
+    images = len(open_dataset(bare, data).part("train"))
+    return with_settings(profiles.scratch_recipe(objective, images, **stated), objective, settings)

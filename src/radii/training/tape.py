@@ -1,0 +1,120 @@
+"""Teacher tapes: a teacher's logits for every epoch and training image, recorded once for all later students.
+
+Noise and augmentation of a training step are functions of its address, and no student changes them. So the logits that
+a teacher gave to its first student are those that it would give to any other student of the same schedule.
+"""
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from radii import disk
+from radii.datasets import Images
+from radii.runs import readers
+from radii.runs.recipe import Recipe
+from radii.runs.run import Run
+
+FOLDER = "tapes"
+MOST_BYTES = 1 << 30
+"""A tape that would be larger is not recorded: the teacher runs for every student."""
+DIGEST_BYTES = hashlib.sha256().digest_size
+"""A file of the tape ends with the digest of its logits."""
+
+
+class Tape:
+    """The logits of one teacher for one schedule: a file for every epoch, written when the epoch is complete."""
+
+    def __init__(self, folder: Path, images: int, classes: int, writable: bool) -> None:
+        self.folder, self.shape, self.writable = folder, (images, classes), writable
+        self._epoch: int | None = None
+        self._recorded: Tensor | None = None
+        self._recording = torch.empty(0)
+        self._missing = 0
+
+    def logits(self, epoch: int, indices: Tensor) -> Tensor | None:
+        """Return the recorded logits [image, class] of an epoch's images, or None if the epoch is not recorded."""
+        self._turn_to(epoch)
+        return None if self._recorded is None else self._recorded[indices.cpu()].to(indices.device)
+
+    def record(self, epoch: int, indices: Tensor, logits: Tensor) -> None:
+        """Keep the logits of a step; the epoch is written with its last image."""
+        self._turn_to(epoch)
+        if not self.writable or logits.dtype != torch.float32:
+            return
+        if self._missing == self.shape[0]:
+            self._recording = torch.empty(self.shape)
+        self._recording[indices.cpu()] = logits.detach().cpu()
+        self._missing -= len(indices)
+        if self._missing == 0:
+            # A teacher that runs in bfloat16 gives logits of 16 bits.
+            halves = self._recording.bfloat16()
+            exact = torch.equal(halves.float(), self._recording)
+            content = (halves if exact else self._recording).view(torch.uint8).numpy().tobytes()
+            with disk.locked(self.folder, wait=True):  # several students may record one tape
+                disk.write(self._file(epoch), content + hashlib.sha256(content).digest())
+
+    def _turn_to(self, epoch: int) -> None:
+        """Load an epoch's logits when its first step asks for them."""
+        if epoch != self._epoch:
+            self._epoch, self._missing, self._recorded = epoch, self.shape[0], self._read(epoch)
+
+    def _read(self, epoch: int) -> Tensor | None:
+        """Return an epoch's logits; None if its file is missing or damaged, so that it is recorded again."""
+        file = self._file(epoch)
+        values = self.shape[0] * self.shape[1]
+        dtypes = {values * dtype.itemsize + DIGEST_BYTES: dtype for dtype in (torch.bfloat16, torch.float32)}
+        if not file.is_file() or file.is_symlink() or (dtype := dtypes.get(file.stat().st_size)) is None:
+            return None
+        content = file.read_bytes()
+        if hashlib.sha256(content[:-DIGEST_BYTES]).digest() != content[-DIGEST_BYTES:]:
+            return None
+        return torch.frombuffer(bytearray(content[:-DIGEST_BYTES]), dtype=dtype).view(self.shape).float()
+
+    def _file(self, epoch: int) -> Path:
+        return self.folder / f"epoch-{epoch:04}.logits"
+
+
+def open_tape(teacher: Run, recipe: Recipe, images: Images, classes: int) -> Tape | None:
+    """Open the tape of a teacher for a student's recipe, beside the teacher's weights; None if it would be too large.
+
+    A tape is found by everything that the logits depend on.
+    """
+    training = recipe.training
+    assert training is not None
+    if training.epochs * len(images) * classes * torch.float32.itemsize > MOST_BYTES:
+        return None
+    header = tape_header(teacher, recipe, images.digest)
+    name = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:16]
+    folder = teacher.path / FOLDER / name
+    stated = folder / "tape.json"
+    writable = os.access(teacher.path, os.W_OK)
+    if writable:
+        disk.make_folder(folder)
+        with disk.locked(folder, wait=True):
+            disk.sweep(folder, [stated.name, *(f"epoch-{epoch:04}.logits" for epoch in range(training.epochs_begun))])
+            if not stated.is_file():
+                disk.write_json(stated, header)
+    if stated.is_file() and readers.json_object(stated) != header:
+        return None
+    return Tape(folder, len(images), classes, writable)
+
+
+def tape_header(teacher: Run, recipe: Recipe, data: str) -> Mapping[str, Any]:
+    """Return what a teacher's logits depend on: its weights, the images, the addresses of noise and augmentation."""
+    training = recipe.training
+    assert training is not None
+    return {
+        "teacher": teacher.weights_digest(),
+        "data": data,
+        "dataset": {key: value for key, value in recipe.dataset.items() if key != "path"},
+        "sigma": recipe.sigma,
+        "seed": recipe.seed,
+        "images_per_step": training.images_per_step,
+        "precision": training.precision,
+    }

@@ -1,0 +1,98 @@
+"""Time the steps of a training before it begins, to say how long it takes or to fit it into a number of minutes."""
+
+import copy
+import time
+from dataclasses import replace
+from typing import NamedTuple
+
+import torch
+
+from radii.device import default_device
+from radii.errors import ParameterError
+from radii.estimate import Estimate
+from radii.objectives import Batch, Objective, Step
+from radii.objectives.transfer import Transfer
+from radii.smoothing.addresses import generator
+from radii.smoothing.forward import evaluating
+from radii.training.batches import LocalBatch
+from radii.training.build import Components
+from radii.training.optimizer import make_optimizer
+from radii.training.step import Loss, gradient_step
+
+TIMED_STEPS = 5
+LONG_ENOUGH = 3.0
+"""Stop timing after so many seconds."""
+SHARE_OF_BUDGET = 0.95
+"""The share of the stated minutes that steps are planned for: reading, saving and chance take the rest."""
+
+
+class StepTime(NamedTuple):
+    """The seconds of an optimizer step, and of the measurement of accuracy after an epoch."""
+
+    step: float
+    slowest: float
+    epoch_end: float
+
+
+def time_steps(components: Components) -> StepTime:
+    """Time a few steps after one to warm up, on a copy of the model; a single step if it takes long."""
+    images, device = components.images, default_device()
+    per_step = components.training.images_per_step
+    model = copy.deepcopy(components.model).to(device).train()
+    optimizer = make_optimizer(replace(components.training, learning_rate=1e-4), model)
+    loss = Loss(_without_tape(components.objective), model, components.training.precision)
+    seconds: list[float] = []
+    for number in range(TIMED_STEPS + 1):
+        indices = torch.arange(number * per_step, (number + 1) * per_step) % len(images)
+        step = Step(components.training.epochs_begun, generator(device, "time", number))
+        began = time.perf_counter()
+        pixels = images.batch(indices).to(device)
+        batch = Batch(pixels, images.labels[indices].to(device), indices.to(device))
+        gradient_step(loss, optimizer, LocalBatch(batch), step, number=number)
+        seconds.append(time.perf_counter() - began)
+        if sum(seconds) > LONG_ENOUGH:
+            break
+    timed = sorted(seconds[1:] or seconds)
+    return StepTime(sum(timed) / len(timed), timed[-1], _time_evaluation(model, components))
+
+
+def _without_tape(objective: Objective) -> Objective:
+    """Return an objective that records nothing: the noise of timed steps is not that of the training."""
+    return replace(objective, tape=None) if isinstance(objective, Transfer) else objective
+
+
+def _time_evaluation(model: torch.nn.Module, components: Components) -> float:
+    """Extrapolate the measurement of the noisy test accuracy from one forward pass."""
+    test, device = components.dataset.part("test"), default_device()
+    chosen = torch.arange(min(components.training.images_per_step, len(test)))
+    pixels = test.batch(chosen).to(device)
+    with evaluating(model), torch.inference_mode():
+        began = time.perf_counter()
+        model(pixels)
+        return (time.perf_counter() - began) * len(test) / len(chosen)
+
+
+def training_time(components: Components, measured: StepTime, steps_done: int = 0) -> Estimate:
+    """Estimate the time of the whole training, or of what is left of it."""
+    training, per_epoch = components.training, steps_per_epoch(components)
+    total = training.steps or training.epochs_begun * per_epoch
+    left = max(0, total - steps_done)
+    ends = training.epochs_begun - steps_done // per_epoch
+    seconds = left * measured.step + ends * measured.epoch_end
+    return Estimate(
+        seconds, 0.8 * seconds, left * max(measured.slowest, 1.3 * measured.step) + 1.5 * ends * measured.epoch_end
+    )
+
+
+def steps_within(components: Components, minutes: float, measured: StepTime) -> int:
+    """Return how many steps fit into so many minutes, with a measurement of accuracy after every epoch."""
+    if not minutes > 0:
+        raise ParameterError(f"minutes = {minutes:g}, expected a number > 0")
+    per_epoch = steps_per_epoch(components)
+    seconds = 60 * minutes * SHARE_OF_BUDGET - measured.epoch_end
+    return max(1, int(seconds / (measured.step + measured.epoch_end / per_epoch)))
+
+
+def steps_per_epoch(components: Components) -> int:
+    """Return the steps of a whole epoch."""
+    return -(-len(components.images) // components.training.images_per_step)

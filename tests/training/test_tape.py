@@ -1,0 +1,166 @@
+"""Teacher tapes: later students get the logits that the teacher would give, bit for bit, and it does not run."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from radii import engines
+from radii.runs.recipe import Recipe, Training
+from radii.runs.run import Run
+from radii.training import tape as tapes
+from radii.training.loop import StepEvent, train
+from radii.training.tape import Tape
+from radii.training.transfer import train_students
+
+Copies = Callable[..., Run]
+RECIPE = Recipe(
+    dataset="digits",
+    model="digits_mlp",
+    sigma=0.25,
+    objective="transfer",
+    training=Training(epochs=2, images_per_step=256, learning_rate=0.05),
+)
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The rows of each forward pass of a teacher in training."""
+    rows: list[int] = []
+    folded = engines.folded
+
+    def counted(model: nn.Module, probe: Tensor | None = None) -> nn.Module:
+        teacher = folded(model, probe)
+        teacher.register_forward_pre_hook(lambda _, inputs: rows.append(len(inputs[0])))
+        return teacher
+
+    monkeypatch.setattr(engines, "folded", counted)
+    return rows
+
+
+def weights(run: Run) -> bytes:
+    return run.weights().read_bytes()
+
+
+def files(teacher: Run) -> list[Path]:
+    return sorted(teacher.path.glob("tapes/*/*.logits"))
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+def test_student_of_a_tape_equals_the_student_of_the_teacher(
+    digits_run: Copies, tmp_path: Path, calls: list[int], precision: str
+) -> None:
+    training = replace(RECIPE.training, precision=precision)  # type: ignore[type-var]
+    recipe, teacher = replace(RECIPE, training=training), digits_run()
+    live = train(recipe, tmp_path / "live", teacher=teacher)
+    assert sum(calls) == 2 * 1347
+    assert len(files(teacher)) == 2
+    calls.clear()
+    taped = train(recipe, tmp_path / "taped", teacher=Run(teacher.path))
+    assert not calls
+    assert weights(taped) == weights(live)
+    assert taped.origin()["teacher"]["hash"] == live.origin()["teacher"]["hash"]
+
+
+def test_siblings_share_a_tape_and_a_longer_schedule_extends_it(digits_run: Copies, calls: list[int]) -> None:
+    teacher = digits_run()
+    first, second = train_students(teacher, RECIPE, ["digits_mlp", "digits_cnn"], siblings=True)
+    assert {first.source("teacher"), second.source("teacher")} == {teacher.path}
+    assert sum(calls) == 2 * 1347
+    calls.clear()
+    longer = replace(RECIPE, training=replace(RECIPE.training, epochs=3))  # type: ignore[type-var]
+    train(longer, teacher.path.with_name("longer"), teacher=teacher)
+    assert sum(calls) == 1347
+
+
+@pytest.mark.parametrize(
+    "change", [{"seed": 1}, {"training": Training(epochs=2, images_per_step=128, learning_rate=0.05)}]
+)
+def test_other_noise_or_batches_need_another_tape(
+    digits_run: Copies, tmp_path: Path, calls: list[int], change: dict[str, object]
+) -> None:
+    teacher = digits_run()
+    train(RECIPE, tmp_path / "first", teacher=teacher)
+    calls.clear()
+    train(replace(RECIPE, **change), tmp_path / "second", teacher=teacher)  # type: ignore[arg-type]
+    assert sum(calls) == 2 * 1347
+    assert len(files(teacher)) == 4
+
+
+def test_tape_of_other_weights_is_not_used(digits_run: Copies, tmp_path: Path, calls: list[int]) -> None:
+    teacher = digits_run()
+    train(RECIPE, tmp_path / "first", teacher=teacher)
+    other = train(replace(teacher.recipe, seed=5), tmp_path / "other")
+    (teacher.path / "model.safetensors").write_bytes(weights(other))
+    calls.clear()
+    train(RECIPE, tmp_path / "second", teacher=Run(teacher.path))
+    assert sum(calls) == 2 * 1347
+
+
+@pytest.mark.parametrize("damage", [b"", b"short", None])
+def test_damaged_epoch_is_recorded_again(
+    digits_run: Copies, tmp_path: Path, calls: list[int], damage: bytes | None
+) -> None:
+    teacher = digits_run()
+    live = train(RECIPE, tmp_path / "first", teacher=teacher)
+    file = files(teacher)[1]
+    content = file.read_bytes()
+    file.write_bytes(bytes([content[0] ^ 1, *content[1:]]) if damage is None else damage)
+    calls.clear()
+    again = train(RECIPE, tmp_path / "second", teacher=teacher)
+    assert sum(calls) == 1347
+    assert weights(again) == weights(live)
+    assert file.read_bytes() == content
+
+
+def test_interrupted_epoch_is_not_recorded(digits_run: Copies, tmp_path: Path) -> None:
+    def stop(event: StepEvent) -> None:
+        if (event.epoch, event.step) == (1, 3):
+            raise InterruptedError
+
+    teacher = digits_run()
+    with pytest.raises(InterruptedError):
+        train(RECIPE, tmp_path / "student", teacher=teacher, on_step=stop)
+    assert len(files(teacher)) == 1
+    student = train(RECIPE, tmp_path / "student", teacher=teacher)
+    fresh = train(RECIPE, tmp_path / "fresh", teacher=digits_run("again"))
+    assert weights(student) == weights(fresh)
+
+
+def test_large_tapes_are_not_recorded(
+    digits_run: Copies, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, calls: list[int]
+) -> None:
+    monkeypatch.setattr(tapes, "MOST_BYTES", 1000)
+    teacher = digits_run()
+    train(RECIPE, tmp_path / "student", teacher=teacher)
+    assert not (teacher.path / "tapes").exists()
+    assert sum(calls) == 2 * 1347
+
+
+def test_recorded_logits_are_those_of_the_teacher(tmp_path: Path) -> None:
+    logits = torch.randn(6, 3)
+    tape = Tape(tmp_path, 6, 3, writable=True)
+    order = torch.tensor([5, 1, 3, 0, 2, 4])
+    for part in order.split(4):
+        assert tape.logits(0, part) is None
+        tape.record(0, part, logits[part])
+    later = Tape(tmp_path, 6, 3, writable=True)
+    recorded = later.logits(0, order)
+    assert recorded is not None
+    assert torch.equal(recorded, logits[order])
+    assert later.logits(1, order) is None
+
+
+def test_teacher_without_write_permission_is_not_recorded(tmp_path: Path) -> None:
+    tape = Tape(tmp_path / "missing", 2, 3, writable=False)
+    tape.record(0, torch.arange(2), torch.zeros(2, 3))
+    assert not (tmp_path / "missing").exists()
+
+
+def test_timed_steps_are_not_recorded(digits_run: Copies, tmp_path: Path) -> None:
+    teacher = digits_run()
+    train(RECIPE, tmp_path / "student", teacher=teacher, on_estimate=lambda _: None)
+    assert [file.name for file in files(teacher)] == ["epoch-0000.logits", "epoch-0001.logits"]
