@@ -2,8 +2,8 @@
 
 import socket
 import threading
+from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,31 +12,33 @@ from radii import certifiers
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.errors import ParameterError, RunWarning
 from radii.runs import certificates
-from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
-from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
 from radii.workers import cluster as cluster_module
 from radii.workers.cluster import cluster_executor
 from radii.workers.pool import WorkerError
-from tools.cluster import dask_cluster, dask_scheduler, without_times
+from tools.cluster import DaskCluster, dask_cluster, dask_scheduler, without_times
 
 
 @pytest.fixture
-def config(tmp_path: Path) -> CertificationConfig:
-    training = Training(epochs=1, images_per_step=128, learning_rate=0.05)
-    run = train(Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training), tmp_path / "run")
+def config(digits_run: Callable[..., Run]) -> CertificationConfig:
     fixed = certifiers.create("fixed", selection=100, estimation=3000)
-    return CertificationConfig(run=run.path, certifier=fixed, every=20, engine="torch")
+    return CertificationConfig(run=digits_run().path, certifier=fixed, every=20, engine="torch")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[DaskCluster]:
+    with dask_cluster() as cluster:
+        yield cluster
 
 
 @pytest.mark.slow
-def test_two_dask_workers_one_killed_write_the_same_file(config: CertificationConfig) -> None:
+def test_two_dask_workers_one_killed_write_the_same_file(config: CertificationConfig, cluster: DaskCluster) -> None:
     path = certify_run(config, workers=1)
     alone, header = without_times(path), certificates.read(path).header
     path.unlink()
     shown: list[Any] = []
-    with dask_cluster() as cluster, cluster_executor(cluster.address) as executor:
+    with cluster_executor(cluster.address) as executor:
 
         def on_image(_: int, row: Any) -> None:
             shown.append(row)
@@ -50,13 +52,15 @@ def test_two_dask_workers_one_killed_write_the_same_file(config: CertificationCo
 
 
 @pytest.mark.slow
-def test_soft_labels_by_two_dask_workers_one_killed_are_the_same(config: CertificationConfig) -> None:
+def test_soft_labels_by_two_dask_workers_one_killed_are_the_same(
+    config: CertificationConfig, cluster: DaskCluster
+) -> None:
     run = Run(config.run)
     alone = soft_labels(run, samples=8, engine="torch").read_bytes()
     for path in run.path.glob("soft-labels*"):
         path.unlink()
     seen: list[int] = []
-    with dask_cluster() as cluster, cluster_executor(cluster.address) as executor:
+    with cluster_executor(cluster.address) as executor:
 
         def on_image(done: int, _: int) -> None:
             seen.append(done)

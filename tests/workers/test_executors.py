@@ -4,10 +4,10 @@ import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -19,6 +19,7 @@ from radii.runs import certificates
 from radii.runs.run import Run
 from radii.workers.scheduler import Report
 from radii.workers.voter import Missing, Shipped, count_votes
+from tools.processes import warm_context
 
 
 class Inline(Executor):
@@ -44,7 +45,7 @@ def rows(path: Path) -> list[tuple[Any, ...]]:
 def test_any_executor_gives_the_same_certificates_in_order(config: CertificationConfig) -> None:
     path = certify_run(config, workers=1)
     expected = rows(path)
-    pools: list[Executor | None] = [Inline(), ThreadPoolExecutor(2), ProcessPoolExecutor(2, get_context("spawn")), None]
+    pools: list[Executor | None] = [Inline(), ThreadPoolExecutor(2), ProcessPoolExecutor(2, warm_context()), None]
     for pool in pools:
         path.unlink()
         assert rows(certify_run(config, workers=2, executor=pool)) == expected
@@ -110,9 +111,66 @@ def test_worker_backend_is_any_executor_class() -> None:
     smoothed = radii.SmoothedClassifier(torch.nn.Flatten(), sigma=0.5, classes=4)
     data: Sequence[Any] = (torch.rand(3, 1, 2, 2), torch.tensor([0, 1, 2]))
     backend = Backend()
-    given = {"seed": 0, "selection": 10, "estimation": 100}
-    found = radii.certify_dataset(smoothed, tuple(data), executor=backend, **given)  # type: ignore[arg-type]
-    alone = radii.certify_dataset(smoothed, tuple(data), workers=1, **given)  # type: ignore[arg-type]
+    given: dict[str, Any] = {"seed": 0, "selection": 10, "estimation": 100}
+    found = radii.certify_dataset(smoothed, tuple(data), executor=backend, **given)
+    alone = radii.certify_dataset(smoothed, tuple(data), workers=1, **given)
     plain = [[replace(row, seconds=0.0, environments=()) for row in each.certificates.rows] for each in (found, alone)]
     assert plain[0] == plain[1]
     assert backend.calls >= 2
+
+
+REPORTS: dict[str, Callable[[Report], object]] = {
+    "seconds": lambda report: replace(report, seconds=float("nan")),
+    "seconds that no file can hold": lambda report: replace(report, seconds=-1e12),
+    "environment": lambda report: replace(report, environment={}),
+    "environment that is no JSON": lambda report: replace(report, environment={**report.environment, "x": object()}),
+    "environment with NaN": lambda report: replace(report, environment={**report.environment, "x": float("nan")}),
+    "environment with a first row": lambda report: replace(report, environment={**report.environment, "first_row": 7}),
+    "environment of megabytes": lambda report: replace(report, environment={**report.environment, "x": "y" * 10**7}),
+    "answers": lambda report: replace(report, answers=None),  # type: ignore[arg-type]
+    "error": lambda report: replace(report, error="failed"),  # type: ignore[arg-type]
+    "name": lambda report: replace(report, worker=None),  # type: ignore[arg-type]
+}
+
+
+@pytest.mark.parametrize("what", REPORTS)
+def test_report_that_is_none_is_refused_and_the_file_stays_readable(what: str, config: CertificationConfig) -> None:
+    with pytest.raises(ParameterError, match=f"a worker's report has no valid {what.split()[0]}"):
+        certify_run(config, workers=1, executor=Changing(REPORTS[what]))
+    expected = rows(certify_run(config, workers=1))
+    assert [row[0] for row in expected] == list(range(0, 450, 60))
+
+
+class Changing(Inline):
+    """Changes the reports of its workers."""
+
+    def __init__(self, change: Callable[[Report], object]) -> None:
+        self.change = change
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        future = super().submit(fn, *args, **kwargs)
+        answered: Future[Any] = Future()
+        result = future.result()
+        answered.set_result(self.change(result) if isinstance(result, Report) else result)
+        return answered
+
+
+def test_reports_that_an_executor_mixes_up_are_not_believed(config: CertificationConfig) -> None:
+    """A cache that returns the first report again and again: its votes are of another image."""
+    reports: list[Report] = []
+
+    def first(report: Report) -> Report:
+        reports.append(report)
+        return reports[0]
+
+    with pytest.raises(ParameterError, match="a worker answered other questions than it got"):
+        certify_run(config, workers=1, executor=Changing(first))
+
+
+def test_masked_counts_are_checked_whole(config: CertificationConfig) -> None:
+    def masked(report: Report) -> Report:
+        answers = [np.ma.masked_array(2 * answer, mask=answer == answer.max()) for answer in report.answers]
+        return replace(report, answers=answers)
+
+    with pytest.raises(ParameterError, match="it miscounts"):
+        certify_run(config, workers=1, executor=Changing(masked))

@@ -26,6 +26,11 @@ if __name__ == "__main__":
 """
 
 
+@pytest.fixture(autouse=True)
+def warm_workers() -> None:
+    """Start every worker as users do."""
+
+
 def square(number: int) -> int:
     time.sleep(0.02 * (number % 3))
     return number * number

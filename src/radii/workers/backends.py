@@ -5,8 +5,11 @@ from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from itertools import count
 from typing import Any, Protocol
+
+import torch
 
 from radii.device import worker_variables
 from radii.engines import SmoothedClassifier
@@ -15,17 +18,17 @@ from radii.smoothing.questions import Task
 from radii.workers.cluster import ExecutorPool, expect_same_version
 from radii.workers.pool import Call, Outcome, ProcessPool, WorkerError
 from radii.workers.scheduler import Finished, Program, Report, Result, Scheduler, Workers
-from radii.workers.voter import VOTERS, Missing, Shipped, answered, count_votes
+from radii.workers.voter import VOTERS, Missing, Shipped, answer, check_report, count_votes
 
 
 class Calls(Protocol):
-    """Computes calls in any order: a pool of processes, or an executor."""
+    """Whatever computes calls, in any order: a pool of processes, or an executor."""
 
     def submit(self, call: Call) -> int:
-        """Have a call computed; returns its ticket."""
+        """Queue a call; return its ticket."""
 
     def next(self) -> tuple[int, Outcome]:
-        """Wait for a call; returns its ticket and its outcome. Raises a WorkerError if nobody can go on."""
+        """Wait until a call is done; return its ticket and outcome. Raise a WorkerError if no worker can continue."""
 
     def close(self) -> None:
         """Drop the calls that are not done."""
@@ -37,35 +40,40 @@ def run_programs(
     images: int,
     workers: int = 1,
     executor: Executor | None = None,
+    target: torch.device | None = None,
 ) -> Generator[Finished[Result], None, None]:
     """Run one program for each image and yield the results in order.
 
-    The votes are counted by `executor`, by default by `workers` processes of this machine; by this process itself if
-    that is one.
+    `executor` counts the votes; by default `workers` processes of this machine do, or this process if `workers` is 1.
+    They do so on the `target`, or on the classifier's device.
     """
-    with open_workers(classifier, workers if images > 1 else 1, executor) as counting:
+    target = target or classifier.device
+    alone = images <= 1 and target.type == classifier.device.type
+    with open_workers(classifier, 1 if alone else workers, executor, target) as counting:
         yield from Scheduler(
             begin, images, counting, classes=classifier.classes, block=classifier.batch_size, expected=workers
         ).results()
 
 
 @contextmanager
-def open_workers(classifier: SmoothedClassifier, workers: int, executor: Executor | None) -> Iterator[Workers]:
-    """Open what counts the votes of a classifier.
+def open_workers(
+    classifier: SmoothedClassifier, workers: int, executor: Executor | None, target: torch.device | None = None
+) -> Iterator[Workers]:
+    """Open the workers that count the votes of a classifier.
 
-    A classifier that cannot be pickled is run by threads of this process, with a warning.
+    A classifier that cannot be pickled runs in threads of this process, with a warning.
     """
     if executor is None and workers == 1:
         yield InProcess(classifier)
         return
-    shipped = Shipped(classifier)
+    shipped = Shipped(classifier, target)
     with ExitStack() as held:
         if executor is None or isinstance(executor, ProcessPoolExecutor):
             try:
                 shipped.shipment  # noqa: B018  raises if it cannot be pickled
             except ParameterError as error:
                 if executor is not None:
-                    raise ParameterError(f"{error}; this executor needs that: use threads", "executor") from error
+                    raise ParameterError(f"{error}; use an executor of threads", "executor") from error
                 warnings.warn(f"{error}; it runs in threads of this process", RunWarning, stacklevel=5)
                 executor = held.enter_context(ThreadPoolExecutor(workers))
         held.enter_context(VOTERS.holding(shipped))
@@ -73,11 +81,11 @@ def open_workers(classifier: SmoothedClassifier, workers: int, executor: Executo
         held.callback(calls.close)
         if isinstance(calls, ExecutorPool):
             calls.expect_radii()
-        yield SentAway(shipped, calls)
+        yield Remote(shipped, calls)
 
 
 class InProcess:
-    """Answers tasks in this process, when their answer is asked for."""
+    """Answers tasks in this process, when `next` is called."""
 
     def __init__(self, classifier: SmoothedClassifier) -> None:
         self._classifier = classifier
@@ -91,20 +99,20 @@ class InProcess:
 
     def next(self) -> tuple[int, Report]:
         ticket, tasks = self._waiting.popleft()
-        return ticket, answered(self._classifier, tasks)
+        return ticket, answer(self._classifier, tasks)
 
     def close(self) -> None:
         self._waiting.clear()
 
 
-class SentAway:
-    """Sends tasks to other processes or threads, and the classifier to those that do not have it."""
+class Remote:
+    """Sends tasks to other processes or threads, and the classifier to those that do not have it yet."""
 
-    def __init__(self, shipped: Shipped, calls: "Calls") -> None:
+    def __init__(self, shipped: Shipped, calls: Calls) -> None:
         self._shipped = shipped
         self._calls = calls
         self._sent: dict[int, tuple[int, Sequence[Task]]] = {}
-        """The caller's ticket and the tasks, by the ticket of the call: tasks may be sent again."""
+        """The caller's ticket and the tasks, by the ticket of the call: the same tasks may be sent twice."""
         self._tickets = count()
 
     def submit(self, tasks: Sequence[Task]) -> int:
@@ -116,23 +124,29 @@ class SentAway:
         while True:
             call, outcome = self._calls.next()
             ticket, tasks = self._sent.pop(call)
-            if isinstance(outcome.found, WorkerError):  # of these tasks alone
-                return ticket, Report((), 0.0, "", {}, outcome.found)
-            report = outcome.value()
-            if not isinstance(report, Report | Missing):
-                raise WorkerError(f"a worker answered a {type(report).__name__}, expected a report", "executor")
-            if not isinstance(report, Missing):
+            if isinstance(outcome.content, WorkerError):  # only these tasks failed
+                return ticket, Report((), 0.0, "", {}, outcome.content)
+            answered = outcome.value()
+            if not isinstance(answered, Missing):
+                report = check_report(answered)
                 expect_same_version(report.environment["versions"]["radii"])
-                return ticket, report
+                return ticket, report if report.error is not None else _with_own_answers(report, tasks)
             self._send(ticket, tasks, self._shipped.shipment)
 
     def close(self) -> None:
         self._calls.close()
 
     def _send(self, ticket: int, tasks: Sequence[Task], *shipment: Any) -> None:
-        # A view would be pickled with the whole tensor that it is a part of.
+        # A view would be pickled with the whole tensor behind it.
         tasks = [task._replace(image=task.image.detach().clone()) for task in tasks]
         images = sorted({task.address.image for task in tasks})
         name = f"image {images[0]}" if len(images) == 1 else f"images {images[0]} to {images[-1]}"
         call = self._calls.submit(Call(name, count_votes, (self._shipped.token, tasks, *shipment)))
         self._sent[call] = (ticket, tasks)
+
+
+def _with_own_answers(report: Report, tasks: Sequence[Task]) -> Report:
+    """Return a report about these tasks; of one about others, which an executor mixed up, only an error is left."""
+    if list(report.asked) == [(task.address, task.question) for task in tasks]:
+        return report
+    return replace(report, answers=(), error=WorkerError("a worker answered other questions than it got", "executor"))

@@ -1,4 +1,4 @@
-"""Workers of any executor of `concurrent.futures`, and of a Dask cluster."""
+"""Workers behind any `concurrent.futures` executor, and the executor of a Dask cluster."""
 
 import logging
 import re
@@ -14,11 +14,11 @@ from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Any
 
-from radii.errors import ParameterError, RunWarning, install
+from radii.errors import MissingExtraError, ParameterError, RunWarning
 from radii.workers.pool import Call, Outcome, WorkerError
 
 SILENCE = 20.0
-"""Seconds without an answer from any worker before a warning, unless tasks have taken longer before."""
+"""Seconds without any answer before a warning, or longer if tasks take longer."""
 TIMEOUT = 30.0
 """Seconds that a Dask scheduler may take to answer."""
 RESUME = "Finished rows are saved: run the same command or call to resume"
@@ -34,7 +34,7 @@ def expect_same_version(theirs: str) -> None:
 
 
 class ExecutorPool:
-    """The workers of an executor, of which only `submit` is used: pools of processes, Dask, MPI, Parsl."""
+    """The workers of an executor: a process pool, Dask, MPI, Parsl. Only its `submit` is used."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -43,10 +43,10 @@ class ExecutorPool:
         self._calls: dict[int, tuple[Call, Future[Any]]] = {}
         self._done: SimpleQueue[int] = SimpleQueue()
         self._longest = 0.0
-        """The longest time, in seconds, that an answer was waited for."""
+        """The longest wait for an answer, in seconds."""
 
     def expect_radii(self) -> None:
-        """Check a worker's version before any work is sent: Dask's workers die of what they cannot unpickle."""
+        """Check a worker's version of radii before sending work: Dask's workers die of what they cannot unpickle."""
         self.submit(Call("the check of the radii version", metadata.version, ("radii",)))
         expect_same_version(self.next()[1].value())
 
@@ -60,7 +60,7 @@ class ExecutorPool:
     def next(self) -> tuple[int, Outcome]:
         began = time.monotonic()
         while (ticket := self._answered()) not in self._calls:
-            pass  # an answer that was given before
+            pass  # the call was answered before
         self._longest = max(self._longest, time.monotonic() - began)
         call, future = self._calls.pop(ticket)
         return ticket, Outcome(True, self._or_failed(call, future.result))
@@ -70,7 +70,7 @@ class ExecutorPool:
             future.cancel()
 
     def _answered(self) -> int:
-        """Wait for a call that is done; warn if nobody answers, and again after twice the time."""
+        """Wait until a call is done; warn if no worker answers, and again after twice the time."""
         patience, waited = max(SILENCE, 2 * self._longest), 0.0
         while True:
             try:
@@ -83,13 +83,13 @@ class ExecutorPool:
     def _warn(self, seconds: float) -> None:
         warnings.warn(
             f"no worker has answered for {seconds:.0f} s, {len(self._calls)} tasks are waiting: check that the workers "
-            f"of {self._name} run; the work goes on when one answers",
+            f"of {self._name} run; the work continues when one answers",
             RunWarning,
             stacklevel=2,
         )
 
     def _or_failed(self, call: Call, function: Callable[[], Any]) -> Any:
-        """Call a function of the executor; its errors become a WorkerError. Errors of the work come back as results."""
+        """Call a function of the executor and raise its errors as a WorkerError; tasks report theirs in results."""
         try:
             return function()
         except CancelledError as error:
@@ -111,19 +111,19 @@ def _put(done: "SimpleQueue[int]", ticket: int, _: Future[Any]) -> None:
 
 @contextmanager
 def cluster_executor(address: str) -> Iterator[Executor]:
-    """The executor of the Dask cluster whose scheduler is at `address`.
+    """Connect to the Dask cluster whose scheduler is at `address`, and yield its executor.
 
-    A worker that dies is Dask's concern: its tasks are computed by others, and the third death at one task ends them.
-    Where none is left they wait for new ones; where the scheduler ends they are cancelled.
+    Dask gives the tasks of a worker that dies to others; the third death at one task is an error. If no worker is left,
+    tasks wait for new ones; if the scheduler ends, they are cancelled.
     """
     try:
         distributed: Any = import_module("distributed")
     except ImportError as error:
-        raise ParameterError(f"a cluster needs Dask: {install('dask')}", "cluster") from error
+        raise MissingExtraError("A cluster needs Dask, which is not installed.", "dask", "cluster") from error
     try:
-        _expect_port(address)  # without a possible one Dask tries for ever
+        _expect_port(address)  # without a valid port Dask tries for ever
         client = _within(2 * TIMEOUT, partial(distributed.Client, address, timeout=TIMEOUT, set_as_default=False))
-    except Exception as error:  # where another kind of server answers, also those of what it says
+    except Exception as error:  # another kind of server may answer anything
         raise ParameterError(
             f"no Dask scheduler answers at {address!r} ({type(error).__name__}), expected an address such as "
             "tcp://host:8786: start one with `dask scheduler`",
@@ -135,13 +135,13 @@ def cluster_executor(address: str) -> Iterator[Executor]:
 
 
 def _expect_port(address: str) -> None:
-    found = re.fullmatch(r".+:(\d{1,5})/?", address, re.ASCII)
-    if not found or not 0 < int(found[1]) < 1 << 16:
+    match = re.fullmatch(r".+:(\d{1,5})/?", address, re.ASCII)
+    if not match or not 0 < int(match[1]) < 1 << 16:
         raise ValueError("no port")
 
 
 def _within(seconds: float, connect: Callable[[], Any]) -> Any:
-    """Call a function; raise a TimeoutError after some time, since Dask waits for ever where nobody answers."""
+    """Call a function; raise a TimeoutError after some seconds, because Dask may wait for ever."""
     answer: Future[Any] = Future()
 
     def call() -> None:
@@ -156,7 +156,7 @@ def _within(seconds: float, connect: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Silence a logger: the futures that a scheduler cancels tell what went wrong with it."""
+    """Silence a logger: cancelled futures report what went wrong."""
     logger = logging.getLogger(name)
     before, logger.disabled = logger.disabled, True
     try:

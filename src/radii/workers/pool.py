@@ -1,6 +1,6 @@
-"""A pool of worker processes, which are replaced when they die and end with their parent.
+"""A pool of worker processes. Workers that die are replaced, and all end with their parent.
 
-Imports no torch: a worker watches its parent before torch is loaded.
+This module does not import torch, so that a worker watches its parent before torch is loaded.
 """
 
 import os
@@ -24,18 +24,18 @@ import cloudpickle
 from radii.errors import ParameterError
 
 MOST_DEATHS = 3
-"""The number of worker deaths at one call that is its error."""
+"""After so many worker deaths, a call fails."""
 SAFE_PATH = "PYTHONSAFEPATH"
 """Python's variable for a search path without the current folder."""
 
 
 class WorkerError(ParameterError):
-    """Worker processes died repeatedly at one item."""
+    """Workers died repeatedly at one call, or answered what they should not."""
 
 
 @dataclass(frozen=True)
 class Call:
-    """A function and its arguments; the name is what an error calls it."""
+    """A function and its arguments, with a name for errors."""
 
     name: str
     function: Callable[..., Any]
@@ -47,17 +47,17 @@ class Outcome:
     """The result of a call, or its error."""
 
     good: bool
-    found: Any
+    content: Any
 
     def value(self) -> Any:
-        """The result; raises the error."""
+        """Return the result, or raise the error."""
         if not self.good:
-            raise self.found
-        return self.found
+            raise self.content
+        return self.content
 
 
 class _Worker:
-    """A process, the connection to it, and the ticket of its present call; `slot` is its place among the workers."""
+    """A worker process, the connection to it, and the ticket of its present call; `slot` is its number in the pool."""
 
     def __init__(self, slot: int, variables: Mapping[str, str]) -> None:
         self.slot = slot
@@ -70,11 +70,11 @@ class _Worker:
 
     def give(self, ticket: int, task: bytes) -> None:
         self.ticket = ticket
-        with suppress(OSError):  # it died, which `outcome` detects
+        with suppress(OSError):  # the worker died, which `outcome` detects
             self.connection.send_bytes(task)
 
     def outcome(self) -> Outcome | None:
-        """The outcome of its call; None if the worker died."""
+        """Receive the outcome of the worker's call; None if the worker died."""
         try:
             return Outcome(*pickle.loads(self.connection.recv_bytes()))
         except (EOFError, OSError):
@@ -101,7 +101,7 @@ class ProcessPool:
         self._tickets = count()
 
     def submit(self, call: Call) -> int:
-        """Have a call computed by the next worker that is free; returns its ticket."""
+        """Queue a call for the next free worker; return its ticket."""
         ticket = next(self._tickets)
         self._calls[ticket] = call
         self._waiting.append(ticket)
@@ -109,7 +109,7 @@ class ProcessPool:
         return ticket
 
     def next(self) -> tuple[int, Outcome]:
-        """The ticket of a call that is done, and its outcome."""
+        """Wait until a call is done; return its ticket and its outcome."""
         while True:
             connections = {worker.connection: worker for worker in self._workers}
             ready = wait(list(connections))[0]
@@ -121,7 +121,7 @@ class ProcessPool:
             worker.end()
 
     def _employ(self) -> None:
-        """Give what waits to idle workers, then to new ones."""
+        """Give waiting calls to idle workers, then to new ones."""
         idle = [worker for worker in self._workers if worker.ticket is None]
         while self._waiting and (idle or self._free):
             self._give(idle.pop() if idle else self._start())
@@ -143,15 +143,15 @@ class ProcessPool:
         outcome, ticket = worker.outcome(), worker.ticket
         worker.ticket = None
         if outcome is None:
-            outcome = self._bury(worker, ticket)
+            outcome = self._replace(worker, ticket)
         self._employ()
         if outcome is None or ticket is None:
             return None
         del self._calls[ticket]
         return ticket, outcome
 
-    def _bury(self, dead: _Worker, ticket: int | None) -> Outcome | None:
-        """Replace a dead worker, and have its call computed again; too many deaths are the outcome of the call."""
+    def _replace(self, dead: _Worker, ticket: int | None) -> Outcome | None:
+        """Free the slot of a dead worker and queue its call again; after too many deaths, return the call's error."""
         self._workers.remove(dead)
         self._free.insert(0, dead.slot)
         dead.end()
@@ -163,7 +163,7 @@ class ProcessPool:
             return None
         error = WorkerError(
             f"{MOST_DEATHS} worker processes died at {self._calls[ticket].name}, the last "
-            f"{_cause(dead.process.exitcode)}: check that there is enough memory for the workers, or use fewer",
+            f"{_cause(dead.process.exitcode)}: give the workers more memory, or use fewer",
             "workers",
         )
         return Outcome(False, error)
@@ -176,7 +176,7 @@ def _cause(code: int | None) -> str:
 
 
 def _work(connection: "Connection[Any, Any]", variables: Mapping[str, str]) -> None:
-    """The loop of a worker: compute tasks until the parent closes the connection."""
+    """Compute calls until the parent closes the connection."""
     os.environ.update(variables)  # before torch is loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
@@ -190,11 +190,11 @@ def _outcome(task: bytes) -> bytes:
         function, arguments = pickle.loads(task)
         return pickle.dumps((True, function(*arguments)))
     except Exception as error:
-        return pickle.dumps((False, portable(error)))
+        return pickle.dumps((False, picklable(error)))
 
 
-def portable(error: Exception) -> Exception:
-    """An error in a form that can be sent to another process."""
+def picklable(error: Exception) -> Exception:
+    """Return an error that can be pickled: the error itself, or a RuntimeError with its message."""
     try:
         pickle.loads(pickle.dumps(error))
     except Exception:
@@ -203,7 +203,7 @@ def portable(error: Exception) -> Exception:
 
 
 def _end_with_parent() -> None:
-    """End this process as soon as its parent has ended, however that ended."""
+    """End this process as soon as its parent has ended, for whatever reason."""
     parent = parent_process()
     if parent is not None:
         wait([parent.sentinel])
@@ -212,7 +212,7 @@ def _end_with_parent() -> None:
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Processes that are started here do not receive Ctrl-C; the parent does, and ends them."""
+    """Start processes that do not receive Ctrl-C: the parent does, and ends them."""
     resource_tracker.ensure_running()  # otherwise multiprocessing starts it later and unblocks Ctrl-C
     before: Iterable[int] = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
@@ -223,9 +223,9 @@ def _without_interrupts() -> Iterator[None]:
 
 @contextmanager
 def _safe_path() -> Iterator[None]:
-    """Start Python processes that do not search the current folder: it may be a stranger's, with a threading.py in it.
+    """Start Python processes that do not import from the current folder, which may be a stranger's.
 
-    A worker then gets the search path of its parent. One thread at a time: `_without_main` holds the lock.
+    A worker then gets the search path of its parent. Only one thread at a time: `_without_main` holds the lock.
     """
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
@@ -243,7 +243,7 @@ _MAIN = threading.Lock()
 def _without_main() -> Iterator[None]:
     """Start processes that do not run the user's script again: cloudpickle sends its functions and classes by value.
 
-    One thread at a time: a second one would take the empty module for the script, and keep it.
+    Only one thread at a time: a second one would take the empty module for the script, and restore that.
     """
     with _MAIN:
         main = sys.modules["__main__"]

@@ -23,35 +23,37 @@ Result = TypeVar("Result")
 SHARES = 4
 """Tasks for each worker that the remaining work would make (guided self-scheduling, Polychronopoulos and Kuck 1987)."""
 LEAST_SECONDS = 0.1
-"""The shortest task that is worth its way to a worker and back."""
+"""The shortest task that is worth sending to a worker."""
 FIRST_BLOCKS = 16
 """Blocks of the first tasks, before costs are known."""
 WINDOW = 256
-"""Images for each worker that may be begun beyond the first one without a result: what a kill can lose."""
+"""For each worker, images that may begin before the first unfinished one has its result: a kill can lose them."""
 
 
 @dataclass(frozen=True)
 class Report:
-    """The answers of a worker to some tasks, or its error, and who computed them."""
+    """The answers of a worker to some tasks, or its error, with its time, name and environment."""
 
     answers: Sequence[Answer]
     seconds: float
     worker: str
     environment: Mapping[str, Any]
     error: Exception | None = None
+    asked: Sequence[tuple[NoiseAddress, Question]] = ()
+    """The tasks that it answers, without their images: an executor may mix up results."""
 
 
 class Workers(Protocol):
     """Whoever answers tasks, in any order."""
 
     def submit(self, tasks: Sequence[Task]) -> int:
-        """Have tasks answered together; returns a ticket."""
+        """Send tasks that are answered together; return a ticket."""
 
     def next(self) -> tuple[int, Report]:
-        """Wait for an answer; returns the ticket and the report. Raises a WorkerError if nobody can go on."""
+        """Wait for a report; return it with its ticket. Raise a WorkerError if no worker can continue."""
 
     def close(self) -> None:
-        """Drop what is not answered."""
+        """Drop the tasks that are not answered."""
 
 
 class Program(NamedTuple, Generic[Result]):
@@ -63,7 +65,7 @@ class Program(NamedTuple, Generic[Result]):
 
 
 class Finished(NamedTuple, Generic[Result]):
-    """The result of a program, the seconds of workers that it took, and their environments."""
+    """The result of a program, the seconds that workers spent on it, and their environments."""
 
     result: Result
     seconds: float
@@ -72,7 +74,7 @@ class Finished(NamedTuple, Generic[Result]):
 
 @dataclass(eq=False)
 class _Image:
-    """An image in flight: its present question and the answers to the parts of it."""
+    """An image in flight: its present question and the answers to its parts."""
 
     position: int
     program: Program[Any]
@@ -120,7 +122,7 @@ class Scheduler(Generic[Result]):
         self._begun = self._yielded = 0
         self._ready: deque[_Part] = deque()
         self._alone: deque[_Part] = deque()
-        """Parts that failed in company: each is tried again alone, so that only the image at fault fails."""
+        """Parts of bundles that failed: each is tried again alone, so that only the image at fault fails."""
         self._running: dict[int, list[_Part]] = {}
         self._done: dict[int, Finished[Result] | Exception] = {}
 
@@ -138,14 +140,14 @@ class Scheduler(Generic[Result]):
             yield finished
 
     def _fill(self) -> None:
-        """Keep two bundles for every worker under way: more would delay the images that come back."""
+        """Keep two bundles for every worker in flight: more would delay images that have begun."""
         while len(self._running) < 2 * self._pace.workers and (bundle := self._bundle()):
             self._running[self._workers.submit([part.task for part in bundle])] = bundle
 
     def _bundle(self) -> list[_Part]:
         """Take one large part, or as many small ones as are worth sending, then small ones that fill the last pass.
 
-        New images begin where there are too few questions.
+        If there are too few questions, new images begin.
         """
         if self._alone:
             return [self._alone.popleft()]
@@ -162,7 +164,7 @@ class Scheduler(Generic[Result]):
         return bundle
 
     def _begin_next(self) -> bool:
-        """Begin the next image; returns whether there is one, and whether so many may be in flight."""
+        """Begin the next image; return False if there is none or if too many are in flight."""
         if self._begun >= min(self._images, self._yielded + WINDOW * self._pace.workers):
             return False
         self._start(self._begun)
@@ -182,7 +184,8 @@ class Scheduler(Generic[Result]):
         error = report.error
         if error is None and len(report.answers) != len(parts):
             error = ParameterError(
-                f"a worker gave {len(report.answers)} answers for {len(parts)} questions: it miscounts", "classifier"
+                f"a worker gave {len(report.answers)} answers to {len(parts)} questions, expected one each",
+                "classifier",
             )
         if error is not None:
             if len(parts) > 1:
@@ -201,13 +204,14 @@ class Scheduler(Generic[Result]):
             self._take(part, answer)
 
     def _take(self, part: _Part, answer: Answer) -> None:
-        """Keep the answer to a part; the last one answers the image's question."""
+        """Store the answer to a part; after the last part, go on with the image."""
         image = part.image
         if image.position in self._done or image.question is None:  # another part of it has failed
             return
         try:
             if not isinstance(answer, np.ndarray):
                 raise ParameterError(f"the classifier gave a {type(answer).__name__}, expected an array", "classifier")
+            answer = np.asarray(answer)  # of a masked array, all values
             part.question.check(answer, self._classes)
         except Exception as error:
             self._done[image.position] = error
@@ -217,7 +221,7 @@ class Scheduler(Generic[Result]):
             self._advance(image, image.question.join([answer for answer in image.answers if answer is not None]))
 
     def _advance(self, image: _Image, answer: Answer | None) -> None:
-        """Go on to the image's next question, or to its result."""
+        """Send an answer to the image's program, which asks its next question or returns its result."""
         try:
             question = image.program.steps.send(answer)  # type: ignore[arg-type]
             if not isinstance(question, Question):
@@ -236,9 +240,9 @@ class Scheduler(Generic[Result]):
 
 
 class Pace:
-    """How much work one task is: a share of what is left, so that large tasks come first and nobody waits at the end.
+    """Decide how large tasks are: a share of the work that is left, so that workers end together.
 
-    It knows the samples of the images so far, and how fast the workers are.
+    It counts the samples of the images so far, and measures how fast the workers are.
     """
 
     def __init__(self, expected: int, block: int) -> None:
@@ -252,26 +256,26 @@ class Pace:
 
     @property
     def workers(self) -> int:
-        """The workers that were expected, or that have answered, whichever are more."""
+        """The number of workers that were expected or that have answered, whichever is larger."""
         return max(self._expected, len(self._seen))
 
     def worked(self, worker: str, samples: int, seconds: float) -> None:
-        """Note a worker's answer."""
+        """Record a worker's answer."""
         self._seen.add(worker)
         self._spent += samples
         self._seconds += seconds
 
     def demanded(self, image: int, samples: int) -> None:
-        """Note that an image takes at least so many samples, its present question included."""
+        """Record that an image takes at least so many samples, its present question included."""
         self._total += samples - self._demand.get(image, 0)
         self._demand[image] = samples
 
     def bundle(self, images_left: int) -> int:
-        """Samples that are worth sending together: a tenth of a second, or some blocks, but less near the end."""
+        """Return how many samples are worth sending together: some blocks, less near the end, but `LEAST_SECONDS`."""
         return max(self._least(), min(FIRST_BLOCKS * self._block, self._task(images_left)))
 
     def room(self, questions: Sequence[Question]) -> int:
-        """Copies that still fit into the last forward pass of these questions."""
+        """Return how many copies still fit into the last forward pass of these questions."""
         return -sum(question.count % self._block for question in questions) % self._block
 
     def parts(self, question: Question, images_left: int) -> list[Question]:
@@ -280,14 +284,14 @@ class Pace:
         return question.split(size, self._block) if 2 * question.count > 3 * size else [question]
 
     def _task(self, images_left: int) -> int:
-        """Samples of the largest task, in whole blocks."""
+        """Return the samples of the largest task, in whole blocks."""
         if not self._spent:
             return FIRST_BLOCKS * self._block
         left = self._total - self._spent + images_left * self._total / len(self._demand)
         return max(self._least(), self._blocks(left / (SHARES * self.workers)))
 
     def _least(self) -> int:
-        """Samples of the shortest task, in whole blocks."""
+        """Return the samples of the shortest task, in whole blocks."""
         rate = self._spent / self._seconds if self._seconds else 0.0
         return self._blocks(rate * LEAST_SECONDS)
 

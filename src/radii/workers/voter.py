@@ -1,5 +1,7 @@
 """Count votes in a worker: the classifier is sent once, and every task carries its image."""
 
+import io
+import json
 import os
 import pickle
 import shutil
@@ -14,42 +16,53 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from radii import disk
-from radii.device import keep_freed_memory
+from radii.device import VARIABLE, available, keep_freed_memory
 from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
 from radii.provenance import class_digests, rounding_environment
+from radii.runs import readers
+from radii.runs.certificates import CHECKSUM, FIRST_ROW
+from radii.runs.readers import is_text
 from radii.smoothing.questions import Answer, Task
-from radii.workers.pool import portable
+from radii.workers.pool import WorkerError, picklable
 from radii.workers.scheduler import Report
+
+MOST_ENVIRONMENT = 10_000
+"""Characters of an environment as JSON."""
 
 
 @dataclass(frozen=True)
 class Missing:
-    """The worker does not have the classifier: send it."""
+    """The answer of a worker that does not have the classifier yet."""
 
 
 @dataclass(frozen=True)
 class Shipment:
     """A classifier for workers in other processes, with the files of an engine that calibrates.
 
-    The receiver trusts nothing about its own code: it compares the source of the classes with the sender's.
+    The receiver compares the source of its own classes with the sender's.
     """
 
     token: str
     content: bytes
-    """The classifier, pickled by cloudpickle: classes of the user's script, and of functions, travel by value."""
+    """The classifier, pickled by cloudpickle: classes from the user's script, or defined in functions, go by value."""
     code: Mapping[str, str | None]
     """The digests of the source of the classes."""
     artefact: Mapping[str, bytes] = field(default_factory=dict)
     """The engine's files by their suffix."""
+    device: str = "cpu"
+    """The kind of device to count on. It has no number: a worker may see one GPU of several."""
 
     def open(self) -> SmoothedClassifier:
         """Unpickle the classifier; raise a ParameterError if the code here differs from the sender's."""
         classifier: SmoothedClassifier = pickle.loads(self.content)
+        if self.device != "cpu":
+            classifier.base.to(worker_device(self.device))
         here = class_digests(classifier.base)
         for name, digest in self.code.items():
             by_value = name.startswith("__main__") or "<locals>" in name
@@ -67,28 +80,60 @@ class Shipment:
 class Shipped:
     """The classifier that workers get: pickled once, when the first worker asks for it."""
 
-    def __init__(self, classifier: SmoothedClassifier) -> None:
+    def __init__(self, classifier: SmoothedClassifier, target: torch.device | None = None) -> None:
         self.classifier = classifier
+        self.target = target or classifier.device
         self.token = uuid.uuid4().hex
 
     @cached_property
     def shipment(self) -> Shipment:
-        """The classifier in a form that can be sent; a ParameterError if it cannot be pickled."""
-        import cloudpickle
-
+        """The classifier in a form that can be sent; raises a ParameterError if it cannot be pickled."""
         classifier, stem = self.classifier, self.classifier.artefact
         files = sorted(stem.parent.glob(f"{stem.name}.*")) if stem is not None else ()
         try:
-            content = cloudpickle.dumps(classifier)
+            content = _pickled(classifier, self.target.type)
         except Exception as error:  # every class may raise errors of its own
             name = type(classifier.base).__name__
             raise ParameterError(f"the model {name} cannot be pickled: {error}", "classifier") from error
         artefact = {path.suffix: path.read_bytes() for path in files}
-        return Shipment(self.token, content, class_digests(classifier.base), artefact)
+        return Shipment(self.token, content, class_digests(classifier.base), artefact, self.target.type)
+
+
+def _pickled(classifier: SmoothedClassifier, device: str) -> bytes:
+    """Pickle a classifier by cloudpickle; tensors of a GPU go as those of a CPU, and arrive on the worker's device."""
+    import cloudpickle
+
+    class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
+        def reducer_override(self, given: Any) -> Any:
+            if isinstance(given, torch.Tensor) and given.device.type != "cpu":
+                trained = isinstance(given, torch.nn.Parameter)
+                return _placed, (given.detach().cpu(), device, trained, given.requires_grad)
+            return super().reducer_override(given)
+
+    content = io.BytesIO()
+    Pickler(content).dump(classifier)
+    return content.getvalue()
+
+
+def _placed(tensor: torch.Tensor, device: str, trained: bool, requires_grad: bool) -> torch.Tensor:
+    """Return a tensor on the device of this worker."""
+    moved = tensor.to(worker_device(device))
+    return torch.nn.Parameter(moved, requires_grad) if trained else moved.requires_grad_(requires_grad)
+
+
+def worker_device(kind: str) -> torch.device:
+    """Return the device of a kind that this process counts on; the CPU if there is none.
+
+    A number that RADII_DEVICE names counts only where there is such a GPU: a worker may see one of several.
+    """
+    here, named = available(), os.environ.get(VARIABLE, kind)
+    if named in here and torch.device(named).type == kind:
+        return torch.device(named)
+    return torch.device(kind if kind in here else "cpu")
 
 
 class _Voters:
-    """The classifiers of this process: the one that was sent last, and those that are in use here."""
+    """The classifiers of this process: the one that was sent last, and those that its own threads use."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -105,7 +150,7 @@ class _Voters:
             del self._here[shipped.token]
 
     def get(self, token: str, shipment: Shipment | None) -> SmoothedClassifier | None:
-        """The classifier of a token, opened once whatever the number of threads; None if it has to be sent."""
+        """Return the classifier of a token, opened once for all threads; None if it has to be sent."""
         if (here := self._here.get(token)) is not None:
             return here
         with self._lock:
@@ -119,23 +164,54 @@ VOTERS = _Voters()
 
 
 def count_votes(token: str, tasks: Sequence[Task], shipment: Shipment | None = None) -> Report | Missing:
-    """Answer tasks with the classifier of this token. Errors are reported: what is raised is the executor's."""
+    """Answer tasks with the classifier of this token. Errors are part of the report, never raised."""
     try:
         classifier = VOTERS.get(token, shipment)
     except Exception as error:
-        return Report((), 0.0, _worker_name(), _environment("torch"), portable(error))
-    return Missing() if classifier is None else answered(classifier, tasks)
+        return Report((), 0.0, _worker_name(), _environment("torch", torch.device("cpu"), 1), picklable(error))
+    return Missing() if classifier is None else answer(classifier, tasks)
 
 
-def answered(classifier: SmoothedClassifier, tasks: Sequence[Task]) -> Report:
+def answer(classifier: SmoothedClassifier, tasks: Sequence[Task]) -> Report:
     """Answer tasks on one thread; an error of the model is part of the report."""
     began, answers, error = time.perf_counter(), list[Answer](), None
     try:
         with one_thread():
             answers = classifier.count(tasks)
     except Exception as raised:
-        error = portable(raised)
-    return Report(answers, time.perf_counter() - began, _worker_name(), _environment(classifier.engine), error)
+        error = picklable(raised)
+    seconds, asked = time.perf_counter() - began, [(task.address, task.question) for task in tasks]
+    environment = _environment(classifier.engine, classifier.device, classifier.batch_size)
+    return Report(answers, seconds, _worker_name(), environment, error, asked)
+
+
+def check_report(report: object) -> Report:
+    """Return a report that came from elsewhere, or raise a WorkerError if it is not one. Answers are checked later."""
+    if not isinstance(report, Report):
+        raise WorkerError(f"a worker answered a {type(report).__name__}, expected a report", "executor")
+    seconds, error = report.seconds, report.error
+    checks = {
+        "answers": isinstance(report.answers, list | tuple),
+        "questions": isinstance(report.asked, list | tuple),
+        "seconds": isinstance(seconds, int | float) and 0 <= seconds <= readers.MOST_SECONDS,
+        "name": isinstance(report.worker, str),
+        "environment": _is_environment(report.environment),
+        "error": error is None or isinstance(error, Exception),
+    }
+    if wrong := [name for name, good in checks.items() if not good]:
+        raise WorkerError(f"a worker's report has no valid {wrong[0]}: check the executor", "executor")
+    return report
+
+
+def _is_environment(value: object) -> bool:
+    """Return whether a header can record this environment."""
+    if not isinstance(value, dict) or set(value) & {FIRST_ROW, CHECKSUM}:
+        return False
+    try:
+        text = json.dumps(value, allow_nan=False)
+        return len(text) <= MOST_ENVIRONMENT and json.loads(text) == value and is_text(value["versions"]["radii"])
+    except (TypeError, ValueError, LookupError, RecursionError):
+        return False
 
 
 def _worker_name() -> str:
@@ -146,7 +222,7 @@ _environment = cache(rounding_environment)
 
 
 class _OneThread:
-    """How many callers hold it, and the number of threads before the first of them."""
+    """How many callers are inside `one_thread`, and the number of threads before the first of them."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
@@ -161,7 +237,7 @@ _HELD = _OneThread()
 def one_thread() -> Iterator[None]:
     """Run forward passes on one thread: images are independent, while threads of one pass wait for each other.
 
-    Several threads of a process may hold it; the last one that leaves restores the number.
+    Several threads may be inside at once; the last one that leaves restores the number of threads.
     """
     with _HELD.lock:
         _HELD.before = _HELD.before if _HELD.holders else torch.get_num_threads()
