@@ -1,5 +1,7 @@
 import json
 import os
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -13,11 +15,12 @@ from radii import certifiers, datasets
 from radii.certification import certify
 from radii.certification.certify import CertificationConfig, certify_run, open_certification
 from radii.certification.load import load, open_run
+from radii.certification.verify import verify_run
 from radii.certifiers.fixed import Fixed
 from radii.disk import LockedError
 from radii.errors import RunWarning
 from radii.provenance import rounding_environment
-from radii.runs import certificates
+from radii.runs import certificates, resume
 from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
@@ -27,28 +30,13 @@ from radii.training.loop import train
 from radii.training.soft_labels import soft_labels
 from radii.workers import voter
 
+CPU = torch.device("cpu")
 FIXED = certifiers.create("fixed", selection=20, estimation=200)
 
 
-@pytest.fixture(scope="session")
-def trained(tmp_path_factory: pytest.TempPathFactory) -> Run:
-    recipe = Recipe(
-        dataset="digits",
-        model="digits_cnn",
-        sigma=0.25,
-        training=Training(epochs=4, images_per_step=128, learning_rate=0.05),
-    )
-    return train(recipe, tmp_path_factory.mktemp("runs") / "digits")
-
-
 @pytest.fixture
-def run(trained: Run, tmp_path: Path) -> Run:
-    """The trained run without certificates."""
-    copy = Run(tmp_path / "run")
-    copy.path.mkdir()
-    for path in trained.path.glob("*.*"):
-        (copy.path / path.name).write_bytes(path.read_bytes())
-    return copy
+def run(digits_run: Callable[..., Run]) -> Run:
+    return digits_run()
 
 
 def content(path: Path) -> list[Row]:
@@ -231,7 +219,7 @@ def test_soft_labels_of_other_data_are_refused(arrays: tuple[Run, Path], tmp_pat
     run, data = arrays
     path = soft_labels(run, samples=4, engine="torch")
     swap(data, "train_labels")
-    with pytest.raises(RunError, match="has soft labels of"):
+    with pytest.raises(RunError, match="has soft labels that were made with data"):
         soft_labels(run, samples=4, engine="torch")
     training = Training(epochs=1, images_per_step=32, learning_rate=0.05)
     objective = {"name": "catrs", "copies": 2, "steps": 1}
@@ -241,9 +229,9 @@ def test_soft_labels_of_other_data_are_refused(arrays: tuple[Run, Path], tmp_pat
 
 
 def test_weights_that_change_while_they_are_loaded_are_refused(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    def swapped(*arguments: Any) -> Any:
+    def swapped(*arguments: Any, **named: Any) -> Any:
         retrain(run)
-        return open_run(*arguments)
+        return open_run(*arguments, **named)
 
     monkeypatch.setattr(certify, "open_run", swapped)
     with pytest.raises(RunError, match="the weights of .* changed since the certification began"):
@@ -282,12 +270,43 @@ class Own(Fixed):
 def test_a_file_is_continued_on_another_machine(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     path = certify_run(config(run), workers=1)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
-    another = {**rounding_environment("torch"), "instruction_set": "another"}
-    monkeypatch.setattr(certify, "rounding_environment", lambda _: another)
-    monkeypatch.setattr(voter, "_environment", lambda _: another)
+    another = {**rounding_environment("torch", CPU, 128), "instruction_set": "another"}
+    monkeypatch.setattr(certify, "rounding_environment", lambda *_: another)
+    monkeypatch.setattr(voter, "_environment", lambda *_: another)
     assert certify_run(config(run), workers=1) == path
     assert [each["first_row"] for each in certificates.read(path).header["environments"]] == [0, 4]
     assert len(content(path)) == 10
+
+
+def test_a_file_is_continued_with_another_batch_size(run: Run) -> None:
+    """The draws do not depend on it: neither new chances nor another file."""
+    whole = certify_run(config(run, batch_size=128), workers=1)
+    rows, header = content(whole), certificates.read(whole).header
+    assert header["stream"] == "philox4x64"
+    assert not {"batch_size", "device"} & header.keys()
+    whole.write_text("".join(whole.read_text().splitlines(keepends=True)[:5]))
+    assert certify_run(config(run, batch_size=17), workers=1) == whole
+    assert content(whole) == rows
+    environments = certificates.read(whole).header["environments"]
+    assert [(entry["first_row"], entry["batch_size"]) for entry in environments] == [(0, 128), (4, 17)]
+
+
+def test_a_file_of_the_older_streams_is_continued_with_them(run: Run) -> None:
+    """Its header has a batch size and no stream; the next command draws as it was begun."""
+    older = open_certification(replace(config(run), stream=None))
+    assert "stream" not in older.header
+    assert (older.header["batch_size"], older.header["device"]) == (128, "cpu")
+    with resume.open_file(run, older.request(older.chosen)) as file:
+        certify.certify_missing(older, file, older.chosen[:3], 1, None, lambda *_: None)
+    begun = file.path
+    rows = list(older.rows(older.chosen))
+    assert certify_run(config(run), workers=1) == begun
+    strip = [replace(row, seconds=0.0) for row in certificates.read(begun).rows]
+    assert strip == [replace(row, seconds=0.0) for row in rows]
+    assert verify_run(run, rows=None).in_words().endswith("10 replayed, all votes equal")
+    other = certify_run(config(run, batch_size=64), workers=1)
+    assert other != begun
+    assert [row.counts for row in certificates.read(other).rows] != [row.counts for row in rows]
 
 
 def test_auto_keeps_the_engine_of_an_existing_file(run: Run) -> None:
@@ -321,5 +340,5 @@ def test_a_seed_that_no_header_can_hold_is_refused_before_it_is_written(run: Run
 def test_environment_names_the_bfloat16_units_of_an_engine_that_uses_them(monkeypatch: pytest.MonkeyPatch) -> None:
     units = {"avx512_bf16": True, "amx_bf16": False, "avx2": True}
     monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: units)
-    assert rounding_environment("openvino_bf16")["bfloat16"] == ["avx512_bf16"]
-    assert "bfloat16" not in rounding_environment("openvino")
+    assert rounding_environment("openvino_bf16", CPU, 128)["bfloat16"] == ["avx512_bf16"]
+    assert "bfloat16" not in rounding_environment("openvino", CPU, 128)

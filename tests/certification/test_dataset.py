@@ -7,7 +7,7 @@ import subprocess
 import sys
 import time
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
-from multiprocessing import get_context
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,13 +18,15 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import radii
+from radii import provenance
 from radii.certification import certify
 from radii.datasets import DataError
 from radii.disk import LockedError, locked
-from radii.errors import RunWarning
+from radii.errors import ParameterError, RunWarning
 from radii.provenance import class_digests
 from radii.runs import certificates
 from radii.workers.pool import WorkerError
+from tools.processes import warm_context
 
 ROOT = Path(__file__).parents[2]
 
@@ -185,6 +187,13 @@ class Scaled(nn.Module):
         return logits * self.table["scale"] * float(self.array[0]) * self.config.scale * self._scale
 
 
+class Masked(nn.Module):
+    """Adds a class that a large negative constant masks."""
+
+    def forward(self, logits: Tensor) -> Tensor:
+        return torch.cat([logits, torch.full_like(logits[:, :1], -1e9)], 1)
+
+
 def hooked(scale: float) -> nn.Module:
     model = Scaled()
     model.linear.register_forward_hook(lambda _module, _given, output: scale * output)
@@ -220,18 +229,46 @@ def encoder(activation: Any) -> nn.Module:
         (hooked(1.0), hooked(2.0)),
         (Scaled(), changed("_scale", 2.0)),
         (encoder(nn.functional.silu), encoder(nn.functional.mish)),
+        (Scaled(nn.functional.gelu), Scaled(partial(nn.functional.gelu, approximate="tanh"))),
+        (Scaled(torch.tanh), Scaled(nn.functional.hardtanh)),
+        (nn.Sequential(Scaled(torch.relu), Masked()), nn.Sequential(Scaled(torch.tanh), Masked())),
     ],
-    ids=["activation", "dict", "array", "config", "hook", "private", "encoder"],
+    ids=["activation", "dict", "array", "config", "hook", "private", "encoder", "gelu", "hardtanh", "masked"],
 )
 def test_another_function_of_the_same_weights_is_not_mixed_in(
     tmp_path: Path, before: nn.Module, after: nn.Module
 ) -> None:
-    first, other = (radii.SmoothedClassifier(model, sigma=0.25, classes=2) for model in (before, after))
+    classes = 3 if isinstance(before, nn.Sequential) and isinstance(before[1], Masked) else 2
+    first, other = (radii.SmoothedClassifier(model, sigma=0.25, classes=classes) for model in (before, after))
     call = {"dataset": (IMAGES, LABELS), "out": tmp_path / "mine.tsv", **QUICK}
     radii.certify_dataset(first, **call)
     radii.certify_dataset(first, **call)
-    with pytest.raises(ValueError, match="was made with another function: logits on drawn images differ by"):
+    with pytest.raises(ValueError, match="was made with another function: logits of random images differ by"):
         radii.certify_dataset(other, **call)
+
+
+def test_model_that_takes_no_random_images_is_recognised_by_the_first_image(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    probe = radii.SmoothedClassifier.probe_logits
+
+    def picky(self: radii.SmoothedClassifier, shape: Any, image: Tensor | None = None) -> list[list[float]]:
+        if image is None:
+            raise ParameterError("the base classifier does not take 8 images of 1 x 2 x 2", "base")
+        return probe(self, shape, image)
+
+    monkeypatch.setattr(radii.SmoothedClassifier, "probe_logits", picky)
+    call = {"dataset": (IMAGES, LABELS), "out": tmp_path / "mine.tsv", **QUICK}
+    radii.certify_dataset(radii.SmoothedClassifier(Scaled(torch.relu), sigma=0.25, classes=2), **call)
+    with pytest.raises(ValueError, match="was made with another function"):
+        radii.certify_dataset(radii.SmoothedClassifier(Scaled(torch.tanh), sigma=0.25, classes=2), **call)
+
+
+def test_layer_with_a_list_of_functions_is_the_same_in_every_process() -> None:
+    """The repr of a function names its place in memory."""
+    layers = [changed("functions", [torch.relu]), changed("functions", [torch.tanh])]
+    assert provenance.structure_digest(layers[0]) == provenance.structure_digest(layers[1])
+    assert provenance.structure_digest(changed("sizes", [1])) != provenance.structure_digest(changed("sizes", [2]))
 
 
 def test_file_without_a_recorded_function_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -313,7 +350,7 @@ def test_dataset_by_name() -> None:
 def test_any_executor_gives_the_same_certificates() -> None:
     quick = {**QUICK, "workers": None}
     wanted = told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK).rows)
-    pools: list[Executor] = [ThreadPoolExecutor(2), ProcessPoolExecutor(1, get_context("spawn"))]
+    pools: list[Executor] = [ThreadPoolExecutor(2), ProcessPoolExecutor(1, warm_context())]
     for pool in pools:
         with pool:
             found = radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), executor=pool, **quick)
@@ -338,7 +375,10 @@ def test_model_that_cannot_be_pickled_is_certified_by_threads() -> None:
     with pytest.warns(RunWarning, match="the model Unpicklable cannot be pickled: .*; it runs in threads"):
         rows = radii.certify_dataset(smoothed, (IMAGES, LABELS), **{**QUICK, "workers": 2}).rows
     assert told(rows) == told(radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), **QUICK).rows)
-    with ProcessPoolExecutor(1) as pool, pytest.raises(ValueError, match="cannot be pickled: .*this executor needs"):
+    with (
+        ProcessPoolExecutor(1) as pool,
+        pytest.raises(ValueError, match="cannot be pickled: .*use an executor of threads"),
+    ):
         radii.certify_dataset(smoothed, (IMAGES, LABELS), executor=pool, **QUICK)
 
 
@@ -389,7 +429,7 @@ def test_loaded_arrays_are_those_of_the_header(tmp_path: Path) -> None:
     radii.certify_dataset(SMOOTHED, (IMAGES.numpy(), np.asarray(LABELS)), out=out, **QUICK)
     header = certificates.read(out).header
     assert (header["engine"], header["seed"], header["noise"]) == ("torch", 0, {"name": "gaussian", "sigma": 0.25})
-    assert all(header[name] for name in ("weights", "structure", "data", "images", "batch_size"))
+    assert all(header[name] for name in ("weights", "structure", "data", "images", "stream"))
     assert header["code"] == {}, "torch's own layers are not the user's code"
 
 

@@ -75,3 +75,15 @@ def test_images_are_spread_over_the_split(run: Run) -> None:
     split = dataset_of(run, None).split("train")
     assert torch.equal(spread_images(split, 2)[1], split.batch(torch.tensor([len(split) // 2]))[0])
     assert len(spread_images(split, 10**6)) == len(split)
+
+
+def test_images_of_another_shape_are_refused_unless_stated(run: Run) -> None:
+    classifier = radii.load(run, engine="torch")
+    wide = torch.rand(1, 12, 12)
+    with pytest.raises(ValueError, match=r"the image is 1 x 12 x 12 .*, the model was trained on 1 x 8 x 8"):
+        radii.predict(classifier, wide)
+    classifier.shape = (3, 8, 8)
+    with pytest.raises(ValueError, match="It is grey: repeat its channel"):
+        radii.predict(classifier, torch.rand(1, 8, 8))
+    model = nn.Sequential(nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(4, 2))
+    assert radii.predict(radii.SmoothedClassifier(model, sigma=0.25, classes=2), wide).samples > 0

@@ -9,7 +9,8 @@ from radii.certification.certify import keep_pictures
 from radii.datasets import samples_of
 from radii.datasets.base import InMemory
 from radii.runs import gallery
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 
 
 def certified(folder: Path) -> CertificateFile:

@@ -52,7 +52,14 @@ GREY = (np.arange(64, dtype=np.uint8) * 4).reshape(8, 8)
 def test_every_kind_of_image_is_the_same_image() -> None:
     smoothed = radii.SmoothedClassifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 3)), sigma=0.5, classes=3)
     tensor = torch.from_numpy(GREY).float()[None] / 255
-    kinds = [tensor, GREY, GREY[..., None], tensor.numpy(), torch.from_numpy(GREY)[None], Image.fromarray(GREY)]
+    kinds: list[Any] = [
+        tensor,
+        GREY,
+        GREY[..., None],
+        tensor.numpy(),
+        torch.from_numpy(GREY)[None],
+        Image.fromarray(GREY),
+    ]
     assert len({radii.predict(smoothed, kind, seed=0).counts for kind in kinds}) == 1
 
 
@@ -106,7 +113,7 @@ ANY: Any = radii
     [
         (lambda: ANY.predict(SMOOTHED, IMAGE, seed=0.5), "seed = 0.5, expected a whole number"),
         (lambda: radii.predict(SMOOTHED, IMAGE, seed=1 << 128), "expected a whole number >= 0, of 128 bits at most"),
-        (lambda: radii.predict(SMOOTHED, "a.png"), "the image is a str, expected a tensor"),
+        (lambda: ANY.predict(SMOOTHED, "a.png"), "the image is a str, expected a tensor"),
         (lambda: ANY.predict(Coin(), IMAGE), "the classifier is a Coin, expected a radii.SmoothedClassifier"),
         (lambda: ANY.certify(SMOOTHED, IMAGE, "sequential", label="a"), "label = 'a', expected a whole number"),
         (lambda: ANY.certify(SMOOTHED, IMAGE, "sequential", label=1.0), "label = 1.0, expected a whole number"),

@@ -1,12 +1,13 @@
 """Attack the smoothed classifier of a run with a stated budget.
 
-Certified accuracy is below the truth, attacked accuracy above it. The gradient is that of SmoothAdv's loss (Salman et
-al. 2019) under `copies` draws of noise; whether a change succeeds is decided by the votes of a prediction, on noise
-that the attack has not seen, and an abstention is no success.
+Certified accuracy is a lower bound of robust accuracy, attacked accuracy an upper bound. The attack follows the
+gradient of SmoothAdv's loss (Salman et al. 2019) under `copies` draws of noise. A change succeeds if a prediction, on
+noise that the attack has not seen, is wrong; an abstention is no success.
 """
 
+import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -22,19 +23,21 @@ from radii.datasets.base import image_digest, spread_evenly
 from radii.device import default_device
 from radii.engines import AUTO
 from radii.errors import ParameterError
+from radii.estimate import Estimate, OnEstimate
 from radii.fields import check_seed
 from radii.objectives.base import smoothed_loss
 from radii.runs import attacks, certificates, events, gallery, resume
-from radii.runs.attacks import AttackedImage
+from radii.runs.attacks import Attack, AttackedImage
 from radii.runs.certificates import Row
 from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress, generator
-from radii.smoothing.attack import ascent, unit_or_random
+from radii.smoothing.attack import ascent, unit_or_drawn, unit_or_random
 from radii.smoothing.bounds import gaussian_probability
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.forward import frozen, logits_of
-from radii.smoothing.noise import Gaussian, Noise, noise_like
+from radii.smoothing.noise import Gaussian, Noise
 from radii.smoothing.norms import L2, Norm
+from radii.smoothing.streams import Draws, Stream
 from radii.training.build import dataset_of
 from radii.training.weights import trained_model
 
@@ -42,7 +45,11 @@ OnAttack = Callable[[int, AttackedImage | None], None]
 JUST_INSIDE = 0.99
 """The share of a certified radius that an attack from within is allowed."""
 FARTHER = (1.25, 1.5, 2.0, 3.0)
-"""The multiples of a certified radius at which a success outside is looked for."""
+"""The multiples of a certified radius at which the attack tries to succeed outside."""
+LEAST_TIME, MOST_TIME = 0.5, 2.0
+"""How the mean time of an image may compare with that of the first."""
+PICTURES = 0.3
+"""The share of a stated time that the changed pictures for a report take."""
 HALVINGS = 5
 """Bisections along a change that succeeds, to find a shorter one."""
 
@@ -58,10 +65,12 @@ class AttackConfig:
     copies: int = 16
     """Draws of noise that the gradient is averaged over."""
     images: int = 100
-    """How many test images, spread evenly over those that were certified, or over all where none was."""
+    """How many test images, spread evenly over the certified ones, or over all if none was certified."""
     samples: int = 1000
-    """Votes that decide whether a change succeeds."""
+    """Samples of the prediction that decides whether a change succeeds."""
     seed: int = 0
+    noise: Noise | None = None
+    """By default that of the certificates, or Gaussian noise of the run's sigma."""
     engine: str = AUTO
     data: Path | None = None
     trust: frozenset[str] = frozenset()
@@ -75,9 +84,64 @@ class AttackConfig:
             raise ValueError(f"radii = {self.radii}, expected numbers above 0, such as 0.25, 0.5")
 
 
-def attack_run(config: AttackConfig, *, on_image: OnAttack = lambda *_: None) -> Path:
-    """Attack test images of a run and return the attack file. The same call continues where it stopped."""
+def attack(
+    run: Run | Path | str,
+    *,
+    radii: Sequence[float] = (),
+    steps: int = 20,
+    copies: int = 16,
+    images: int = 100,
+    samples: int = 1000,
+    seed: int = 0,
+    engine: str = AUTO,
+    data: Path | str | None = None,
+    trust: Collection[str] = (),
+) -> Attack:
+    """Attack test images of a run, and return what each of them withstood. The same call continues where it stopped.
+
+    `radii` are the lengths of changes to try, by default 1 to 4 times sigma; `steps` and `copies` of noise are spent on
+    every image and radius, and a vote of `samples` decides whether a change succeeds. The certified images are
+    attacked, `images` of them, or test images if there are no certificates. Attacked accuracy is an upper bound of
+    robust accuracy, certified accuracy a lower one.
+
+    >>> import radii, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> run = radii.train("digits/gaussian-0.25", run=f"{folder}/g", settings=["training.epochs=1"])
+    >>> attack = radii.attack(run, radii=[0.5], images=2, steps=2, samples=100, engine="torch")
+    >>> len(attack), attack.accuracy(0.5) <= attack.accuracy(0)
+    (2, True)
+    """
+    path, trusted = (run.path, run.trusted) if isinstance(run, Run) else (Path(run), frozenset(trust))
+    config = AttackConfig(
+        run=path,
+        radii=tuple(radii),
+        steps=steps,
+        copies=copies,
+        images=images,
+        samples=samples,
+        seed=seed,
+        engine=engine,
+        data=None if data is None else Path(data),
+        trust=trusted,
+    )
+    return attacks.read(attack_run(config))
+
+
+def attack_run(
+    config: AttackConfig,
+    *,
+    minutes: float | None = None,
+    on_image: OnAttack = lambda *_: None,
+    on_estimate: OnEstimate | None = None,
+) -> Path:
+    """Attack test images of a run and return the attack file. The same call continues where it stopped.
+
+    `minutes` chooses how many images, at most those of the configuration: one is timed, and the file records which.
+    `on_estimate` is called with the estimated time when the first image is done.
+    """
     session = AttackSession(config)
+    if minutes is not None:
+        session.choose_within(minutes)
     total = len(session.chosen)
     with (
         events.working(session.run.path, "attack", images=total) as log,
@@ -88,6 +152,8 @@ def attack_run(config: AttackConfig, *, on_image: OnAttack = lambda *_: None) ->
         for number, index in enumerate(session.chosen, start=1):
             if index not in done:
                 file.append(session.attack(index))
+                if on_estimate is not None and len(file.rows) == len(done) + 1:
+                    on_estimate(_time_left(file.rows[-1].seconds, total - len(file.rows)))
             if log.due() or number == total:
                 log.write("attacked", done=number, images=total)
             on_image(total, done.get(index, file.rows[-1]))
@@ -96,12 +162,17 @@ def attack_run(config: AttackConfig, *, on_image: OnAttack = lambda *_: None) ->
     return file.path
 
 
+def _time_left(seconds: float, images: int) -> Estimate:
+    """Estimate the time of more images from that of one: those that resist take longest."""
+    return Estimate(seconds, LEAST_TIME * seconds, MOST_TIME * seconds).times(images)
+
+
 class AttackSession:
-    """A loaded model, its smoothed classifier and its images: what an attack needs."""
+    """An open run with what an attack needs: the model, its smoothed classifier and its images."""
 
     def __init__(self, config: AttackConfig) -> None:
         self.config, self.run = config, Run(config.run, config.trust)
-        self.noise = deployed_noise(self.run)
+        self.noise = config.noise or deployed_noise(self.run)
         self.unit = unit_radius(self.noise)
         self.radii = tuple(sorted(set(config.radii or (self.unit * number for number in (1, 2, 3, 4)))))
         self.images = dataset_of(self.run, config.data).part("test")
@@ -109,10 +180,37 @@ class AttackSession:
         self.model = differentiable(trained_model(self.run), self.images.batch(torch.tensor([0])))
         self.weights = self.run.weights_digest()
         self.certified = certified_rows(self.run, self.weights, self.images.digest, self.noise)
-        self.chosen = spread_evenly([row.index for row in self.certified] or range(len(self.images)), config.images)
+        self.chosen = self.choose(config.images)
         name, fields = certified_prediction(self.run)
         size = {"samples" if name == "prediction" else "estimation": config.samples}
         self.judge: Certifier = certifiers.create(name, **{**fields, **size})
+        self.stream: str | None = None
+        """The random streams; None for a noise without them, or if the attack was begun with the older ones."""
+        if not attacks.file_of(self.run, self.header).is_file():
+            self.stream = self.noise.stream
+
+    def choose(self, count: int) -> list[int]:
+        """Choose images, spread over the certified ones, or over all if none was certified."""
+        return spread_evenly([row.index for row in self.certified] or range(len(self.images)), count)
+
+    def choose_within(self, minutes: float) -> None:
+        """Choose as many images as can be attacked in some minutes, or those of a file that was begun."""
+        if not minutes > 0:
+            raise ParameterError(f"minutes = {minutes:g}, expected a number > 0")
+        begun = [attack for attack in attacks.read_all(self.run).values() if self._is_alike(attack.header)]
+        if begun:
+            self.chosen = max((list(attack.header["images"]) for attack in begun), key=len)
+            return
+        began = time.perf_counter()
+        self.attack(self.chosen[len(self.chosen) // 2])
+        seconds = time.perf_counter() - began
+        affordable = max(1, int(60 * minutes * (1 - PICTURES) / seconds) - 1)
+        self.chosen = self.choose(min(affordable, self.config.images))
+
+    def _is_alike(self, header: Mapping[str, Any]) -> bool:
+        """Tell whether an attack file differs from this attack only in its images."""
+        ours = json.loads(json.dumps(self.header))
+        return all(header.get(key) == value for key, value in ours.items() if key != "images")
 
     @property
     def header(self) -> dict[str, Any]:
@@ -132,6 +230,7 @@ class AttackSession:
             "radii": list(self.radii),
             "seed": config.seed,
             "images": self.chosen,
+            **({} if self.stream is None else {"stream": self.stream}),
         }
 
     def attack(self, index: int) -> AttackedImage:
@@ -161,15 +260,14 @@ class AttackSession:
         return self.between(image, changed, high)
 
     def between(self, image: Tensor, changed: Tensor, share: float) -> Tensor:
-        """Return the image with a share of a change, as near to it as the noise's images are."""
+        """Return the image with a share of a change, rounded to an image that the noise allows."""
         return self.noise.nearest(torch.lerp(image, changed, share))
 
     def changed(self, index: int, image: Tensor, label: int, radius: float, number: int) -> Tensor:
         """Return the end of gradient ascent on the smoothed loss within a radius, pixels in [0, 1]."""
         device = default_device()
         images, labels = image[None].to(device), torch.tensor([label], device=device)
-        rng = generator(device, "attack", self.config.seed, index, number)
-        noise = noise_for(self.noise, images, self.config.copies, rng)
+        noise, direction = self._noise(images, index, number)
         norm = self.noise.norm
         with frozen(self.model):
             *_, last = ascent(
@@ -178,28 +276,39 @@ class AttackSession:
                 steps=self.config.steps,
                 step_size=2 * norm.reach(radius, images[0].numel()) / self.config.steps,
                 project=lambda points: norm.project(images, points.clamp(0, 1), radius),
-                # Where the model is sure of its answer, the gradient is tiny or zero.
-                direction=lambda gradient: unit_or_random(gradient, rng),
+                direction=direction,
             )
-        # A picture is judged on the CPU, in [0, 1]: the ball's rounding must not leave it.
+        # Rounding in the projection onto the ball may leave [0, 1].
         return self.noise.nearest(last[0].cpu().clamp(0, 1))
+
+    def _noise(self, images: Tensor, index: int, number: int) -> tuple[Tensor, Callable[[Tensor], Tensor]]:
+        """Draw the noise of an ascent, and return its directions: where a model is sure, a gradient may be zero."""
+        address, copies = (self.config.seed, index, number), self.config.copies
+        if self.stream is None:
+            rng = generator(images.device, "attack", *address)
+            return self.noise.offsets(images, copies, rng), lambda gradient: unit_or_random(gradient, rng)
+        noise = gaussian_of(self.noise)
+        blank = torch.zeros_like(images)
+        drawn = noise.draw(blank, blank.new_empty((copies, *images.shape)), Stream.at("attack", *address), 0)
+        draws = Draws(Stream.at("attack", *address, 0), images.device)
+        return drawn, lambda gradient: unit_or_drawn(gradient, draws)
 
     def answer(self, image: Tensor, index: int) -> int:
         """Predict the class with noise that the attack has not seen."""
-        address = NoiseAddress(self.config.seed, index, purpose="judge")
+        address = NoiseAddress(self.config.seed, index, purpose="judge", stream=self.stream)
         return certify_image(self.judge, self.classifier, image, address).prediction
 
     def keep_pictures(self, path: Path) -> None:
-        """Write, for the images worth a look, a change just inside the certified radius and the one outside."""
+        """Write, for the most interesting images, a change just inside the certified radius and one outside."""
         pictures: dict[str, Any] = {}
-        facts: dict[str, Any] = {}
+        metadata: dict[str, Any] = {}
         for row in gallery.chosen(self.certified):
-            for name, (picture, said) in self._around(row).items():
+            for name, (picture, answer) in self._around(row).items():
                 pictures[f"{row.index}-{name}"] = picture.numpy()
                 length = distance(picture, self._image(row.index)[0], self.noise.norm)
-                facts[f"{row.index}-{name}"] = {"distance": length, "answer": said, "digest": row.digest}
+                metadata[f"{row.index}-{name}"] = {"distance": length, "answer": answer, "digest": row.digest}
         if pictures:
-            gallery.write(attacks.pictures_file(path), pictures, facts)
+            gallery.write(attacks.pictures_file(path), pictures, metadata)
 
     def _around(self, row: Row) -> dict[str, tuple[Tensor, int]]:
         """Attack one image inside its certified radius, and outside until the nearest success."""
@@ -230,12 +339,9 @@ def unit_radius(noise: Noise) -> float:
     return float(noise.sigma if isinstance(noise, Gaussian) else noise.radius(gaussian_probability(1.0, 1.0)))
 
 
-def noise_for(noise: Noise, images: Tensor, copies: int, rng: torch.Generator) -> Tensor:
-    """Draw noise for copies of images; for grid noise, whose images are not on the grid here, before rounding."""
-    if isinstance(noise, Gaussian):
-        return noise_like(images, copies, noise.sigma, rng)
-    blank = torch.zeros_like(images)
-    return noise.perturb(blank, blank.new_empty((copies, *images.shape)), rng)
+def gaussian_of(noise: Noise) -> Noise:
+    """Return grid noise without its rounding, because images under attack are not on the grid; others as they are."""
+    return Gaussian(noise.sigma) if isinstance(noise, Gaussian) else noise
 
 
 def distance(one: Tensor, other: Tensor, norm: Norm = L2) -> float:
@@ -249,5 +355,5 @@ def differentiable(model: nn.Module, image: Tensor) -> nn.Module:
     try:
         torch.autograd.grad(model(leaf).sum(), leaf)
     except RuntimeError as error:
-        raise ParameterError("the model has no gradients, which the attack follows: attack a torch model") from error
+        raise ParameterError("the model has no gradients, which the attack needs: attack a torch model") from error
     return model

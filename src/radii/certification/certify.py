@@ -1,43 +1,52 @@
 """Certify images: one `Certification` for the test images of a run and for classifiers and images in memory."""
 
 import json
+import math
 import warnings
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import Any, Protocol, get_args
 
+import torch
+
 from radii import disk
 from radii.certification.data import EvaluatedImages, Key, dataset_key, evaluated_images, named_in
+from radii.certification.deployment import chosen_engine
 from radii.certification.load import noise_of, open_run
 from radii.certifiers import Certifier
 from radii.certifiers.base import About, Steps
 from radii.datasets import DataError, Samples, samples_of
 from radii.datasets.base import Part, image_digest
-from radii.device import default_workers
-from radii.engines import AUTO, SmoothedClassifier, check_image
+from radii.device import default_device, default_workers
+from radii.engines import AUTO, SmoothedClassifier, check_image, default_batch_size
 from radii.errors import ParameterError, RunWarning
+from radii.estimate import Estimate, OnEstimate
 from radii.fields import check_seed
 from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
 from radii.runs import events, gallery, resume
-from radii.runs.certificates import Row
+from radii.runs.certificates import ENVIRONMENTS, OnImage, Row
 from radii.runs.events import EventLog
 from radii.runs.function import LOGITS, MODEL
+from radii.runs.recipe import warn_of_sigma
 from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
 from radii.runs.shards import Shard, merge
-from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Noise
-from radii.training.weights import model_digest
+from radii.training.accuracy import record_accuracy
+from radii.training.build import dataset_of
+from radii.training.weights import model_digest, model_spec
 from radii.workers.backends import run_programs
+from radii.workers.forecast import every_within, forecast
 from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
 
-OnImage = Callable[[int, Row | None], None]
-"""Called with the number of images and a row; with None before the first."""
+ENOUGH = 4.0
+"""A finished file serves again unless the stated minutes are more than this times what it took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -58,6 +67,10 @@ class Certification:
     """The digest of the recipe's model table, for the model of a run."""
     watched: bool = False
     """Whether the model may change during the certification, which is an error."""
+    stream: str | None = PHILOX
+    """The random streams that the noise is drawn from; None for those of older files."""
+    target: torch.device | None = None
+    """The device that worker processes count on; by default the classifier's."""
 
     @cached_property
     def header(self) -> dict[str, Any]:
@@ -72,26 +85,33 @@ class Certification:
             "images": len(self.samples),
             "every": self.every,
             "most": self.max_images,
-            "batch_size": classifier.batch_size,
+            **self._draws(),
             "engine": classifier.engine,
-            "device": classifier.device.type,
             **({} if self.label_known else {"label_known": False}),
             **classifier.noise.stated_norm(),
         }
         plain: dict[str, Any] = json.loads(json.dumps(stated))
         return plain
 
+    def _draws(self) -> dict[str, Any]:
+        """Return what the draws depend on: the streams, or with the older ones the batch size and the device."""
+        classifier = self.classifier
+        if self.stream is not None and classifier.noise.stream is not None:
+            return {"stream": self.stream}
+        return {"batch_size": classifier.batch_size, "device": classifier.device.type}
+
     @cached_property
     def function(self) -> dict[str, Any]:
-        """What a file records to recognise the certified function: the recipe's model, and logits on drawn images."""
-        found: dict[str, Any] = {} if self.model is None else {MODEL: self.model}
-        channels, height, width = self.samples.sample(self.chosen[0])[0].shape
-        try:
-            with one_thread():
-                found[LOGITS] = self.classifier.probe_logits((channels, height, width))
-        except ParameterError:
-            pass  # a model that takes no drawn images, or gives no finite logits for them
-        return found
+        """What a file records of the certified function: the recipe's model, and logits of random images."""
+        function: dict[str, Any] = {} if self.model is None else {MODEL: self.model}
+        image = self.samples.sample(self.chosen[0])[0]
+        channels, height, width = image.shape
+        with one_thread():
+            for probed in (None, image):  # a model may take no random images, or give no finite logits for them
+                with suppress(ParameterError):
+                    function[LOGITS] = self.classifier.probe_logits((channels, height, width), probed)
+                    break
+        return function
 
     @property
     def chosen(self) -> Sequence[int]:
@@ -99,20 +119,25 @@ class Certification:
         return range(0, len(self.samples), self.every)[: self.max_images]
 
     def image_digest(self, index: int) -> str:
-        """The digest of an image with its label; empty if there is no such image."""
+        """Return the digest of an image with its label; empty if there is no such image."""
         return image_digest(*self.samples.sample(index)) if index < len(self.samples) else ""
 
     def request(self, images: Sequence[int]) -> Request:
-        """The certificates of these images, for whoever opens their file."""
+        """Return the request for certificates of these images, which opens their file."""
         return Request(self.header, images, self.image_digest, self.function)
 
     def rows(
         self, indices: Sequence[int], workers: int = 1, executor: Executor | None = None
     ) -> Generator[Row, None, None]:
-        """Certify images and yield their rows in order, whoever counts the votes."""
+        """Certify images and yield their rows in order."""
         state = self.classifier.state() if self.watched else None
         finished = run_programs(
-            self.classifier, lambda position: self.program(indices[position]), len(indices), workers, executor
+            self.classifier,
+            lambda position: self.program(indices[position]),
+            len(indices),
+            workers,
+            executor,
+            self.target,
         )
         with closing(finished):
             for row, seconds, environments in finished:
@@ -122,8 +147,12 @@ class Certification:
                     )
                 yield replace(row, seconds=seconds, environments=tuple(environments))
 
+    def forecast(self, indices: Sequence[int]) -> Estimate | None:
+        """Estimate the seconds of one worker for one of these images; None if its certifier cannot be simulated."""
+        return forecast(self.classifier, lambda position: self.program(indices[position]), len(indices))
+
     def program(self, index: int) -> Program[Row]:
-        """The questions about an image, which end in its row."""
+        """Return the program of an image: the certifier's questions, which end in its row."""
         image, label = self.samples.sample(index)
         try:
             check_image(image)
@@ -134,17 +163,18 @@ class Certification:
             raise DataError(
                 f"image {index} of the dataset has the label {label}, expected 0 to {classes - 1}", "dataset"
             )
-        about = About(self.classifier.noise, classes, self.classifier.batch_size)
+        about = About.voter(self.classifier, self.stream)
         steps = self.certifier.certify(about, label if self.label_known else None)
-        return Program(image, NoiseAddress(self.seed, index), _row_steps(steps, index, label, image))
+        address = NoiseAddress(self.seed, index, stream=self.stream)
+        return Program(image, address, _row_steps(steps, index, label, image))
 
 
 def _row_steps(steps: Steps, index: int, label: int, image: Any) -> Generator[Any, Any, Row]:
-    """Ask what the certifier asks, and make a row of its certificate."""
-    found = yield from steps
-    counts = {number: count for number, count in enumerate(found.counts) if count}
+    """Ask what the certifier asks, and return its certificate as a row."""
+    certificate = yield from steps
+    counts = {number: count for number, count in enumerate(certificate.counts) if count}
     digest = image_digest(image, label)
-    return Row(index, label, found.prediction, found.radius, 0.0, found.samples, counts, digest)
+    return Row(index, label, certificate.prediction, certificate.radius, 0.0, certificate.samples, counts, digest)
 
 
 class RowStore(Protocol):
@@ -162,6 +192,7 @@ def certify_missing(
     workers: int,
     executor: Executor | None,
     on_image: OnImage,
+    on_estimate: OnEstimate | None = None,
 ) -> None:
     """Certify the chosen images that have no row yet, and append their rows in order."""
     done = {row.index: row for row in store.rows()}
@@ -169,6 +200,11 @@ def certify_missing(
     for row in done.values():
         on_image(len(chosen), row)
     missing = [index for index in chosen if index not in done]
+    elsewhere = certification.target not in (None, certification.classifier.device)
+    if on_estimate is not None and executor is None and not elsewhere:  # nobody knows the pace of another device
+        image = certification.forecast(missing)
+        if image is not None:
+            on_estimate(image.times(len(missing) / workers))
     with closing(certification.rows(missing, workers, executor)) as rows:
         for row in rows:
             store.append(row)
@@ -187,9 +223,10 @@ class CertificationConfig:
     every: int = 1
     max_images: int | None = None
     engine: str = AUTO
-    batch_size: int = 128
+    batch_size: int | None = None
+    """Noisy copies of a forward pass; by default as many as suit the device."""
     data: Path | None = None
-    """Where the images are that are certified; by default where the run or RADII_DATA names them."""
+    """The folder of the images; by default the one that the run or RADII_DATA names."""
     split: Part = "test"
     dataset: Key = ()
     """Another dataset whose test images are certified: its name, or a table of its name and fields."""
@@ -197,9 +234,15 @@ class CertificationConfig:
     """Modules whose code the run may use."""
     label_known: bool = True
     """Whether a certifier that can use it is given the true label. A deployed model does not have it."""
+    stream: str | None = PHILOX
+    """The random streams of the noise; None for those of older files."""
+    device: str | None = None
+    """The device of the forward passes; by default the one that RADII_DEVICE names, or a GPU."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "dataset", dataset_key(self.dataset))
+        if self.stream not in (None, PHILOX):
+            raise ValueError(f"stream = {self.stream!r}, expected {PHILOX!r}: install the radii that made the file")
         if self.split not in get_args(Part):
             raise ValueError(f"split = {self.split!r}, expected one of {', '.join(get_args(Part))}")
         counts = {"every": self.every, "max_images": self.max_images, "batch_size": self.batch_size}
@@ -215,9 +258,11 @@ def open_certification(config: CertificationConfig, run: Run | None = None) -> C
     weights = run.weights_digest()
     about = evaluated_images(run, config.split, config.dataset, config.data)
     noise = config.noise or noise_of(run.recipe)
+    warn_of_sigma(getattr(noise, "sigma", 0.0))
     own_data = None if config.dataset else config.data
     with one_thread():
-        engine, classifier = open_run(run, config.engine, noise, own_data, config.batch_size)
+        device = None if config.device is None else torch.device(config.device)
+        engine, classifier = open_run(run, config.engine, noise, own_data, config.batch_size, device=device)
     facts = _facts(run, config, engine, noise, about, weights)
     if run.weights_digest() != weights:
         raise RunError(f"the weights of {run.path} changed since the certification began: start it again")
@@ -231,6 +276,7 @@ def open_certification(config: CertificationConfig, run: Run | None = None) -> C
         label_known=config.label_known,
         facts=facts,
         model=model_digest(run.recipe),
+        stream=config.stream,
     )
 
 
@@ -258,27 +304,82 @@ def certify_run(
     workers: int | None = None,
     executor: Executor | None = None,
     shard: Shard | None = None,
+    minutes: float | None = None,
     on_image: OnImage = lambda *_: None,
+    on_estimate: OnEstimate | None = None,
 ) -> Path:
-    """Certify the chosen test images of a run, or a shard of them; returns the certificate file, or the shard's part.
+    """Certify the chosen test images of a run, or a shard of them; return the certificate file, or the part file.
 
     `run` is the configuration's run, if the caller has opened it. `on_image` is called with (number of images, row).
-    The votes are counted by `executor`, by default by a pool of `workers` processes of one thread each, one per core,
-    or one per GPU: images are independent, while threads of one forward pass wait for each other.
+    `executor` counts the votes; by default `workers` processes of one thread each do, one per core or per GPU: images
+    are independent, while threads of one forward pass wait for each other. `minutes` chooses `every`: a few blocks are
+    timed, and the file records it; the same call continues that file. `on_estimate` is called with the estimated time
+    before the first image.
     """
     workers = default_workers() if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     run = run or Run(config.run, config.trust)
+    config.certifier.expect_possible(config.noise or noise_of(run.recipe))
+    target = default_device()
+    if workers > 1 and executor is None and target.type != "cpu":
+        config = _off_the_gpu(config, run, target)
     certification = open_certification(config, run)
+    if minutes is not None:
+        certification = _within(minutes, certification, run, workers)
+    certification = replace(_as_begun(run, certification, shard), target=target)
     chosen = certification.chosen if shard is None else shard.of(certification.chosen)
-    environment = rounding_environment(certification.classifier.engine)
+    environment = environment_of(certification.classifier)
     with resume.open_file(run, certification.request(chosen), environment, shard) as file:
         with events.working(run.path, "certify", file=file.path.name, images=len(chosen)) as log:
-            certify_missing(certification, file, chosen, workers, executor, _logged(log, on_image))
+            certify_missing(certification, file, chosen, workers, executor, _logged(log, on_image), on_estimate)
         if shard is None:
             keep_pictures(file.path, file.rows(), certification.samples)
+            if not config.dataset:
+                record_accuracy(run, partial(dataset_of, run, config.data))
     return file.path
+
+
+def _off_the_gpu(config: CertificationConfig, run: Run, target: torch.device) -> CertificationConfig:
+    """Keep this process off the GPUs of its workers: a GPU may allow one process alone, and memory is scarce there."""
+    engine = chosen_engine(run, config.engine, target)
+    size = config.batch_size or default_batch_size(target, math.prod(model_spec(run).shape))
+    return replace(config, device="cpu", engine="torch" if engine == AUTO else engine, batch_size=size)
+
+
+def _as_begun(run: Run, certification: Certification, shard: Shard | None) -> Certification:
+    """Return the certification with the older streams if its file was begun with them."""
+    older = replace(certification, stream=None)
+    begun = resume.certificate_file(run, older.header, shard).is_file()
+    new = resume.certificate_file(run, certification.header, shard).is_file()
+    return older if begun and not new else certification
+
+
+def stated_batch_size(header: Mapping[str, Any]) -> int | None:
+    """Return the rows of the forward passes that the first row was made with, as far as the file states it."""
+    environments: list[Mapping[str, Any]] = header.get(ENVIRONMENTS, [])
+    stated: int | None = header["batch_size"] if "stream" not in header else None
+    return stated if not environments else environments[0].get("batch_size", stated)
+
+
+def environment_of(classifier: SmoothedClassifier) -> dict[str, Any]:
+    """Describe what may change the rounding of a classifier's results here."""
+    return rounding_environment(classifier.engine, classifier.device, classifier.batch_size)
+
+
+def _within(minutes: float, certification: Certification, run: Run, workers: int) -> Certification:
+    """Choose every nth image for some minutes; as in a file that was begun, or one that took about as long."""
+    images = len(certification.samples)
+    for every, rows in resume.files_alike(run, certification.header):
+        unfinished = len(rows) < len(range(0, images, every))
+        if unfinished or every == 1 or ENOUGH * sum(row.seconds for row in rows) > 60 * minutes * workers:
+            return replace(certification, every=every)
+    image = certification.forecast(range(images))
+    if image is None:
+        raise ParameterError(
+            f"the certifier {certification.certifier.name!r} cannot be timed beforehand: state `every`", "minutes"
+        )
+    return replace(certification, every=every_within(image, images, minutes, workers))
 
 
 def _logged(log: EventLog, on_image: OnImage) -> OnImage:
@@ -300,9 +401,9 @@ def _logged(log: EventLog, on_image: OnImage) -> OnImage:
 
 
 def merge_shards(run: Run, data: Path | None = None) -> list[Path]:
-    """Merge the part files of a run into certificate files, as certification without shards leaves them.
+    """Merge the part files of a run into the certificate files that certification without shards would write.
 
-    `data` is where the images are. Where they cannot be read, only the pictures for a report are left out.
+    `data` is the folder of the images. If they cannot be read, only the pictures for a report are left out.
     """
     return merge(run, partial(_with_pictures, run, data))
 
@@ -320,24 +421,24 @@ def _with_pictures(run: Run, data: Path | None, path: Path, header: Mapping[str,
         )
 
 
-def keep_pictures(certificates: Path, made: Sequence[Row], samples: Samples) -> None:
-    """Store the images of a certificate file that are worth a look, so that a report needs no dataset.
+def keep_pictures(certificates: Path, rows: Sequence[Row], samples: Samples) -> None:
+    """Store the most interesting images of a certificate file, so that a report needs no dataset.
 
     The caller holds the lock of the certificate file.
     """
-    path, rows = gallery.pictures_file(certificates), gallery.chosen(made)
-    wanted = {str(row.index): row.digest for row in rows}
+    path, chosen = gallery.pictures_file(certificates), gallery.chosen(rows)
+    digests = {str(row.index): row.digest for row in chosen}
     if path.parent.is_dir():
         disk.sweep(path.parent, [path.name])
-    if not wanted or _kept(path) == wanted:
+    if not digests or _stored_digests(path) == digests:
         return
-    pictures = {str(row.index): samples.sample(row.index)[0].numpy() for row in rows}
+    pictures = {str(row.index): samples.sample(row.index)[0].numpy() for row in chosen}
     if {len(pixels) for pixels in pictures.values()} <= gallery.CHANNELS:
-        gallery.write(path, pictures, wanted)
+        gallery.write(path, pictures, digests)
 
 
-def _kept(path: Path) -> dict[str, Any] | None:
-    """What a file of pictures holds; None if it is missing or damaged, which is then written again."""
+def _stored_digests(path: Path) -> dict[str, Any] | None:
+    """Return the digests in a file of pictures; None if it is missing or damaged: it is then written again."""
     try:
         return gallery.read(path)[1] if path.is_file() else None
     except ValueError:

@@ -1,61 +1,51 @@
-"""The checks of one certificate file: its digests, images and radii, and rows that are computed again."""
+"""Check one certificate file without forward passes: its header, digests, images and radii."""
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 
 from radii import certifiers
-from radii.certification.certify import Certification, CertificationConfig, open_certification
 from radii.certification.data import evaluated_images, named_in
-from radii.certifiers import Certifier
+from radii.certification.update import FROM, OldCertificates, Update
+from radii.certifiers import Certifier, population
+from radii.certifiers.population import OnePass
 from radii.datasets import DataError, Images
-from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
+from radii.fields import from_mapping
+from radii.provenance import artefact_digest, artefact_path, code_digests
 from radii.runs import trust
-from radii.runs.certificates import (
-    CHECKSUM,
-    ENVIRONMENTS,
-    FIRST_ROW,
-    FORMAT,
-    Certificates,
-    Row,
-    described,
-    recorded_difference,
-)
-from radii.runs.function import COARSE, FUNCTION, MODEL, function_difference
+from radii.runs.certificates import CHECKSUM, ENVIRONMENTS, FORMAT, KIND, POLYNOMIALS, POPULATION, Certificates, Row
+from radii.runs.function import FUNCTION, MODEL, function_difference
 from radii.runs.run import Run
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
-from radii.smoothing.questions import Answer, FavouredVotes, NearTies, Question, Task, Votes
 from radii.training.weights import model_digest, model_spec
-from radii.workers.voter import one_thread
 
-ROUNDING = 1e-4
-"""How far float32 arithmetic in another order may move a logit of a deep network, as a share of the largest."""
-INT8_ROUNDING = 0.05
-"""The same for eight-bit arithmetic, whose steps are coarser."""
-MEAN_ROUNDING = 1e-3
-"""How far rounding may move a radius of mean probabilities, as a share of it."""
-ONE_SIDED = 4.0
-"""Standard deviations by which votes may favour the claims of a file: rounding moves votes for and against them."""
 TOLERANCE = 1e-9
 """The relative tolerance of a recomputed radius: other versions of a library may differ in the last digits."""
+ALWAYS = ("data", "code", "artefact", "engine", "images", "every", "most")
+"""Fields that every header of the present format has; version 0.1 lacked some."""
+OLDER = "batch_size"
+"""A field that the draws of files without a `stream` depend on."""
 
-Count = Callable[[Sequence[Question]], list[Answer]]
-"""Count the answers to questions about one image."""
 
-ALWAYS = ("data", "code", "artefact", "engine", "batch_size", "images", "every", "most")
-"""Fields of a header that are compared where they are there: version 0.1 lacked some."""
+class Shift(NamedTuple):
+    """How the votes of a row differ from those of its replay."""
+
+    favour: int
+    """Votes for the stated class, minus those counted here."""
+    ties: int
+    """Copies that rounding may decide here: their number does not depend on what the file states."""
+    correct: bool
 
 
 @dataclass
-class Checked:
-    """The state of a verification: the current file and the findings so far."""
+class Verification:
+    """The state of a verification: the current certificate file, and what was found so far."""
 
     run: Run
     data: Path | None
@@ -67,134 +57,188 @@ class Checked:
     missing: int = 0
     replayed: int = 0
     moved: int = 0
-    favour: int = 0
-    """Votes for the stated classes in the current file's replayed rows beyond those counted here."""
-    doubtful: int = 0
-    """Votes of the current file's replayed rows that differ, where a class is stated."""
+    shifts: list[Shift] = field(default_factory=list)
+    """How the current file's replayed rows differ, where a class is stated."""
     path: Path = Path()
-    made: Certificates = field(default_factory=lambda: Certificates("", ()))
+    certificates: Certificates = field(default_factory=lambda: Certificates("", ()))
     opened: dict[tuple[Any, ...], Images] = field(default_factory=dict)
-    """The images of the files so far, by what their headers name."""
+    """The images of the files so far, by the part and dataset that their headers name."""
 
-    def begin(self, path: Path, made: Certificates) -> None:
+    def begin(self, path: Path, certificates: Certificates) -> None:
         """Start the next file."""
-        self.path, self.made = path, made
-        self.favour = self.doubtful = 0
-        self.missing += len(self.wanted) - len(made.rows) if "images" in made.header else 0
+        self.path, self.certificates = path, certificates
+        self.shifts = []
+        self.missing += len(self.expected) - len(certificates.rows) if "images" in certificates.header else 0
 
     def differs(self, what: str, row: Row | None = None) -> None:
+        """Record a difference of the current file, or of one of its rows."""
         self.differences.append(f"{self.path}{'' if row is None else f', image {row.index}'}: {what}")
 
-    def cannot(self, why: str) -> None:
+    def cannot_check(self, why: str) -> None:
+        """Record that something about the current file could not be checked."""
         self.unchecked.append(f"{self.path}: {why}")
 
     @property
     def header(self) -> dict[str, Any]:
-        return dict(self.made.header)
+        return dict(self.certificates.header)
 
     @property
-    def wanted(self) -> Sequence[int]:
+    def expected(self) -> Sequence[int]:
         """The images that the file should contain according to its header."""
         header = self.header
         return range(0, header.get("images", 1 << 62), header.get("every", 1))[: header.get("most")]
 
-    def split(self) -> Images | None:
-        """The images that the file is about; if they are missing, that is recorded as unchecked."""
+    def images(self) -> Images | None:
+        """Open the images that the file is about; record why if they cannot be opened."""
         try:
             named = named_in(self.run, self.header)
             if named not in self.opened:
                 self.opened[named] = evaluated_images(self.run, *named, self.data).images
         except DataError as error:
-            self.cannot(f"the data were not found: {error}")
+            self.cannot_check(f"the data were not found: {error}")
             return None
         except (LookupError, ValueError, TypeError) as error:
-            self.cannot(f"its images cannot be opened: {in_words(error)}")
+            self.cannot_check(f"its images cannot be opened: {message_of(error)}")
             return None
         return self.opened[named]
 
 
-def check_header(checked: Checked) -> None:
-    """Tell what a file of ours always states and this one does not: without it rows could be chosen unseen."""
-    if checked.header.get("format", 1) < FORMAT:
+def check_header(verification: Verification) -> None:
+    """Record fields that the header of a file in the present format must have and does not.
+
+    Without them rows could be selected after seeing the results.
+    """
+    header = verification.header
+    if header.get("format", 1) < FORMAT:
         return
-    if missing := [name for name in ALWAYS if name not in checked.header]:
-        checked.cannot(f"its header has no {missing[0]!r}: restore it")
-    if not all(CHECKSUM in entry for entry in checked.header.get(ENVIRONMENTS, [{}])):
-        checked.notes.append(f"{checked.path} is without a checksum of its environments")
-    if bare := [row.index for row in checked.made.rows if not row.digest]:
-        checked.cannot(f"image {bare[0]} has no digest: restore it")
+    needed = ALWAYS if "stream" in header else (*ALWAYS, OLDER)
+    if missing := [name for name in needed if name not in header]:
+        verification.cannot_check(f"its header has no {missing[0]!r}: restore it")
+    if not all(CHECKSUM in entry for entry in header.get(ENVIRONMENTS, [{}])):
+        verification.notes.append(f"{verification.path} is without a checksum of its environments")
+    if bare := [row.index for row in verification.certificates.rows if not row.digest]:
+        verification.cannot_check(f"image {bare[0]} has no digest: restore it")
 
 
-def check_digests(checked: Checked) -> bool:
-    """Compare weights, code and the engine's artefact; returns whether rows can be replayed."""
-    header, run = checked.header, checked.run
+def check_digests(verification: Verification) -> bool:
+    """Compare weights, code and the engine's artefact; return whether rows can be replayed."""
+    header, run = verification.header, verification.run
     weights = run.weights_digest()
     if header.get("weights") != weights:
-        checked.differs(f"it is of the weights {str(header.get('weights'))[:8]}, the run has {weights[:8]}")
+        stated = str(header.get("weights"))[:8]
+        verification.differs(f"it was made with the weights {stated}, the run has {weights[:8]}")
         return False
     code = header.get("code", {})
     changed = [name for name, digest in code_digests(code).items() if digest != code[name]]
     for name in changed:
-        checked.differs(f"the code of {name} has changed")
+        verification.differs(f"the code of {name} has changed")
     recipe = {MODEL: model_digest(run.recipe)}
     if difference := function_difference(header.get(FUNCTION, {}), recipe, 0.0):
-        checked.differs(f"it was made with {difference}: restore recipe.toml")
+        verification.differs(f"it was made with {difference}: restore recipe.toml")
         return False
-    return not changed and _same_artefact(checked, weights)
+    return not changed and _same_artefact(verification, weights)
 
 
-def _same_artefact(checked: Checked, weights: str) -> bool:
-    header = checked.header
-    if checked.engine not in (None, header.get("engine")) or not {"artefact", "engine"} <= header.keys():
+def _same_artefact(verification: Verification, weights: str) -> bool:
+    header = verification.header
+    if verification.engine not in (None, header.get("engine")) or not {"artefact", "engine"} <= header.keys():
         return True
-    same: bool = artefact_digest(artefact_path(checked.run, header["engine"], weights)) == header["artefact"]
+    same: bool = artefact_digest(artefact_path(verification.run, header["engine"], weights)) == header["artefact"]
     if not same:
-        checked.differs(f"the artefact of the engine {header['engine']!r} has changed, or is missing")
+        verification.differs(f"the artefact of the engine {header['engine']!r} has changed, or is missing")
     return same
 
 
-def check_images(checked: Checked) -> bool:
-    """Compare every row's image and label, and the split, with the data; returns whether the data were found."""
-    images = checked.split()
+def check_images(verification: Verification) -> bool:
+    """Compare every row's image and label, and the split, with the data; return whether the data were found."""
+    images = verification.images()
     if images is None:
         return False
-    wanted = checked.wanted
-    for row in checked.made.rows:
+    expected = verification.expected
+    for row in verification.certificates.rows:
         if not 0 <= row.index < len(images):
-            checked.differs(f"there are only {len(images)} images", row)
-        elif row.index not in wanted:
-            checked.differs("the header does not include this image", row)
+            verification.differs(f"there are only {len(images)} images", row)
+        elif row.index not in expected:
+            verification.differs("the header does not include this image", row)
         elif row.label != int(images.labels[row.index]):
-            checked.differs(f"its label is {int(images.labels[row.index])}, not {row.label}", row)
+            verification.differs(f"its label is {int(images.labels[row.index])}, not {row.label}", row)
         elif row.digest and row.digest != images.image_digest(row.index):
-            checked.differs("the image differs", row)
-    if checked.header.get("data", images.digest) != images.digest:
-        checked.differs("the images of the split are not those that it was made from")
+            verification.differs("the image differs", row)
+    if verification.header.get("data", images.digest) != images.digest:
+        verification.differs("the images of the split are not those that it was made from")
     return True
 
 
-def check_radii(checked: Checked) -> None:
+def check_radii(verification: Verification) -> None:
     """Recompute every radius from its counts, as far as they determine it."""
     try:
-        certifier, noise = certifier_of(checked), noise_of(checked)
-        classes = model_spec(checked.run).classes
+        certifier, noise = certifier_of(verification), noise_of(verification)
+        classes = model_spec(verification.run).classes
     except (LookupError, ValueError, TypeError) as error:
-        checked.cannot(f"its radii cannot be recomputed: {in_words(error)}")
+        verification.cannot_check(f"its radii cannot be recomputed: {message_of(error)}")
         return
-    if (stated := checked.header.get("norm")) != noise.stated_norm().get("norm"):
-        checked.differs(
+    if (stated := verification.header.get("norm")) != noise.stated_norm().get("norm"):
+        verification.differs(
             f"its header states radii in {stated or 'l2'}, the noise {noise.name!r} has them in {noise.norm}"
         )
-    for row in checked.made.rows:
+    for row in verification.certificates.rows:
         try:
-            if wrong := _wrong_radius(certifier, noise, row, classes):
-                checked.differs(wrong, row)
+            if problem := radius_problem(certifier, noise, row, classes):
+                verification.differs(problem, row)
         except ValueError as error:
-            checked.differs(str(error), row)
+            verification.differs(str(error), row)
 
 
-def _wrong_radius(certifier: Certifier, noise: Noise, row: Row, classes: int) -> str:
-    counts = _counts(row, classes)
+def check_update(verification: Verification, old: OldCertificates) -> None:
+    """Recompute every radius of an update from the old certificate of the image and the copies that its class lost."""
+    header, before = verification.header, old.rows
+    stated = {key: value for key, value in header[FROM].items() if key != "file"}
+    known = {key: value for key, value in old.describe(verification.run).items() if key != "file"}
+    if stated != known:
+        verification.differs("its header describes other certificates than those that it names")
+        return
+    try:
+        certifier, noise = certifier_of(verification), noise_of(verification)
+        share = certifier.share(old.failure) if isinstance(certifier, Update) else 0.0
+    except (LookupError, ValueError, TypeError) as error:
+        verification.cannot_check(f"its radii cannot be recomputed: {message_of(error)}")
+        return
+    if header.get("noise") != old.file.header.get("noise") or header.get("data") != old.file.header.get("data"):
+        verification.differs("its noise or its images are not those of the certificates that it was made from")
+        return
+    for row in verification.certificates.rows:
+        earlier = before.get(row.index)
+        if earlier is None or earlier.digest != row.digest:
+            verification.differs("there is no old certificate of this image", row)
+        elif problem := _update_problem(certifier, earlier, row, share, noise):
+            verification.differs(problem, row)
+
+
+def _update_problem(certifier: Certifier, old: Row, row: Row, share: float, noise: Noise) -> str:
+    """Describe how a row contradicts the old certificate and its counts; empty if it does not."""
+    if not isinstance(certifier, Update):
+        return f"the certifier {certifier.name!r} makes no updates"
+    if old.prediction == ABSTAIN:
+        return "" if (row.prediction, row.radius) == (ABSTAIN, 0.0) else "the old certificate abstains"
+    kept = row.counts.get(old.prediction, 0)
+    most = certifier.copies(old.radius, share, noise)
+    if set(row.counts) - {old.prediction} or not 0 <= kept <= most or row.samples != 2 * certifier.samples:
+        return f"it has votes for other classes than {old.prediction}, or more than {most}"
+    radius = certifier.radius(old.radius, kept, share, noise)
+    if row.prediction == ABSTAIN:
+        return f"an abstention has the radius {row.radius}" if row.radius else ""
+    if row.prediction == old.prediction and radius >= 0 and math.isclose(row.radius, radius, rel_tol=TOLERANCE):
+        return ""
+    return f"the old certificate and the counts prove {f'radius {radius}' if radius >= 0 else 'nothing'}"
+
+
+def radius_problem(certifier: Certifier, noise: Noise, row: Row, classes: int) -> str:
+    """Describe how a row's radius contradicts its counts; empty if it does not."""
+    counts = np.zeros(classes, dtype=np.int64)
+    for label, count in row.counts.items():
+        if not 0 <= label < classes or count < 0:
+            return f"{count} votes for class {label}, expected counts of classes 0 to {classes - 1}"
+        counts[label] = count
     # An abstention claims nothing: only its counts are checked here, and a replay checks whether it was needed.
     tested = int(counts.argmax()) if row.prediction == ABSTAIN else row.prediction
     if not 0 <= tested < classes or row.samples is None:
@@ -202,204 +246,54 @@ def _wrong_radius(certifier: Certifier, noise: Noise, row: Row, classes: int) ->
     possible = certifier.possible_radii(counts, row.samples, tested, noise)
     if row.prediction == ABSTAIN:
         return f"an abstention has the radius {row.radius}" if row.radius else ""
-    if possible is None or any(math.isclose(row.radius, each, rel_tol=TOLERANCE) for each in possible):
+    if possible is None or any(math.isclose(row.radius, radius, rel_tol=TOLERANCE) for radius in possible):
         return ""
     return f"the counts prove {f'radius {possible[-1]}' if possible else 'nothing'}, not radius {row.radius}"
 
 
-def in_words(error: Exception) -> str:
-    """An error as a sentence, also for a missing field of a header."""
+def check_population(verification: Verification) -> None:
+    """Prove the polynomials of a file again, and compare its votes with its header."""
+    try:
+        certifier, noise = certifier_of(verification), noise_of(verification)
+        classes = model_spec(verification.run).classes
+    except (LookupError, ValueError, TypeError) as error:
+        verification.cannot_check(f"what it proves cannot be computed again: {message_of(error)}")
+        return
+    if not isinstance(certifier, OnePass):
+        verification.cannot_check(f"its certifier {certifier.name!r} is about single images")
+        return
+    for radius in certifier.radii:
+        coefficients = np.array(verification.header[POLYNOMIALS][repr(radius)])
+        if not certifier.is_proven(noise, radius, coefficients):
+            verification.differs(f"its polynomial for radius {radius:g} is not proven to bound the accuracy")
+    for row in verification.certificates.rows:
+        if row.prediction != ABSTAIN or row.radius or row.samples != certifier.votes:
+            verification.differs("a row about a population abstains after its votes, this one does not", row)
+        elif not all(0 <= label < classes and count > 0 for label, count in row.counts.items()):
+            verification.differs(f"it has votes for other classes than the {classes} of the model", row)
+
+
+def message_of(error: Exception) -> str:
+    """Return the message of an error; a KeyError is a field that the header does not have."""
     return f"its header has no {error}" if type(error) is KeyError else str(error.args[0] if error.args else error)
 
 
-def _counts(row: Row, classes: int) -> NDArray[np.int64]:
-    counts = np.zeros(classes, dtype=np.int64)
-    for label, count in row.counts.items():
-        if not 0 <= label < classes or count < 0:
-            raise ValueError(f"{count} votes for class {label}, expected counts of classes 0 to {classes - 1}")
-        counts[label] = count
-    return counts
-
-
-def certifier_of(checked: Checked) -> Certifier:
-    """The certifier that a header names; untrusted code is refused."""
-    header = checked.header
-    trust.require([header["procedure"]], checked.run.trusted, checked.path)
+def certifier_of(verification: Verification) -> Certifier:
+    """Make the certifier that the header names; refuse untrusted code."""
+    header = verification.header
+    trust.require([header["procedure"]], verification.run.trusted, verification.path)
     fields = {key: tuple(value) if isinstance(value, list) else value for key, value in header["parameters"].items()}
+    if header.get(KIND) == POPULATION:
+        return population.create(header["procedure"], **fields)
+    if FROM in header:
+        update: Update = from_mapping(Update, fields, "certifier 'update'")
+        return update
     return certifiers.create(header["procedure"], **fields)
 
 
-def noise_of(checked: Checked) -> Noise:
-    """The noise that a header names; version 0.1 had only Gaussian noise."""
-    table = dict(checked.header.get("noise") or {"name": "gaussian", "sigma": checked.header["sigma"]})
+def noise_of(verification: Verification) -> Noise:
+    """Make the noise that the header names; version 0.1 had only Gaussian noise."""
+    table = dict(verification.header.get("noise") or {"name": "gaussian", "sigma": verification.header["sigma"]})
     name = table.pop("name")
-    trust.require([name], checked.run.trusted, checked.path)
+    trust.require([name], verification.run.trusted, verification.path)
     return noises.create(name, **table)
-
-
-def replay(checked: Checked, rows: Sequence[Row], workers: int) -> Iterator[Row]:
-    """Certify images again from their noise addresses and compare; yields each replayed row."""
-    try:
-        certification = _certification(checked)
-    except (LookupError, ValueError, TypeError, OSError) as error:
-        checked.cannot(f"it cannot be replayed: {in_words(error)}")
-        return
-    if difference := _another_function(checked, certification):
-        checked.differs(f"it was made with {difference}")
-        return
-    here = [row for row in rows if 0 <= row.index < len(certification.samples)]
-    for row, again in zip(here, certification.rows([row.index for row in here], workers), strict=True):
-        checked.replayed += 1
-        if _answer(row) != _answer(again):
-            _explain(checked, certification, row, again)
-        yield row
-    if checked.favour > ONE_SIDED * math.sqrt(checked.doubtful):
-        checked.cannot(
-            f"its radii are not confirmed here: of {checked.doubtful} votes that differ, {checked.favour} more favour "
-            "the stated classes than oppose them, where rounding goes both ways; replay it on the machine that made it"
-        )
-
-
-def _another_function(checked: Checked, certification: Certification) -> str:
-    engine, header = certification.classifier.engine, checked.header
-    if engine != header["engine"]:
-        return function_difference(header.get(FUNCTION, {}), certification.function, COARSE)
-    return recorded_difference(header, certification.function, rounding_environment(engine))
-
-
-def _certification(checked: Checked) -> Certification:
-    """The certification that a header describes."""
-    header = checked.header
-    engine = checked.engine or header["engine"]
-    trust.require([engine], checked.run.trusted, checked.path)
-    part, other = named_in(checked.run, header)
-    config = CertificationConfig(
-        run=checked.run.path,
-        certifier=certifier_of(checked),
-        noise=noise_of(checked),
-        seed=header["seed"],
-        engine=engine,
-        batch_size=header["batch_size"],
-        data=checked.data,
-        split=part,
-        dataset=other,
-        trust=checked.run.trusted,
-        label_known=header.get("label_known", True),
-    )
-    return open_certification(config, checked.run)
-
-
-def _answer(row: Row) -> tuple[Any, ...]:
-    return row.prediction, row.radius, row.samples, {label: count for label, count in row.counts.items() if count}
-
-
-def _explain(checked: Checked, certification: Certification, row: Row, again: Row) -> None:
-    """Report a row that a replay does not reproduce, unless it was made elsewhere and rounding explains it."""
-    what = f"a replay gives class {again.prediction} with radius {again.radius}, not {row.prediction} with {row.radius}"
-    if _same_place(checked, certification, row):
-        checked.differs(f"{what}; {_moved(row, again)} votes differ", row)
-        return
-    moved, most = _moved(row, again), _near_ties(certification, row)
-    if row.samples != again.samples and most:
-        checked.cannot(f"image {row.index} took {row.samples} samples, here {again.samples}, as rounding may decide")
-    elif not row.counts and not again.counts:
-        if not _nearly(row, again):
-            checked.differs(what, row)
-    elif moved > most:
-        checked.differs(f"{what}; {moved} votes differ, rounding explains at most {most}", row)
-    else:
-        checked.moved += moved
-        _check_claim(checked, certification, row, again)
-
-
-def _check_claim(checked: Checked, certification: Certification, row: Row, again: Row) -> None:
-    """Report a claim that this replay does not prove, even if rounding decided every near tie for it.
-
-    What stays possible for a row may still be a forgery where it happens in one direction: that is counted.
-    """
-    if row.prediction == ABSTAIN:
-        return
-    checked.doubtful += _moved(row, again)
-    checked.favour += row.counts.get(row.prediction, 0) - again.counts.get(row.prediction, 0)
-    if _proves(again, row):
-        return
-    best = _favoured(certification, row)
-    if not _proves(best, row):
-        checked.cannot(
-            f"image {row.index}: class {row.prediction} with radius {row.radius} is not confirmed here: a replay gives "
-            f"class {again.prediction} with radius {again.radius}, and {best.radius} if every near tie were for it"
-        )
-
-
-def _proves(result: Row, claim: Row) -> bool:
-    """Whether a result is as good as a claim."""
-    return result.prediction == claim.prediction and result.radius >= claim.radius * (1 - TOLERANCE)
-
-
-def _nearly(row: Row, again: Row) -> bool:
-    """Whether two results from mean probabilities are equal up to rounding."""
-    return row.prediction == again.prediction and math.isclose(row.radius, again.radius, rel_tol=MEAN_ROUNDING)
-
-
-def _same_place(checked: Checked, certification: Certification, row: Row) -> bool:
-    """Whether a row was made with this engine, instruction set, device and versions: then no vote may differ."""
-    if certification.classifier.engine != checked.header["engine"]:
-        return False
-    number = list(checked.made.rows).index(row)
-    before = [entry for entry in checked.header.get(ENVIRONMENTS, []) if entry[FIRST_ROW] <= number]
-    return bool(before) and described(before[-1]) == rounding_environment(certification.classifier.engine)
-
-
-def _moved(row: Row, again: Row) -> int:
-    """How many votes are for another class."""
-    labels = row.counts.keys() | again.counts.keys()
-    return math.ceil(sum(abs(row.counts.get(label, 0) - again.counts.get(label, 0)) for label in labels) / 2)
-
-
-def _rounding(engine: str) -> float:
-    return INT8_ROUNDING if "int8" in engine else ROUNDING
-
-
-def _near_ties(certification: Certification, row: Row) -> int:
-    """Count the copies of an image whose two largest logits are within the rounding of the engine."""
-    classifier, ties = certification.classifier, 0
-    rounding = _rounding(classifier.engine)
-
-    def answer(question: Question, count: Count) -> Answer:
-        nonlocal ties
-        votes, found = count([question, NearTies(question.stage, question.first, question.count, rounding)])
-        ties += int(found[0])
-        return votes
-
-    _replay_with(certification, row, answer)
-    return ties
-
-
-def _favoured(certification: Certification, row: Row) -> Row:
-    """The result if rounding decided for the row's class wherever it may."""
-    rounding = _rounding(certification.classifier.engine)
-
-    def answer(question: Question, count: Count) -> Answer:
-        if type(question) is Votes:
-            question = FavouredVotes(question.stage, question.first, question.count, row.prediction, rounding)
-        return count([question])[0]
-
-    return _replay_with(certification, row, answer)
-
-
-def _replay_with(certification: Certification, row: Row, answer: Callable[[Question, Count], Answer]) -> Row:
-    """Certify the image of a row with answers of one's own, given a way to count."""
-    image, address, steps = certification.program(row.index)
-
-    def count(questions: Sequence[Question]) -> list[Answer]:
-        with one_thread():
-            return certification.classifier.count([Task(image, address, question) for question in questions])
-
-    reply = None
-    while True:
-        try:
-            question = steps.send(reply)  # type: ignore[arg-type]
-        except StopIteration as stopped:
-            result: Row = stopped.value
-            return result
-        reply = answer(question, count)

@@ -1,4 +1,4 @@
-"""The images that certificates are about: a part of the run's own data, or the test images of another dataset."""
+"""Open the images to certify: a part of the run's own data, or the test images of another dataset."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -10,17 +10,17 @@ from radii.datasets.base import Part
 from radii.runs import trust
 from radii.runs.recipe import Spec, fields_of, named_table
 from radii.runs.run import Run, RunError
-from radii.training.build import dataset_fields, dataset_of
+from radii.training.build import check_classes, dataset_fields, dataset_of
 from radii.training.weights import model_spec
 
 EVALUATED_ON = "evaluated_on"
 """The field of a header that names another dataset than the run's own, with its fields."""
 Key = tuple[tuple[str, Any], ...]
-"""A dataset's table as a value that can be hashed; empty for the run's own."""
+"""The hashable form of a dataset's table; empty for the run's own dataset."""
 
 
 class EvaluatedImages(NamedTuple):
-    """The images to certify, and what a header states about them beside their digest."""
+    """The images to certify, and what a header states about them besides their digest."""
 
     images: Images
     facts: Mapping[str, Any]
@@ -43,9 +43,9 @@ def evaluated_images(run: Run, part: Part, other: Key, data: Path | None) -> Eva
         facts: dict[str, Any] = {} if part == "test" else {"split": part, **held_out}
         return EvaluatedImages(own.part(part), facts, run.recipe.dataset["name"])
     if part != "test":
-        raise ValueError(f"split = {part!r} is of the run's own data: leave out the other dataset")
+        raise ValueError(f"split = {part!r} selects a part of the run's own data: leave out the other dataset")
     dataset = open_other(other, data)
-    _expect_same_classes(run, dataset)
+    _expect_same_images(run, dataset)
     fields = {key: value for key, value in dataset_fields(dataset).items() if key != "path"}
     facts = {"dataset": dataset.name, EVALUATED_ON: {"name": dataset.name, **fields}}
     return EvaluatedImages(dataset.part("test"), facts, dataset.name)
@@ -68,17 +68,11 @@ def open_other(other: Key, data: Path | None) -> Dataset:
     return datasets.create(table["name"], **fields)
 
 
-def _expect_same_classes(run: Run, dataset: Dataset) -> None:
+def _expect_same_images(run: Run, dataset: Dataset) -> None:
     """Raise a RunError if the images have another size or other classes."""
     spec = model_spec(run)
     if tuple(dataset.shape) != tuple(spec.shape):
-        raise RunError(f"{run.path} takes images {tuple(spec.shape)}, the dataset {dataset.name} has {dataset.shape}")
-    if dataset.class_names != spec.class_names:
         raise RunError(
-            f"{run.path} knows {_in_words(spec.class_names)}, the dataset {dataset.name} has "
-            f"{_in_words(dataset.class_names)}: expected the same classes in the same order"
+            f"{run.path} takes images of shape {tuple(spec.shape)}, the dataset {dataset.name} has {dataset.shape}"
         )
-
-
-def _in_words(names: tuple[str, ...]) -> str:
-    return f"{len(names)} classes ({', '.join(names[:3])}{', ...' if len(names) > 3 else ''})"
+    check_classes(run.class_names(), dataset, str(run.path))

@@ -1,48 +1,98 @@
 """Certify the images of a dataset with any classifier."""
 
-import os
-import sys
-import time
-from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import ExitStack, nullcontext
-from dataclasses import dataclass, field
+from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
-from typing import Any, TextIO
+from typing import Any, Literal, Unpack, overload
 
-from torch import Tensor
-
-from radii import certifiers, datasets
-from radii.certification.certify import Certification, OnImage, RowStore, certify_missing
-from radii.certification.predict import checked_seed, whole
-from radii.datasets import DataError, Dataset, Samples, samples_of
-from radii.datasets.base import image_digest
-from radii.engines import AUTO, SmoothedClassifier, check_image
-from radii.provenance import (
-    artefact_digest,
-    class_digests,
-    rounding_environment,
-    structure_digest,
-    weights_digest,
+from radii.certification.certify import RowStore, certify_missing, environment_of
+from radii.certification.fields import (
+    DatasetOptions,
+    FixedOptions,
+    PlannedOptions,
+    PredictionOptions,
+    SequentialOptions,
+    SoftOptions,
 )
+from radii.certification.memory import Memory, dataset_certification, display, worker_count
+from radii.certification.predict import certifier_of
+from radii.certifiers import Certifier
+from radii.engines import SmoothedClassifier
 from radii.reports.results import Results
-from radii.reports.text import duration
 from radii.runs import resume
-from radii.runs.certificates import Certificates, Row, header_file, read_header
-from radii.runs.recipe import fields_of, named_table
-from radii.workers.voter import one_thread
+from radii.runs.certificates import Certificates, OnImage
 
-READ_TWICE = 4
-"""Images that are read twice, to find a dataset that changes them at random."""
-PAUSE = 0.1
-"""Seconds between two lines of progress."""
+
+@overload
+def certify_dataset(
+    classifier: SmoothedClassifier,
+    dataset: object,
+    procedure: Literal["fixed"] = "fixed",
+    *,
+    seed: int,
+    **options: Unpack[FixedOptions],
+) -> Results: ...
+
+
+@overload
+def certify_dataset(
+    classifier: SmoothedClassifier,
+    dataset: object,
+    procedure: Literal["sequential"],
+    *,
+    seed: int,
+    **options: Unpack[SequentialOptions],
+) -> Results: ...
+
+
+@overload
+def certify_dataset(
+    classifier: SmoothedClassifier,
+    dataset: object,
+    procedure: Literal["planned"],
+    *,
+    seed: int,
+    **options: Unpack[PlannedOptions],
+) -> Results: ...
+
+
+@overload
+def certify_dataset(
+    classifier: SmoothedClassifier,
+    dataset: object,
+    procedure: Literal["soft"],
+    *,
+    seed: int,
+    **options: Unpack[SoftOptions],
+) -> Results: ...
+
+
+@overload
+def certify_dataset(
+    classifier: SmoothedClassifier,
+    dataset: object,
+    procedure: Literal["prediction"],
+    *,
+    seed: int,
+    **options: Unpack[PredictionOptions],
+) -> Results: ...
+
+
+@overload
+def certify_dataset(
+    classifier: SmoothedClassifier,
+    dataset: object,
+    procedure: str | Certifier,
+    *,
+    seed: int,
+    **options: Unpack[DatasetOptions],
+) -> Results: ...
 
 
 def certify_dataset(
     classifier: SmoothedClassifier,
     dataset: object,
-    procedure: str = "fixed",
+    procedure: str | Certifier = "fixed",
     *,
     seed: int,
     every: int = 1,
@@ -56,15 +106,17 @@ def certify_dataset(
 ) -> Results:
     """Certify every `every`th image of a dataset, `max_images` at most; `fields` are the certifier's parameters.
 
+    A certifier of your own is passed as an object.
+
     `dataset` is a torch Dataset, a DataLoader that does not shuffle, a pair (images, labels) of arrays or tensors, or
-    the name of a dataset, or a table of its name and fields, whose test images are taken. The noise of an image is
-    determined by the seed and its number. State the seed before you know any result.
+    the name of a dataset, or a table of its name and fields; its test images are taken. The seed and the number of an
+    image determine its noise. Choose the seed before you see any result.
 
     `out` names a certificate file, *.tsv: the same call continues it where it stopped, while another model, certifier,
-    seed or other images are refused. The images are certified by `executor`, by default by `workers` processes of one
-    thread each, one per core; a model that other processes cannot have is certified by threads, with a warning. With
-    `label_known=False` a certifier that could test the label directly finds the class itself, as a deployed model does.
-    `progress` is shown on a terminal by default; a function is called with (number of images, row).
+    seed or other images are refused. `executor` counts the votes; by default `workers` processes of one thread each
+    do, one per core. A model that cannot be pickled runs in threads, with a warning. With `label_known=False` a
+    certifier that could test the label directly finds the class itself, as a deployed model does. `progress` is shown
+    on a terminal by default; a function is called with (number of images, row).
 
     >>> import torch, radii
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
@@ -76,148 +128,24 @@ def certify_dataset(
     >>> results.accuracy(0.5)
     1.0
     """
-    if not isinstance(classifier, SmoothedClassifier):
-        raise ValueError(
-            f"the classifier is a {type(classifier).__name__}, expected a radii.SmoothedClassifier: make one of it"
-        )
-    samples, facts = _samples(dataset)
     path = None if out is None else Path(out)
-    every = whole("every", every, 1)
-    max_images = None if max_images is None else whole("max_images", max_images, 1)
-    images = range(0, len(samples), every)[:max_images]
-    if not images:
-        raise DataError("the dataset has no images", "dataset")
-    pinned = _pinned(classifier, _first_image(samples, images), path)
-    certification = Certification(
-        classifier=pinned,
-        samples=samples,
-        certifier=certifiers.create(procedure, **fields),
-        seed=checked_seed(seed),
+    certification = dataset_certification(
+        classifier,
+        dataset,
+        certifier_of(procedure, fields),
+        seed=seed,
         every=every,
         max_images=max_images,
+        out=path,
         label_known=label_known,
-        facts={**facts, **_identity(pinned, samples)},
-        watched=True,
     )
-    if workers is None:
-        count = (os.cpu_count() or 1) if executor is not None or pinned.device.type == "cpu" else 1
-    else:
-        count = whole("workers", workers, 1)
+    count = worker_count(certification, workers, executor)
     with ExitStack() as held:
-        store: RowStore = _Memory()
+        store: RowStore = Memory()
         if path is not None:
-            environment = rounding_environment(pinned.engine)
-            store = held.enter_context(resume.open_named(path, certification.request(images), environment))
-        on_image = held.enter_context(_display(progress))
-        certify_missing(certification, store, images, count, executor, on_image)
+            environment = environment_of(certification.classifier)
+            request = certification.request(certification.chosen)
+            store = held.enter_context(resume.open_named(path, request, environment))
+        on_image = held.enter_context(display(progress))
+        certify_missing(certification, store, certification.chosen, count, executor, on_image)
         return Results(Certificates(path.stem if path else "certificates", store.rows(), certification.header), path)
-
-
-@dataclass
-class _Memory:
-    """Rows that are kept in memory alone."""
-
-    kept: list[Row] = field(default_factory=list)
-
-    def rows(self) -> list[Row]:
-        return self.kept
-
-    def append(self, row: Row) -> None:
-        self.kept.append(row)
-
-
-def _samples(given: object) -> tuple[Samples, dict[str, str]]:
-    """The images, and the names of the dataset and the split for the header."""
-    if isinstance(given, str | Mapping):
-        table = named_table(given, "dataset")
-        given = datasets.create(table["name"], **fields_of(table))
-    if isinstance(given, Dataset):
-        return samples_of(given.split("test")), {"dataset": given.name, "split": "test"}
-    name = "arrays" if isinstance(given, tuple | list) else type(given).__name__
-    return samples_of(given), {"dataset": name, "split": "given"}
-
-
-def _first_image(samples: Samples, chosen: Sequence[int]) -> Tensor:
-    """The first image. A dataset whose images change from reading to reading is a DataError."""
-    for index in chosen[:READ_TWICE]:
-        if image_digest(*samples.sample(index)) != image_digest(*samples.sample(index)):
-            raise DataError(
-                f"image {index} of the dataset changes between reads: remove random transforms from the dataset",
-                "dataset",
-            )
-    return samples.sample(chosen[0])[0]
-
-
-def _pinned(given: SmoothedClassifier, image: Tensor, out: Path | None) -> SmoothedClassifier:
-    """A copy of the classifier whose engine is chosen and prepared: that of the file, if it is continued."""
-    check_image(image)
-    engine = given.engine
-    if engine == AUTO and out is not None and header_file(out).is_file():
-        engine = str(read_header(header_file(out)).get("engine", engine))
-    pinned = SmoothedClassifier(
-        given.base,
-        noise=given.noise,
-        classes=given.classes,
-        batch_size=given.batch_size,
-        engine=engine,
-        names=given.names,
-        artefact=given.artefact,
-    )
-    with one_thread():
-        name, form = (given if engine == given.engine else pinned).prepared_for(image)
-        pinned.adopt(name, image, form)
-    return pinned
-
-
-def _identity(classifier: SmoothedClassifier, samples: Samples) -> dict[str, Any]:
-    """The digests of a model in memory and of its images, for the header."""
-    base, noise = classifier.base, classifier.noise
-    known = {"sigma": getattr(noise, "sigma", None), "data": samples.digest}
-    return {
-        "weights": weights_digest(base),
-        "structure": structure_digest(base),
-        "code": class_digests(base),
-        "artefact": artefact_digest(classifier.artefact),
-        **{name: value for name, value in known.items() if value is not None},
-    }
-
-
-def _display(progress: bool | OnImage | None) -> Any:
-    if callable(progress):
-        return nullcontext(progress)
-    shown = sys.stderr.isatty() if progress is None else progress
-    return ProgressLine() if shown else nullcontext(lambda *_: None)
-
-
-class ProgressLine:
-    """Images done, the time left and how many are certified and correct, in a line that is written over."""
-
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stderr
-        self.images = self.correct = self.begun_with = 0
-        self.began = self.written = time.monotonic()
-        self.width = 0
-
-    def __enter__(self) -> "ProgressLine":
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: object, where: TracebackType | None) -> None:
-        if self.width:
-            self.stream.write("\n")
-
-    def __call__(self, total: int, row: Row | None) -> None:
-        """Count an image; the first call, before any, has none."""
-        if row is not None:
-            self.images += 1
-            self.correct += row.correct
-        now = time.monotonic()
-        if row is None or self.images == total or now - self.written >= PAUSE:
-            self.written = now
-            self._write(f"certifying: {self.images} of {total} images, {self.correct} certified and correct", total)
-
-    def _write(self, text: str, total: int) -> None:
-        if 0 < self.images < total:
-            text += f", {duration((time.monotonic() - self.began) / self.images * (total - self.images))} left"
-        self.stream.write("\r" + text.ljust(self.width))
-        self.stream.flush()
-        self.width = len(text)

@@ -1,5 +1,6 @@
-"""The smoothed classifier of a trained run."""
+"""Load the smoothed classifier of a trained run."""
 
+import math
 import warnings
 from collections.abc import Collection, Mapping
 from functools import partial
@@ -13,6 +14,7 @@ from torch import Tensor
 from radii import engines
 from radii.certification.deployment import certified_noises, chosen_engine, record_engine, warn_of_another
 from radii.datasets.base import DataError
+from radii.device import default_device
 from radii.engines import AUTO, EngineSpec, SmoothedClassifier
 from radii.errors import RunWarning
 from radii.provenance import artefact_path
@@ -22,8 +24,8 @@ from radii.runs.run import Run
 from radii.runs.trust import UnnamedDataError
 from radii.smoothing import noise as noises
 from radii.smoothing.noise import Noise
-from radii.training.build import dataset_of, spread_images
-from radii.training.weights import ModelSpec, model_spec, trained_model
+from radii.training.build import OtherClassesError, dataset_of, spread_images
+from radii.training.weights import model_spec, trained_model
 
 CALIBRATION_BLOCKS = 8
 
@@ -34,16 +36,16 @@ def load(
     engine: str = AUTO,
     noise: Spec | None = None,
     data: Path | None = None,
-    batch_size: int = 128,
+    batch_size: int | None = None,
     trust: Collection[str] = (),
 ) -> SmoothedClassifier:
-    """The smoothed classifier of a finished run; `data` is needed only by an engine that calibrates.
+    """Load the smoothed classifier of a finished run; only an engine that calibrates needs `data`.
 
-    `auto` is the engine named by the certificates of the present weights, or the one that was chosen before; a warning
-    is issued if another one is requested. The noise, too, is by default that of the certificates.
-    The engine has to give the trained model's classes: on noisy training images
-    where `data` names the dataset, and otherwise, since a deployed model does without, on noisy images that are drawn.
-    `trust` names the modules whose code the run may import: without it a run directory is only data.
+    `auto` takes the engine of the certificates of the present weights, or the one that was chosen before; asking for
+    another engine gives a warning. The noise, too, is by default that of the certificates. The engine is compared with
+    the trained model: on noisy training images if `data` names the dataset, otherwise on noisy random images, because
+    a deployed model has no training data. `trust` names the modules whose code the run may import: without it, a run's
+    folder is only data.
 
     >>> import radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -71,20 +73,20 @@ def noise_of(recipe: Recipe, spec: Spec = "gaussian") -> Noise:
 def deployed_noise(run: Run, spec: Spec | None = None) -> Noise:
     """Make the noise that is asked for, by default that of the certificates of the present weights.
 
-    If there are several, it is the recipe's if that is among them, or else the one with the most rows, with a warning.
-    A run without certificates has Gaussian noise of the recipe's sigma.
+    If the certificates have several noises, take the recipe's if it is among them, and otherwise the one with the most
+    rows; warn about the others. A run without certificates has Gaussian noise of the recipe's sigma.
     """
     certified = certified_noises(run)
     if spec is None and certified:
-        usual = noise_of(run.recipe).describe()
-        spec = usual if usual in certified else certified[0]
+        own = noise_of(run.recipe).describe()
+        spec = own if own in certified else certified[0]
         trusted.require([str(spec["name"])], run.trusted, run.path)
     noise = noise_of(run.recipe, "gaussian" if spec is None else spec)
-    others = [_in_words(each) for each in certified if each != noise.describe()]
+    others = [_in_words(other) for other in certified if other != noise.describe()]
     if others:
-        other = f"the noise {' and '.join(others)}" if len(others) < 3 else f"{len(others)} noises, such as {others[0]}"
+        names = f"the noise {' and '.join(others)}" if len(others) < 3 else f"{len(others)} noises, such as {others[0]}"
         warnings.warn(
-            f"{run.path} has certificates of {other}: they do not hold for the noise used now, {noise}",
+            f"{run.path} has certificates for {names}: they do not hold for the noise used now, {noise}",
             RunWarning,
             stacklevel=3,
         )
@@ -96,36 +98,50 @@ def _in_words(noise: Mapping[str, Any]) -> str:
 
 
 def open_run(
-    run: Run, engine: str, noise: Noise, data: Path | None, batch_size: int, data_at_hand: bool = True
+    run: Run,
+    engine: str,
+    noise: Noise,
+    data: Path | None,
+    batch_size: int | None = None,
+    data_at_hand: bool = True,
+    device: torch.device | None = None,
 ) -> tuple[str, SmoothedClassifier]:
-    """The engine that was chosen for a finished run, and the smoothed classifier that it carries.
+    """Return the engine that runs a finished run, and its smoothed classifier.
 
-    With `data_at_hand` the engine is compared with the trained model on noisy training images; on drawn ones without,
-    and where the training split cannot be read.
+    With `data_at_hand` the engine is compared with the trained model on noisy training images, otherwise, or if the
+    training split cannot be read, on random ones. Without a batch size, it is one that suits the device.
     """
-    _expect_whole(batch_size)
+    device = device or default_device()
+    if batch_size is None:
+        batch_size = engines.default_batch_size(device, math.prod(model_spec(run).shape))
+    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
+        raise ValueError(f"batch_size = {batch_size!r}, expected a whole number >= 1")
     spec = model_spec(run)
-    wanted = chosen_engine(run, engine)
-    prepared = EngineSpec(
-        original=trained_model(run),
+    asked = chosen_engine(run, engine, device)
+    engine_spec = EngineSpec(
+        original=trained_model(run, device),
         shape=spec.shape,
         noise=noise,
         batch_size=batch_size,
-        artefact=artefact_path(run, wanted, run.weights_digest()),
+        artefact=artefact_path(run, asked, run.weights_digest()),
         calibration_images=partial(_calibration_images, run, data, batch_size),
         examples=partial(_examples, run, data, spec.shape, batch_size) if data_at_hand else None,
     )
-    name, fast = engines.prepare(prepared, wanted)
+    name, form = engines.prepare(engine_spec, asked)
     if engine == AUTO:
         record_engine(run, name)
-    classifier = _classifier(prepared, name, spec)
-    classifier.adopt(name, torch.empty(spec.shape), fast)
+    classifier = SmoothedClassifier(
+        engine_spec.original,
+        noise=noise,
+        classes=spec.classes,
+        batch_size=batch_size,
+        engine=name,
+        names=spec.class_names or None,
+        artefact=engine_spec.artefact,
+        shape=spec.shape,
+    )
+    classifier.adopt(name, torch.empty(spec.shape), form)
     return name, classifier
-
-
-def _expect_whole(batch_size: Any) -> None:
-    if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
-        raise ValueError(f"batch_size = {batch_size!r}, expected a whole number >= 1")
 
 
 def _calibration_images(run: Run, data: Path | None, batch_size: int) -> Tensor:
@@ -136,17 +152,5 @@ def _calibration_images(run: Run, data: Path | None, batch_size: int) -> Tensor:
 def _examples(run: Run, data: Path | None, shape: tuple[int, int, int], batch_size: int) -> Tensor:
     try:
         return spread_images(dataset_of(run, data).part("train"), batch_size)
-    except (DataError, UnnamedDataError):  # test images may be all there is
+    except (DataError, UnnamedDataError, OtherClassesError):  # only the test images may be here
         return engines.drawn(batch_size, shape)
-
-
-def _classifier(prepared: EngineSpec, engine: str, spec: ModelSpec) -> SmoothedClassifier:
-    return SmoothedClassifier(
-        prepared.original,
-        noise=prepared.noise,
-        classes=spec.classes,
-        batch_size=prepared.batch_size,
-        engine=engine,
-        names=spec.class_names or None,
-        artefact=prepared.artefact,
-    )

@@ -2,9 +2,9 @@
 
 import operator
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, overload
+from typing import Any, Literal, Unpack, overload
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +12,14 @@ from PIL import Image
 from torch import Tensor
 
 from radii import certifiers
+from radii.certification.fields import (
+    CertifierFields,
+    FixedFields,
+    PlannedFields,
+    PredictionFields,
+    SequentialFields,
+    SoftFields,
+)
 from radii.certifiers import Certifier, certify_image
 from radii.datasets import as_image
 from radii.engines import SmoothedClassifier
@@ -26,12 +34,77 @@ OneImage = Tensor | NDArray[Any] | Image.Image
 def certify(
     classifier: SmoothedClassifier,
     image: OneImage,
-    procedure: str = "fixed",
+    procedure: Literal["fixed"] = "fixed",
     *,
     label: int | None = None,
     seed: int | None = None,
     index: int = 0,
-    **fields: Any,
+    **fields: Unpack[FixedFields],
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: OneImage,
+    procedure: Literal["sequential"],
+    *,
+    label: int | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[SequentialFields],
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: OneImage,
+    procedure: Literal["planned"],
+    *,
+    label: int | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[PlannedFields],
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: OneImage,
+    procedure: Literal["soft"],
+    *,
+    label: int | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[SoftFields],
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: OneImage,
+    procedure: Literal["prediction"],
+    *,
+    label: int | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[PredictionFields],
+) -> Certificate: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: OneImage,
+    procedure: str | Certifier,
+    *,
+    label: int | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[CertifierFields],
 ) -> Certificate: ...
 
 
@@ -39,19 +112,84 @@ def certify(
 def certify(
     classifier: SmoothedClassifier,
     image: Sequence[OneImage],
-    procedure: str = "fixed",
+    procedure: Literal["fixed"] = "fixed",
     *,
     label: Sequence[int] | None = None,
     seed: int | None = None,
     index: int = 0,
-    **fields: Any,
+    **fields: Unpack[FixedFields],
+) -> list[Certificate]: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: Sequence[OneImage],
+    procedure: Literal["sequential"],
+    *,
+    label: Sequence[int] | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[SequentialFields],
+) -> list[Certificate]: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: Sequence[OneImage],
+    procedure: Literal["planned"],
+    *,
+    label: Sequence[int] | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[PlannedFields],
+) -> list[Certificate]: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: Sequence[OneImage],
+    procedure: Literal["soft"],
+    *,
+    label: Sequence[int] | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[SoftFields],
+) -> list[Certificate]: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: Sequence[OneImage],
+    procedure: Literal["prediction"],
+    *,
+    label: Sequence[int] | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[PredictionFields],
+) -> list[Certificate]: ...
+
+
+@overload
+def certify(
+    classifier: SmoothedClassifier,
+    image: Sequence[OneImage],
+    procedure: str | Certifier,
+    *,
+    label: Sequence[int] | None = None,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[CertifierFields],
 ) -> list[Certificate]: ...
 
 
 def certify(
     classifier: SmoothedClassifier,
     image: Any,
-    procedure: str = "fixed",
+    procedure: str | Certifier = "fixed",
     *,
     label: int | Sequence[int] | None = None,
     seed: int | None = None,
@@ -60,13 +198,15 @@ def certify(
 ) -> Certificate | list[Certificate]:
     """Certify one image, or each of a batch; `procedure` names the certifier and `fields` are its parameters.
 
+    A certifier of your own is passed as an object.
+
     An image is a tensor [channel, height, width] with pixels in [0, 1], an array of bytes [height, width, channel] or
     [height, width], or a PIL image; a list of these, or a tensor or array of four dimensions, gives a list.
 
-    Without a seed the noise is fresh and secret, as a deployed model needs; an evaluation states its seed in advance
-    and gives every image of a dataset its own `index`, its number in the dataset: the noise is determined by the seed
-    and the index, and with equal noise the errors of different images are not independent. The images of a batch are
-    numbered from `index` on. Where the certifier can use a `label`, the probability of that class is tested directly.
+    Without a seed the noise is fresh and secret, as a deployed model needs. An evaluation chooses its seed in advance
+    and gives every image its number in the dataset as `index`: the seed and the index determine the noise, and under
+    equal noise the errors of different images are not independent. The images of a batch are numbered from `index` on.
+    A certifier that can use a `label` tests the probability of that class directly.
 
     >>> import torch, radii
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
@@ -78,8 +218,8 @@ def certify(
     """
     first = whole("index", index)
     chosen = secrets.randbits(128) if seed is None else checked_seed(seed)
-    certifier = certifiers.create(procedure, **fields)
-    if not _is_batch(image):
+    certifier = certifier_of(procedure, fields)
+    if not is_batch(image):
         known = None if label is None else whole("label", label)
         return _certify(classifier, image, certifier, NoiseAddress(chosen, first), known)
     labels = [None] * len(image) if label is None else _labels(label, len(image))
@@ -89,19 +229,91 @@ def certify(
     ]
 
 
+@overload
+def predict(
+    classifier: SmoothedClassifier,
+    image: OneImage,
+    procedure: Literal["prediction"] = "prediction",
+    *,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[PredictionFields],
+) -> Certificate: ...
+
+
+@overload
+def predict(
+    classifier: SmoothedClassifier,
+    image: OneImage,
+    procedure: Literal["soft"],
+    *,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[SoftFields],
+) -> Certificate: ...
+
+
+@overload
+def predict(
+    classifier: SmoothedClassifier,
+    image: OneImage,
+    procedure: str | Certifier,
+    *,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[CertifierFields],
+) -> Certificate: ...
+
+
+@overload
+def predict(
+    classifier: SmoothedClassifier,
+    image: Sequence[OneImage],
+    procedure: Literal["prediction"] = "prediction",
+    *,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[PredictionFields],
+) -> list[Certificate]: ...
+
+
+@overload
+def predict(
+    classifier: SmoothedClassifier,
+    image: Sequence[OneImage],
+    procedure: Literal["soft"],
+    *,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[SoftFields],
+) -> list[Certificate]: ...
+
+
+@overload
+def predict(
+    classifier: SmoothedClassifier,
+    image: Sequence[OneImage],
+    procedure: str | Certifier,
+    *,
+    seed: int | None = None,
+    index: int = 0,
+    **fields: Unpack[CertifierFields],
+) -> list[Certificate]: ...
+
+
 def predict(
     classifier: SmoothedClassifier,
     image: Any,
-    procedure: str = "prediction",
+    procedure: str | Certifier = "prediction",
     *,
     seed: int | None = None,
     index: int = 0,
     **fields: Any,
-) -> Any:
+) -> Certificate | list[Certificate]:
     """Predict the class of an image, or abstain; the radius is 0. A batch gives a list.
 
-    The class with the most votes is predicted; with `procedure="soft"`, the class of the largest mean probability,
-    which certificates of `soft` are about. Deploy the classifier that was certified.
+    The prediction is the class with the most votes; with `procedure="soft"` it is the class with the largest mean
+    probability, as in certificates of `soft`. Deploy the classifier that was certified.
 
     >>> import torch, radii
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
@@ -110,10 +322,23 @@ def predict(
     >>> radii.predict(smoothed, torch.ones(1, 2, 2)).name
     'light'
     """
-    result = certify(classifier, image, procedure, seed=seed, index=index, **fields)
+    result: Certificate | list[Certificate] = certify(
+        classifier, image, certifier_of(procedure, fields), seed=seed, index=index
+    )
     if isinstance(result, list):
         return [replace(certificate, radius=0.0) for certificate in result]
     return replace(result, radius=0.0)
+
+
+def certifier_of(procedure: str | Certifier, fields: Mapping[str, Any]) -> Certifier:
+    """Return the certifier that is named, with its fields, or the one that is passed."""
+    if not isinstance(procedure, Certifier):
+        return certifiers.create(procedure, **fields)
+    if fields:
+        raise ValueError(
+            f"{next(iter(fields))} is stated beside a certifier, which has its fields already: leave it out"
+        )
+    return procedure
 
 
 def _certify(
@@ -129,7 +354,8 @@ def _certify(
     return replace(certificate, name=classifier.names[certificate.prediction])
 
 
-def _is_batch(image: object) -> bool:
+def is_batch(image: object) -> bool:
+    """Return whether this is a list of images, or a tensor or array of four dimensions."""
     return isinstance(image, list | tuple) or (isinstance(image, Tensor | np.ndarray) and image.ndim == 4)
 
 

@@ -1,4 +1,4 @@
-"""Verification of certificates: digests are compared, radii recomputed from counts, rows replayed."""
+"""Verify the certificates of a run: compare digests, recompute radii from counts, and replay rows."""
 
 import random
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -6,11 +6,23 @@ from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
 
-from radii.certification.checks import Checked, check_digests, check_header, check_images, check_radii, replay
+from radii.certification.checks import (
+    Verification,
+    check_digests,
+    check_header,
+    check_images,
+    check_population,
+    check_radii,
+    check_update,
+)
+from radii.certification.replay import replay
+from radii.certification.update import FROM, named_old
 from radii.errors import ParameterError
-from radii.runs import certificates, resume
-from radii.runs.certificates import Certificates, Row
-from radii.runs.resume import Request
+from radii.runs import certificates as certificate_files
+from radii.runs import population as population_files
+from radii.runs import resume
+from radii.runs.certificates import KIND, POPULATION, Certificates, Row
+from radii.runs.repeats import repeats_note, shared_images
 from radii.runs.run import Run
 
 OnRow = Callable[[int, int], None]
@@ -31,6 +43,8 @@ class VerificationResult:
     """Images that the files should contain but do not, or not yet."""
     moved: int
     """Votes of replayed rows for another class, all explained by rounding on another machine or engine."""
+    votes: int = 0
+    """Of the rows, those that are votes of a proof about a population instead of certificates."""
     notes: tuple[str, ...] = ()
     """What a reader of the certificates should know and no check can decide, one sentence each."""
 
@@ -44,7 +58,7 @@ class VerificationResult:
         return 1 if self.differences else 2 if self.unchecked else 0
 
     def in_words(self) -> str:
-        """The outcome in one line."""
+        """Describe the outcome in one line."""
         if self.differences:
             return f"differs: {_first(self.differences)}"
         if self.unchecked:
@@ -52,8 +66,38 @@ class VerificationResult:
         missing = f", {_counted(self.missing, 'image')} still missing" if self.missing else ""
         equal = "all votes equal" if self.replayed else "so no votes compared"
         votes = equal if not self.moved else f"{self.moved} votes differ, which rounding explains"
-        certificates = f"{_counted(self.rows, 'certificate')} in {_counted(self.files, 'file')}"
-        return "; ".join([f"equal: {certificates}, {self.replayed} replayed, {votes}{missing}", *self.notes])
+        certificates = self.rows - self.votes
+        counts = [_counted(certificates, "certificate")] if certificates or not self.votes else []
+        counts += [f"votes on {_counted(self.votes, 'image')} about a population"] if self.votes else []
+        count = f"{' and '.join(counts)} in {_counted(self.files, 'file')}"
+        return "; ".join([f"equal: {count}, {self.replayed} replayed, {votes}{missing}", *self.notes])
+
+
+def verify(
+    run: Run | Path | str,
+    file: Path | str | None = None,
+    *,
+    rows: int | None = 10,
+    engine: str | None = None,
+    data: Path | str | None = None,
+    trust: Collection[str] = (),
+    workers: int = 1,
+) -> VerificationResult:
+    """Check the certificates of a run, or one of its certificate files, which may be elsewhere.
+
+    Checksums, digests, seeds and radii are checked for every row. `rows` of each file, chosen at random, are replayed
+    from their noise (all if it is None), by default with the engine that they were made with.
+
+    >>> import radii, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> run = radii.train("digits/gaussian-0.25", run=f"{folder}/g", settings=["training.epochs=1"])
+    >>> smoothed, out = radii.load(run, engine="torch"), f"{folder}/mine.tsv"
+    >>> _ = radii.certify_dataset(smoothed, "digits", seed=0, max_images=2, estimation=1_000, out=out, workers=1)
+    >>> radii.verify(run, out, rows=1).rows
+    2
+    """
+    place, pictures = (None if path is None else Path(path) for path in (file, data))
+    return verify_run(run, place, rows=rows, engine=engine, data=pictures, trust=trust, workers=workers)
 
 
 def verify_run(
@@ -77,102 +121,123 @@ def verify_run(
     if workers < 1:
         raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
     run = run if isinstance(run, Run) else Run(run, trust)
-    checked = Checked(run, data, engine)
-    known = _read(run, file, checked)
-    replays = {path: _chosen(made.rows, rows) for path, made in known.items()}
+    verification = Verification(run, data, engine)
+    files = _read(run, file, verification)
+    replays = {path: _select(certificates.rows, rows) for path, certificates in files.items()}
     total = sum(map(len, replays.values()))
-    for path, made in known.items():
-        checked.begin(path, made)
-        check_header(checked)
-        check_radii(checked)
-        if check_images(checked) and check_digests(checked) and replays[path]:
-            for _ in replay(checked, replays[path], workers):
-                on_row(checked.replayed, total)
-    together = _with_others(run, known, checked)
-    _check_seeds(known if file is None else together, checked)
-    checked.notes += [note for path, made in known.items() if (note := _drawn_again(path, made, together))]
+    for path, certificates in files.items():
+        verification.begin(path, certificates)
+        check_header(verification)
+        if certificates.header.get(KIND) == POPULATION:
+            check_population(verification)
+        elif FROM in certificates.header:
+            _follow(verification, rows, workers)
+        else:
+            check_radii(verification)
+        if check_images(verification) and check_digests(verification) and replays[path]:
+            for _ in replay(verification, replays[path], workers):
+                on_row(verification.replayed, total)
+    with_others = _with_others(run, files, verification)
+    _check_seeds(files if file is None else with_others, verification)
+    for path, certificates in files.items():
+        kind = certificates.header.get(KIND)
+        others = [other for place, other in with_others.items() if place != path and other.header.get(KIND) == kind]
+        if note := repeats_note(certificates, others, f"images of {path}"):
+            verification.notes.append(note)
     return VerificationResult(
-        len(known),
-        sum(len(made.rows) for made in known.values()),
-        checked.replayed,
-        tuple(checked.differences),
-        tuple(checked.unchecked),
-        checked.missing,
-        checked.moved,
-        tuple(checked.notes),
+        len(files),
+        sum(len(certificates.rows) for certificates in files.values()),
+        verification.replayed,
+        tuple(verification.differences),
+        tuple(verification.unchecked),
+        verification.missing,
+        verification.moved,
+        sum(len(file.rows) for file in files.values() if file.header.get(KIND) == POPULATION),
+        tuple(verification.notes),
     )
 
 
-def _read(run: Run, file: Path | None, checked: Checked) -> dict[Path, Certificates]:
-    """The certificate files that can be read, each with a header and rows."""
+def _follow(verification: Verification, rows: int | None, workers: int) -> None:
+    """Check an update against the certificates that it was made from, and verify those in their run."""
+    try:
+        old = named_old(verification.run, verification.header)
+    except FileNotFoundError as error:
+        verification.cannot_check(str(error))
+        return
+    except ValueError as error:
+        verification.differs(str(error))
+        return
+    check_update(verification, old)
+    before = verify_run(old.run, old.path, rows=rows, data=verification.data, workers=workers)
+    verification.differences += before.differences
+    verification.unchecked += before.unchecked
+    verification.notes += [note for note in before.notes if note not in verification.notes]
+
+
+def _read(run: Run, file: Path | None, verification: Verification) -> dict[Path, Certificates]:
+    """Read the certificate files and record those that cannot be read."""
     run.recipe  # noqa: B018  raises first if it is not a run
-    paths = [file] if file is not None else sorted(run.certificates.glob("*.tsv"))
-    found: dict[Path, Certificates] = {}
+    paths = [file] if file is not None else [*sorted(run.certificates.glob("*.tsv")), *population_files.files(run)]
+    files: dict[Path, Certificates] = {}
     for path in paths:
-        if not certificates.header_file(path).is_file() and path.is_file():
-            checked.unchecked.append(f"{path} has no header beside it: how it was made is unknown")
+        if not certificate_files.header_file(path).is_file() and path.is_file():
+            verification.unchecked.append(f"{path} has no header beside it: how it was made is unknown")
             continue
         try:
-            found[path] = certificates.read(path)
+            files[path] = _read_file(path)
         except ValueError as error:
-            empty = path.is_file() and path.read_bytes().count(b"\n") < 2
-            (checked.unchecked if empty or not path.is_file() else checked.differences).append(str(error))
-    if not found and not checked.differences and not checked.unchecked:
+            empty = path.is_file() and not certificate_files.has_rows(path)
+            (verification.unchecked if empty or not path.is_file() else verification.differences).append(str(error))
+    if not files and not verification.differences and not verification.unchecked:
         raise ParameterError(f"{run.path} holds no certificates to verify: make some first", "run")
-    return found
+    return files
 
 
-def _chosen(rows: Sequence[Row], count: int | None) -> list[Row]:
-    """The rows to replay, chosen unpredictably."""
+def _read_file(path: Path) -> Certificates:
+    """Read a certificate file, or the votes about a population."""
+    header = certificate_files.header_file(path)
+    if header.is_file() and certificate_files.read_header(header).get(KIND) == POPULATION:
+        return population_files.read(path).certificates
+    return certificate_files.read(path)
+
+
+def _select(rows: Sequence[Row], count: int | None) -> list[Row]:
+    """Select rows to replay, unpredictably."""
     if count is None or count >= len(rows):
         return list(rows)
-    chosen = set(random.SystemRandom().sample(range(len(rows)), count))
-    return [row for number, row in enumerate(rows) if number in chosen]
+    numbers = random.SystemRandom().sample(range(len(rows)), count)
+    return [rows[number] for number in sorted(numbers)]
 
 
-def _check_seeds(known: Mapping[Path, Certificates], checked: Checked) -> None:
-    """Report images that have certificates of the same weights under two seeds."""
-    for (one, a), (other, b) in combinations(known.items(), 2):
+def _check_seeds(files: Mapping[Path, Certificates], verification: Verification) -> None:
+    """Record images that have certificates of the same weights under two seeds."""
+    for (one, a), (other, b) in combinations(files.items(), 2):
         seeds = a.header.get("seed"), b.header.get("seed")
         if a.header.get("weights") != b.header.get("weights") or seeds[0] == seeds[1]:
             continue
-        digests = {row.index: row.digest for row in b.rows}
-        if count := resume.overlap(a.header, a.rows, Request(b.header, list(digests), digests.__getitem__)):
-            images = _counted(count, "image")
-            checked.differences.append(f"{one} and {other} hold {images} under two seeds, {seeds[0]} and {seeds[1]}")
-
-
-def _drawn_again(path: Path, made: Certificates, others: Mapping[Path, Certificates]) -> str:
-    """Say how often images of a file were also certified with other settings: each is another chance to be wrong."""
-    failures = [made.failure]
-    digests = {row.index: row.digest for row in made.rows}
-    request = Request(made.header, list(digests), digests.__getitem__)
-    for place, other in others.items():
-        same = all(made.header.get(key) == other.header.get(key) for key in ("weights", "noise", "seed"))
-        if place != path and same and resume.overlap(other.header, other.rows, request):
-            failures.append(other.failure)
-    if len(failures) == 1 or None in failures:
-        return ""
-    times = _counted(len(failures) - 1, "time")
-    total = sum(failure for failure in failures if failure is not None)
-    return (
-        f"images of {path} were also certified {times} with other settings: "
-        f"the failure probability of the best of them is up to {total:.4g}"
-    )
-
-
-def _with_others(run: Run, known: Mapping[Path, Certificates], checked: Checked) -> dict[Path, Certificates]:
-    """The checked files and the others of the run with the same weights, to compare their seeds and settings."""
-    found = dict(known)
-    for path, header in resume.files_of_weights(run, run.weights_digest()):
-        try:
-            rows = certificates.read_rows(path, header)
-        except ValueError as error:
-            checked.unchecked.append(str(error))
+        if a.header.get(KIND) != b.header.get(KIND):
             continue
-        if rows and path.resolve() not in {each.resolve() for each in known}:
-            found[path] = Certificates(path.name, rows, header)
-    return found
+        if count := shared_images(b, a):
+            images = _counted(count, "image")
+            verification.differences.append(
+                f"{one} and {other} hold {images} under two seeds, {seeds[0]} and {seeds[1]}"
+            )
+
+
+def _with_others(run: Run, files: Mapping[Path, Certificates], verification: Verification) -> dict[Path, Certificates]:
+    """Return the checked files and the run's other files of the same weights, to compare seeds and settings."""
+    together, checked = dict(files), {path.resolve() for path in files}
+    weights = run.weights_digest()
+    others = (*resume.files_of_weights(run, weights), *population_files.files_of_weights(run, weights))
+    for path, header in others:
+        try:
+            rows = certificate_files.read_rows(path, header)
+        except ValueError as error:
+            verification.unchecked.append(str(error))
+            continue
+        if rows and path.resolve() not in checked:
+            together[path] = Certificates(path.name, rows, header)
+    return together
 
 
 def _first(sentences: Sequence[str]) -> str:

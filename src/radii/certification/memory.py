@@ -1,0 +1,196 @@
+"""Certify classifiers and images in memory: what is pinned down, where rows are kept, and how progress is shown."""
+
+import os
+import sys
+import time
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Executor
+from contextlib import nullcontext
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Any, TextIO
+
+from torch import Tensor
+
+from radii import datasets
+from radii.certification.certify import Certification
+from radii.certification.predict import checked_seed, whole
+from radii.certifiers import Certifier
+from radii.datasets import DataError, Dataset, Samples, samples_of
+from radii.datasets.base import image_digest
+from radii.device import worker_variables
+from radii.engines import AUTO, SmoothedClassifier, check_image
+from radii.provenance import artefact_digest, class_digests, structure_digest, weights_digest
+from radii.reports.text import duration
+from radii.runs.certificates import OnImage, Row, header_file, read_header
+from radii.runs.recipe import fields_of, named_table
+from radii.smoothing.addresses import PHILOX
+from radii.training.build import check_classes
+from radii.workers.voter import one_thread
+
+READ_TWICE = 4
+"""Images that are read twice, to find a dataset that changes them at random."""
+PAUSE = 0.1
+"""Seconds between two lines of progress."""
+
+
+def dataset_certification(
+    classifier: SmoothedClassifier,
+    dataset: object,
+    certifier: Certifier,
+    *,
+    seed: int,
+    every: int,
+    max_images: int | None,
+    out: Path | None,
+    label_known: bool = True,
+) -> Certification:
+    """Return the certification of a dataset with a classifier in memory; `out` is the file that it may continue."""
+    if not isinstance(classifier, SmoothedClassifier):
+        raise ValueError(
+            f"the classifier is a {type(classifier).__name__}, expected a radii.SmoothedClassifier: make one of it"
+        )
+    samples, facts = _samples(dataset, classifier.names)
+    every = whole("every", every, 1)
+    max_images = None if max_images is None else whole("max_images", max_images, 1)
+    images = range(0, len(samples), every)[:max_images]
+    if not images:
+        raise DataError("the dataset has no images", "dataset")
+    begun = read_header(header_file(out)) if out is not None and header_file(out).is_file() else {}
+    pinned = _pinned(classifier, _first_image(samples, images), begun)
+    return Certification(
+        classifier=pinned,
+        samples=samples,
+        certifier=certifier,
+        seed=checked_seed(seed),
+        every=every,
+        max_images=max_images,
+        label_known=label_known,
+        facts={**facts, **_identity(pinned, samples)},
+        watched=True,
+        stream=PHILOX if not begun or "stream" in begun else None,
+    )
+
+
+def worker_count(certification: Certification, workers: int | None, executor: Executor | None) -> int:
+    """Return the number of workers: those asked for, or one for each core, or for each GPU if the model is on one.
+
+    A model on another GPU than the first one stays there.
+    """
+    if workers is not None:
+        return whole("workers", workers, 1)
+    device = certification.classifier.device
+    if executor is not None or device.type == "cpu":
+        return os.cpu_count() or 1
+    return 1 if device.index else max(1, len(worker_variables()))
+
+
+@dataclass
+class Memory:
+    """Rows that are kept in memory alone."""
+
+    kept: list[Row] = field(default_factory=list)
+
+    def rows(self) -> list[Row]:
+        return self.kept
+
+    def append(self, row: Row) -> None:
+        self.kept.append(row)
+
+
+def _samples(given: object, names: Sequence[str] | None) -> tuple[Samples, dict[str, str]]:
+    """Return the images, and the names of the dataset and the split for the header; `names` are the classifier's."""
+    if isinstance(given, str | Mapping):
+        table = named_table(given, "dataset")
+        given = datasets.create(table["name"], **fields_of(table))
+    if isinstance(given, Dataset):
+        check_classes(names or (), given, "the classifier")
+        return samples_of(given.split("test")), {"dataset": given.name, "split": "test"}
+    name = "arrays" if isinstance(given, tuple | list) else type(given).__name__
+    return samples_of(given), {"dataset": name, "split": "given"}
+
+
+def _first_image(samples: Samples, chosen: Sequence[int]) -> Tensor:
+    """Return the first image; raise a DataError if images of the dataset change between reads."""
+    for index in chosen[:READ_TWICE]:
+        if image_digest(*samples.sample(index)) != image_digest(*samples.sample(index)):
+            raise DataError(
+                f"image {index} of the dataset changes between reads: remove random transforms from the dataset",
+                "dataset",
+            )
+    return samples.sample(chosen[0])[0]
+
+
+def _pinned(given: SmoothedClassifier, image: Tensor, begun: Mapping[str, Any]) -> SmoothedClassifier:
+    """Return a copy of the classifier with a chosen and prepared engine: the file's, if a file is continued."""
+    check_image(image)
+    engine = str(begun.get("engine", AUTO)) if given.engine == AUTO else given.engine
+    pinned = SmoothedClassifier(
+        given.base,
+        noise=given.noise,
+        classes=given.classes,
+        batch_size=given.batch_size,
+        engine=engine,
+        names=given.names,
+        artefact=given.artefact,
+    )
+    with one_thread():
+        name, form = (given if engine == given.engine else pinned).prepared_for(image)
+        pinned.adopt(name, image, form)
+    return pinned
+
+
+def _identity(classifier: SmoothedClassifier, samples: Samples) -> dict[str, Any]:
+    """Return the digests of a model in memory and of its images, for the header."""
+    base, noise = classifier.base, classifier.noise
+    known = {"sigma": getattr(noise, "sigma", None), "data": samples.digest}
+    return {
+        "weights": weights_digest(base),
+        "structure": structure_digest(base),
+        "code": class_digests(base),
+        "artefact": artefact_digest(classifier.artefact),
+        **{name: value for name, value in known.items() if value is not None},
+    }
+
+
+def display(progress: bool | OnImage | None) -> Any:
+    """Return a context whose value is called with every row: the caller's function, a line of progress, or nothing."""
+    if callable(progress):
+        return nullcontext(progress)
+    shown = sys.stderr.isatty() if progress is None else progress
+    return ProgressLine() if shown else nullcontext(lambda *_: None)
+
+
+class ProgressLine:
+    """Show the images done, the correct ones and the time left, in one line that is overwritten."""
+
+    def __init__(self, stream: TextIO | None = None) -> None:
+        self.stream = stream or sys.stderr
+        self.images = self.correct = self.begun_with = 0
+        self.began = self.written = time.monotonic()
+        self.width = 0
+
+    def __enter__(self) -> "ProgressLine":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, where: TracebackType | None) -> None:
+        if self.width:
+            self.stream.write("\n")
+
+    def __call__(self, total: int, row: Row | None) -> None:
+        """Count an image; the first call has no row."""
+        if row is not None:
+            self.images += 1
+            self.correct += row.correct
+        now = time.monotonic()
+        if row is None or self.images == total or now - self.written >= PAUSE:
+            self.written = now
+            self._write(f"certifying: {self.images} of {total} images, {self.correct} certified and correct", total)
+
+    def _write(self, text: str, total: int) -> None:
+        if 0 < self.images < total:
+            text += f", {duration((time.monotonic() - self.began) / self.images * (total - self.images))} left"
+        self.stream.write("\r" + text.ljust(self.width))
+        self.stream.flush()
+        self.width = len(text)
