@@ -1,0 +1,209 @@
+"""Evidence: an append-only log of answers, each line chained to the one before by its digest.
+
+A folder of evidence holds
+
+    answers.jsonl   the log, one JSON object a line; see `docs/deployment.md` for its kinds
+    pictures/       the prepared pictures by their digest, if they are kept
+    index.sqlite    how often each picture was asked about; made again from the log if it is missing or damaged
+
+A line ends with its own digest, the SHA-256 of all before it, and begins with the digest of the line before.
+"""
+
+import hashlib
+import json
+import re
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from radii import disk
+from radii.errors import ParameterError
+from radii.serving.budget import AskedIndex
+
+LOG, INDEX, PICTURES = "answers.jsonl", "index.sqlite", "pictures"
+FORMAT = 1
+FIRST = "0" * 64
+"""What the first line names as the digest of the line before."""
+_END = re.compile(rb',"digest":"([0-9a-f]{64})"\}$')
+
+
+class EvidenceError(ParameterError):
+    """A folder of evidence that cannot be used; the message says why."""
+
+
+class Entry(NamedTuple):
+    """One line of the log."""
+
+    number: int
+    """From 1 on."""
+    end: int
+    """Bytes of the log up to the end of the line."""
+    record: dict[str, Any]
+    digest: str
+
+
+def seal(seed: int) -> str:
+    """Return the digest that commits to a seed of 128 bits without telling it."""
+    return hashlib.sha256(b"radii seed " + seed.to_bytes(16, "big")).hexdigest()
+
+
+def picture_digest(pixels: NDArray[np.float32]) -> str:
+    """Return the SHA-256 of prepared pixels [channel, height, width]."""
+    digest = hashlib.sha256(f"float32 {list(pixels.shape)} ".encode())
+    digest.update(np.ascontiguousarray(pixels, dtype=np.float32).data)
+    return digest.hexdigest()
+
+
+def table_digest(table: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of a table as JSON with sorted keys."""
+    return hashlib.sha256(json.dumps(table, sort_keys=True).encode()).hexdigest()
+
+
+def log_file(folder: Path) -> Path:
+    return folder / LOG
+
+
+def is_evidence(folder: Path) -> bool:
+    """Return whether a folder holds evidence."""
+    return log_file(folder).is_file()
+
+
+def read_log(folder: Path, start: int = 0, lines: int = 0, head: str = FIRST) -> Iterator[Entry]:
+    """Read the log from a place on; raise an EvidenceError at the first line that does not continue the chain.
+
+    A last line without an end, which a kill leaves, is ignored.
+    """
+    file = log_file(folder)
+    with file.open("rb") as stream:
+        stream.seek(start)
+        for number, line in enumerate(stream, start=lines + 1):
+            if not line.endswith(b"\n"):
+                return
+            record = _checked(line[:-1], head)
+            if record is None:
+                raise EvidenceError(
+                    f"Line {number} of {file} was edited or moved, or lines before it are missing. "
+                    "Restore the file from a copy, or start new evidence in another folder."
+                )
+            start += len(line)
+            head = record.pop("digest")
+            yield Entry(number, start, record, head)
+
+
+def _checked(line: bytes, head: str) -> dict[str, Any] | None:
+    """Return the record of a line, or None if it does not follow the line with the digest `head`."""
+    end = _END.search(line)
+    if end is None or hashlib.sha256(line[: end.start()] + b"}").hexdigest().encode() != end[1]:
+        return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    return record if isinstance(record, dict) and record.get("previous") == head else None
+
+
+class EvidenceLog:
+    """The writer of a folder of evidence. The caller holds the lock of the folder."""
+
+    def __init__(self, folder: Path) -> None:
+        disk.make_folder(folder)
+        self.folder = folder
+        self.file = log_file(folder)
+        self.repaired = self._cut_torn_line()
+        """Bytes of an unfinished last line that were cut off."""
+        self._place = 0, 0, FIRST
+        self.index = self._open_index()
+
+    def append(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
+        """Append records and wait until they are on the disk; return their digests."""
+        size, lines, head = self._place
+        digests, content = [], []
+        for record in records:
+            now = datetime.now(UTC).isoformat(timespec="milliseconds")
+            body = json.dumps({"previous": head, "time": now, **record}, separators=(",", ":")).encode()
+            head = hashlib.sha256(body).hexdigest()
+            content.append(body[:-1] + f',"digest":"{head}"}}\n'.encode())
+            digests.append(head)
+        whole = b"".join(content)
+        try:
+            disk.append(self.file, whole, create=True, sync=True)
+        except OSError:
+            self.index.forget()
+            with suppress(OSError):  # part of it may be there; otherwise the next start cuts it off
+                disk.truncate(self.file, size)
+            raise
+        self._place = size + len(whole), lines + len(records), head
+        self.index.keep(*self._place)
+        return digests
+
+    def keep_picture(self, digest: str, pixels: NDArray[np.float32]) -> None:
+        """Store a prepared picture, unless it is there."""
+        file = picture_file(self.folder, digest)
+        if not file.is_file():
+            disk.make_folder(file.parent)
+            disk.write(file, pixels.astype("<f4").tobytes())
+
+    def close(self) -> None:
+        self.index.close()
+
+    def _cut_torn_line(self) -> int:
+        """Cut off a last line that a kill left unfinished: nobody has seen its answer."""
+        if not self.file.is_file():
+            return 0
+        with self.file.open("rb") as stream:
+            size = stream.seek(0, 2)
+            whole, tail = size, b""
+            while whole and b"\n" not in tail:
+                start = max(0, whole - 65_536)
+                stream.seek(start)
+                tail = stream.read(whole - start)
+                whole = start
+        kept = whole + tail.rfind(b"\n") + 1
+        if kept < size:
+            disk.truncate(self.file, kept)
+        return size - kept
+
+    def _open_index(self) -> AskedIndex:
+        """Open the index and count what it lacks; count all of the log again if the index is not of this log."""
+        path = self.folder / INDEX
+        with suppress(sqlite3.Error, EvidenceError):
+            return self._counted(AskedIndex(path))
+        disk.remove(path)
+        disk.remove(path.with_name(f"{INDEX}-journal"))
+        return self._counted(AskedIndex(path))
+
+    def _counted(self, index: AskedIndex) -> AskedIndex:
+        size = self.file.stat().st_size if self.file.is_file() else 0
+        place = index.counted() or (0, 0, FIRST)
+        try:
+            if place[0] > size or (place[0] and not self._ends_with(place[0], place[2])):
+                raise EvidenceError(f"{self.folder / INDEX} is not the index of {self.file}")
+            if size:
+                for entry in read_log(self.folder, *place):
+                    if entry.record.get("asked"):
+                        index.ask(entry.record["picture"], entry.record["weights"])
+                    place = entry.end, entry.number, entry.digest
+            index.keep(*place)
+        except BaseException:
+            index.close()
+            raise
+        self._place = place
+        return index
+
+    def _ends_with(self, size: int, head: str) -> bool:
+        """Return whether the first `size` bytes of the log end with the line of this digest."""
+        end = f',"digest":"{head}"}}\n'.encode()
+        with self.file.open("rb") as stream:
+            stream.seek(max(0, size - len(end)))
+            return stream.read(len(end)) == end
+
+
+def picture_file(folder: Path, digest: str) -> Path:
+    """Return the file of a kept picture: its float32 pixels."""
+    return folder / PICTURES / f"{digest}.f32"

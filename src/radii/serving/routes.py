@@ -1,0 +1,330 @@
+"""The HTTP interface of a service: the Open Inference Protocol, pictures, metrics, and a page for people."""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import logging
+import time
+from collections.abc import AsyncIterator, Collection, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+from torch import Tensor
+
+from radii.serving import oip
+from radii.serving.copies import data_uri, show_copies
+from radii.serving.counters import Counters
+from radii.serving.decoder import MOST_BYTES, Decoders, PictureError
+from radii.serving.service import Answer, BusyError, FailedError, Service
+
+LOG = logging.getLogger("radii.serving")
+BODY_SECONDS = 30.0
+"""Seconds in which a client must send the body of its request."""
+OPEN = {"/", "/v2/health/live", "/v2/health/ready"}
+"""Paths that need no token."""
+EVENTS = "text/event-stream"
+HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"cache-control", b"no-store"),
+    (b"referrer-policy", b"no-referrer"),
+    (
+        b"content-security-policy",
+        b"default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; "
+        b"script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'",
+    ),
+)
+PAGE = Path(__file__).with_name("page.html")
+
+
+class Api:
+    """The routes of a service."""
+
+    def __init__(self, service: Service, tokens: Collection[str] = ()) -> None:
+        self.service = service
+        self.tokens = frozenset(tokens)
+        self.counters = Counters()
+        self.ready = True
+        self.decoders: Decoders | None = None
+
+    def app(self) -> "Guard":
+        """Return the application, for any ASGI server."""
+        model = "/v2/models/{name}"
+        routes = [
+            Route("/", self.page),
+            Route("/predict", self.predict, methods=["POST"]),
+            Route("/metrics", self.metrics),
+            Route("/v2", self.server_metadata),
+            Route("/v2/health/live", self.live),
+            Route("/v2/health/ready", self.is_ready),
+            *(
+                route
+                for path in (model, model + "/versions/{version}")
+                for route in (
+                    Route(path, self.model_metadata),
+                    Route(path + "/ready", self.model_ready),
+                    Route(path + "/infer", self.infer, methods=["POST"]),
+                )
+            ),
+        ]
+        handlers: Mapping[Any, Any] = {
+            HTTPException: _refused,
+            BusyError: _busy,
+            FailedError: _failed,
+            ClientDisconnect: _disconnected,
+            Exception: _broken,
+        }
+        app = Starlette(routes=routes, exception_handlers=handlers, lifespan=self._lifespan)
+        app.router.redirect_slashes = False
+        return Guard(app, self)
+
+    @asynccontextmanager
+    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+        self.decoders = Decoders()
+        try:
+            yield
+        finally:
+            self.decoders.close()
+
+    # For people and monitors
+
+    async def page(self, request: Request) -> Response:
+        model = self.service.model
+        about = {
+            "name": model.name,
+            "mode": model.mode,
+            "shape": model.shape,
+            "classes": model.class_names,
+            "norm": model.header["norm"],
+            "noise": model.header["noise"],
+            "failure": model.failure,
+            "prepared": model.header["prepared"],
+            "weights": model.weights,
+            "token": bool(self.tokens),
+            "evidence": self.service.evidence is not None,
+        }
+        stated = json.dumps(about).replace("<", "\\u003c")
+        return HTMLResponse(PAGE.read_text(encoding="utf-8").replace("/*ABOUT*/null", stated))
+
+    async def metrics(self, request: Request) -> Response:
+        service = self.service
+        gauges = (
+            ("radii_in_flight", "gauge", "Pictures that are being answered.", service.in_flight),
+            ("radii_queue_limit", "gauge", "Pictures that may be in flight.", service.queue_limit),
+            ("radii_passes_total", "counter", "Forward passes.", service.passes),
+            ("radii_rows_total", "counter", "Noisy copies in forward passes, without padding.", service.rows),
+            ("radii_samples_total", "counter", "Samples of finished answers.", service.samples),
+        )
+        return PlainTextResponse(self.counters.text(gauges), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    # The Open Inference Protocol
+
+    async def live(self, request: Request) -> Response:
+        return JSONResponse({"live": True})
+
+    async def is_ready(self, request: Request) -> Response:
+        return JSONResponse({"ready": self.ready}, 200 if self.ready else 503)
+
+    async def server_metadata(self, request: Request) -> Response:
+        return JSONResponse(oip.server_metadata())
+
+    async def model_metadata(self, request: Request) -> Response:
+        self._check_model(request)
+        return JSONResponse(oip.model_metadata(self.service.model))
+
+    async def model_ready(self, request: Request) -> Response:
+        self._check_model(request)
+        return JSONResponse({"name": self.service.model.name, "ready": self.ready}, 200 if self.ready else 503)
+
+    async def infer(self, request: Request) -> Response:
+        self._check_model(request)
+        body = await _body(request)
+        model = self.service.model
+        parse = partial(oip.parse_infer, body, request.headers.get(oip.HEADER_LENGTH), model)
+        try:
+            # Large JSON takes long to read; elsewhere, so that others are answered meanwhile.
+            asked = parse() if len(body) < 1 << 16 else await asyncio.to_thread(parse)
+        except oip.ProtocolError as error:
+            raise HTTPException(400, str(error)) from error
+        if len(asked.images) > self.service.queue_limit:
+            raise HTTPException(413, f"At most {self.service.queue_limit} images are answered at once.")
+        answers = await self._answers([torch.from_numpy(image) for image in asked.images])
+        content, headers = oip.infer_response(asked, answers[0].model, answers)
+        return Response(content, headers=headers)
+
+    def _check_model(self, request: Request) -> None:
+        """Refuse other models and versions than the one that is served."""
+        model, named = self.service.model, request.path_params
+        if named["name"] != model.name:
+            raise HTTPException(404, f"There is no model {named['name'][:50]!r} here. The model is {model.name!r}.")
+        if named.get("version", oip.version_of(model)) != oip.version_of(model):
+            raise HTTPException(404, f"The version is {oip.version_of(model)}, the beginning of the weights' digest.")
+
+    # Pictures
+
+    async def predict(self, request: Request) -> Response:
+        if request.headers.get("content-type", "").startswith("multipart/"):
+            raise HTTPException(415, "Send the bytes of one picture as the body, such as with curl --data-binary.")
+        content = await _body(request)
+        if not content:
+            raise HTTPException(400, "The body is empty. Send the bytes of one picture, PNG or JPEG.")
+        arrived = time.monotonic()
+        image = await self._prepare(content)
+        if EVENTS in request.headers.get("accept", ""):
+            return StreamingResponse(self._events(image), media_type=EVENTS)
+        deadline = None if self.service.deadline is None else arrived + self.service.deadline
+        (answer,) = await self._answers([image], deadline)
+        return JSONResponse(answer.as_data())
+
+    async def _prepare(self, content: bytes) -> Tensor:
+        """Decode a picture and prepare it as the test images were."""
+        assert self.decoders is not None
+        model = self.service.model
+        try:
+            pixels = await self.decoders.prepare(content, model.dataset, model.shape)
+        except PictureError as error:
+            raise HTTPException(400, str(error)) from error
+        return torch.from_numpy(np.frombuffer(pixels, np.float32).reshape(model.shape).copy())
+
+    async def _answers(self, images: list[Tensor], deadline: float | None = None) -> list[Answer]:
+        futures = self.service.submit(images, deadline=deadline)
+        answers: list[Answer] = await asyncio.gather(*map(asyncio.wrap_future, futures))
+        for answer in answers:
+            self._count(answer)
+        return answers
+
+    def _count(self, answer: Answer) -> None:
+        outcome = "answered" if not answer.abstained else "deadline" if answer.stopped else "abstained"
+        self.counters.answer(answer.model.mode, outcome, answer.seconds)
+
+    async def _events(self, image: Tensor) -> AsyncIterator[bytes]:
+        """Send noisy copies, votes as they arrive, and the answer."""
+        model, loop = self.service.model, asyncio.get_running_loop()
+        arrived: asyncio.Queue[tuple[int, Mapping[int, int]] | None] = asyncio.Queue()
+
+        def progress(samples: int, votes: Mapping[int, int]) -> None:
+            loop.call_soon_threadsafe(arrived.put_nowait, (samples, votes))
+
+        yield _event("picture", data_uri(image.numpy()))
+        try:
+            yield _event("copies", await asyncio.to_thread(show_copies, model, image))
+            (future,) = self.service.submit([image], progress=progress)
+            answer = asyncio.ensure_future(asyncio.wrap_future(future))
+            answer.add_done_callback(lambda _: arrived.put_nowait(None))
+            while (votes := await arrived.get()) is not None:
+                named = {model.class_names[label]: count for label, count in votes[1].items()}
+                yield _event("votes", {"samples": votes[0], "votes": named})
+            given = await answer
+        except (BusyError, FailedError) as error:
+            yield _event("error", str(error))
+            return
+        self._count(given)
+        yield _event("answer", given.as_data())
+
+
+def _event(kind: str, content: Any) -> bytes:
+    return f"event: {kind}\ndata: {json.dumps(content)}\n\n".encode()
+
+
+async def _refused(_: Request, error: HTTPException) -> Response:
+    return JSONResponse({"error": error.detail}, error.status_code, headers=error.headers)
+
+
+async def _busy(_: Request, error: BusyError) -> Response:
+    return JSONResponse({"error": "The queue is full. Try again later."}, 503, {"retry-after": str(error.seconds)})
+
+
+async def _failed(_: Request, error: FailedError) -> Response:
+    later = {"retry-after": "1"} if error.temporary else {}
+    return JSONResponse({"error": f"There is no answer: {error}."}, 503 if error.temporary else 500, later)
+
+
+async def _disconnected(_: Request, error: ClientDisconnect) -> Response:  # noqa: ARG001
+    return Response(status_code=499)
+
+
+async def _broken(_: Request, error: Exception) -> Response:
+    """Answer without the traceback, which the log has."""
+    LOG.error("a request failed", exc_info=error)
+    return JSONResponse({"error": "The server failed. Its log says why."}, 500)
+
+
+async def _body(request: Request) -> bytes:
+    """Read the body of a request; refuse one that is too long, too slow or compressed."""
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise HTTPException(415, "Compressed bodies are not read. Send the body as it is.")
+    stated = request.headers.get("content-length", "")
+    too_long = HTTPException(413, f"The body is too long. {MOST_BYTES:,} bytes at most are read.")
+    if stated.isdecimal() and int(stated) > MOST_BYTES:
+        raise too_long
+    body = bytearray()
+    try:
+        async with asyncio.timeout(BODY_SECONDS):
+            async for chunk in request.stream():
+                body += chunk
+                if len(body) > MOST_BYTES:
+                    raise too_long
+    except TimeoutError:
+        raise HTTPException(408, f"The body did not arrive within {BODY_SECONDS:g} s.") from None
+    return bytes(body)
+
+
+class Guard:
+    """Checks tokens, turns every error into a short answer, and counts and logs every request."""
+
+    def __init__(self, app: ASGIApp, api: Api) -> None:
+        self._app, self._api = app, api
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        began, status = time.monotonic(), 0
+
+        async def sending(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"] = [*message["headers"], *HEADERS]
+            await send(message)
+
+        try:
+            await self._respond(scope, receive, sending)
+        except Exception:
+            if status == 0:  # otherwise it is answered and logged already
+                LOG.exception("a request failed")
+                await JSONResponse({"error": "The server failed. Its log says why."}, 500)(scope, receive, sending)
+        finally:
+            self._log(scope, status, time.monotonic() - began)
+
+    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["path"] not in OPEN and not self._allowed(dict(scope["headers"]).get(b"authorization", b"")):
+            challenge = {"www-authenticate": "Bearer"}
+            refusal = JSONResponse({"error": "A token is needed: Authorization: Bearer TOKEN."}, 401, challenge)
+            await refusal(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    def _allowed(self, authorization: bytes) -> bool:
+        if not self._api.tokens:
+            return True
+        scheme, _, given = authorization.partition(b" ")
+        digest = hashlib.sha256(given.strip()).digest()
+        known = [hmac.compare_digest(digest, hashlib.sha256(token.encode()).digest()) for token in self._api.tokens]
+        return scheme.lower() == b"bearer" and any(known)
+
+    def _log(self, scope: Scope, status: int, seconds: float) -> None:
+        self._api.counters.request(getattr(scope.get("endpoint"), "__name__", "other"), status)
+        level = logging.WARNING if status >= 500 else logging.INFO
+        details = {"method": scope["method"], "path": scope["path"][:200], "status": status}
+        LOG.log(level, "request", extra={"details": {**details, "milliseconds": round(1000 * seconds, 1)}})

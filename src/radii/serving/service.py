@@ -1,0 +1,618 @@
+"""Answer requests about pictures: the questions of all of them share forward passes.
+
+A request is a program that asks questions (see `radii.certifiers`). Its way through the service:
+
+    submit -> number and sealed seed are written -> voters answer its questions -> answer is written -> future
+
+Voters are threads. Each takes pieces of at most one forward pass from all requests in flight: those that have had few
+samples first, and the oldest of these first. So a picture near its threshold, which needs many samples, does not hold
+up others. At its deadline a request ends with what is proven by then.
+"""
+
+import logging
+import math
+import queue
+import secrets
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from dataclasses import dataclass, field, replace
+from itertools import count
+from typing import TYPE_CHECKING, Any
+
+from torch import Tensor
+
+from radii.certifiers.base import TimeUp
+from radii.device import default_workers, keep_freed_memory
+from radii.engines import check_image
+from radii.reports.text import down
+from radii.serving.budget import AskedIndex, share_of
+from radii.serving.evidence import EvidenceLog, picture_digest, seal
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.certificate import ABSTAIN, Certificate
+from radii.smoothing.questions import Question, Task
+from radii.workers.voter import one_thread
+
+if TYPE_CHECKING:
+    from radii.serving.model import ServedModel, Steps
+
+LOG = logging.getLogger("radii.serving")
+QUANTUM = 1_024
+"""Samples after which a request gives way to others; then twice as many, and so on."""
+MARGIN = 0.01
+"""Seconds kept before a deadline for writing and sending the answer."""
+BATCH = 1_000
+"""Records that share one write to the disk, at most."""
+
+Progress = Callable[[int, Mapping[int, int]], None]
+"""Called with the samples and the votes by class so far."""
+
+
+class BusyError(Exception):
+    """The queue is full; `seconds` is when to try again."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__("the queue is full")
+        self.seconds = seconds
+
+
+class FailedError(Exception):
+    """The request could not be answered; the log says why. If it is `temporary`, it may be tried again."""
+
+    def __init__(self, message: str, *, temporary: bool = False) -> None:
+        super().__init__(message)
+        self.temporary = temporary
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one request."""
+
+    id: str
+    model: "ServedModel"
+    certificate: Certificate
+    picture: str
+    asked: int | None
+    """How often this picture was asked about with these weights; None for one noisy pass."""
+    failure: float | None
+    stopped: bool
+    """Whether the deadline ended it."""
+    sealed: str
+    evidence: str | None
+    """The digest of the answer's line in the evidence."""
+    seconds: float
+
+    @property
+    def abstained(self) -> bool:
+        return self.certificate.prediction == ABSTAIN
+
+    @property
+    def radius(self) -> float | None:
+        proves = self.model.mode == "certificate" and not self.abstained
+        return self.certificate.radius if proves else None
+
+    @property
+    def class_name(self) -> str | None:
+        return None if self.abstained else self.model.class_names[self.certificate.prediction]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the answer as a client gets it."""
+        model, certificate = self.model, self.certificate
+        return {
+            "id": self.id,
+            "class": self.class_name,
+            "label": None if self.abstained else certificate.prediction,
+            "abstained": self.abstained,
+            "radius": self.radius,
+            "norm": model.header["norm"],
+            "votes": {model.class_names[label]: votes for label, votes in enumerate(certificate.counts) if votes},
+            "samples": certificate.samples,
+            "mode": model.mode,
+            "certifier": model.header["procedure"],
+            "failure": self.failure,
+            "failure_over_life": model.failure,
+            "asked": self.asked,
+            "stopped_at_deadline": self.stopped,
+            "promise": self.promise(),
+            "engine": model.header["engine"],
+            "noise": model.header["noise"],
+            "digests": {
+                "picture": self.picture,
+                "weights": model.weights,
+                "header": model.header_digest,
+                "sealed_seed": self.sealed,
+                "evidence": self.evidence,
+            },
+            "seconds": round(self.seconds, 4),
+        }
+
+    def promise(self) -> str:
+        """Return what this answer promises, in words."""
+        model, certificate = self.model, self.certificate
+        if model.mode == "one-pass":
+            return "The class of one noisy copy. Nothing is promised about this picture."
+        if self.abstained:
+            why = "by the deadline" if self.stopped else "at this failure probability"
+            return f"Nothing is proven about this picture {why}."
+        what = f"The smoothed model answers {self.class_name}"
+        if model.mode == "certificate":
+            what += (
+                f" for every picture within {model.header['norm']} distance {down(certificate.radius, 4)} of this one"
+            )
+        return (
+            f"{what}. All answers about this picture with these weights, of which this is number {self.asked}, "
+            f"are together wrong with probability at most {model.failure:g}."
+        )
+
+
+def _started() -> "Future[Answer]":
+    """Return a future that cannot be cancelled: an answer that was begun is recorded, whoever still waits for it."""
+    future: Future[Answer] = Future()
+    future.set_running_or_notify_cancel()
+    return future
+
+
+@dataclass(eq=False)
+class _Request:
+    """A request in flight."""
+
+    number: int
+    model: "ServedModel"
+    image: Tensor
+    picture: str
+    arrived: float
+    deadline: float
+    progress: Progress | None
+    id: str = field(default_factory=lambda: secrets.token_hex(8))
+    future: "Future[Answer]" = field(default_factory=_started)
+    seed: int = field(default_factory=lambda: secrets.randbits(128))
+    asked: int | None = None
+    failure: float | None = None
+    steps: "Steps | None" = None
+    question: Question | None = None
+    """The question being answered; None when there is none."""
+    handed_out: int = 0
+    """Copies of the question that voters were given."""
+    parts: dict[int, Any] = field(default_factory=dict)
+    """Answers by the first copy of their piece."""
+    missing: int = 0
+    """Copies of the question without an answer."""
+    advancing: bool = True
+    """Whether a thread runs the program now; others leave it alone."""
+    samples: int = 0
+    """Copies of the questions that are answered completely."""
+    ended: bool = False
+
+    @property
+    def urgency(self) -> tuple[int, int]:
+        return (self.samples // QUANTUM).bit_length(), self.number
+
+    def lapses_at(self, now: float, ahead: float) -> bool:
+        """Return whether the deadline is so near; half of the time that a request has is always used."""
+        return self.deadline - now <= min(ahead, (self.deadline - self.arrived) / 2)
+
+    def piece(self, rows: int) -> Question | None:
+        """Return the next piece of the question, a block of at most `rows` copies; None if all are handed out."""
+        question = self.question
+        if question is None or self.handed_out >= question.count:
+            return None
+        most = min(rows, question.count - self.handed_out)
+        return replace(question, first=question.first + self.handed_out, count=most)
+
+
+class Service:
+    """Answers requests with a model that can be exchanged; the core of a server, without HTTP.
+
+    `evidence` records answers; without it the failure probability of a picture is shared over the life of this object.
+    """
+
+    def __init__(
+        self,
+        model: "ServedModel",
+        *,
+        evidence: EvidenceLog | None = None,
+        keep_pictures: bool = False,
+        queue_limit: int = 256,
+        deadline: float | None = None,
+        workers: int | None = None,
+    ) -> None:
+        self.model = model
+        self.evidence = evidence
+        self.keep_pictures = keep_pictures and evidence is not None
+        self.queue_limit = queue_limit
+        self.deadline = deadline
+        self.passes = self.rows = self.samples = 0
+        """Forward passes, copies in them that were asked for, and samples of finished requests."""
+        self._index = AskedIndex() if evidence is None else evidence.index
+        self._numbers = count()
+        self._in_flight: set[_Request] = set()
+        self._pool: list[_Request] = []
+        self._ready = threading.Condition()
+        self._pass_seconds = self._record_seconds = 0.005
+        """How long a forward pass and the record of an answer take, lately."""
+        self._last_answer = time.monotonic()
+        self._interval = 0.01
+        self._closing = False
+        self._records: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        keep_freed_memory()
+        self._write({"kind": "opened", "format": 1}, model)
+        self._recorder = threading.Thread(target=self._record, name="recorder", daemon=True)
+        self._recorder.start()
+        self._voters = [
+            threading.Thread(target=self._vote, name=f"voter {number}", daemon=True)
+            for number in range(workers or default_workers())
+        ]
+        self._voters.append(threading.Thread(target=self._watch, name="watch", daemon=True))
+        for voter in self._voters:
+            voter.start()
+
+    # What callers use
+
+    def submit(
+        self, images: Sequence[Tensor], *, deadline: float | None = None, progress: Progress | None = None
+    ) -> "list[Future[Answer]]":
+        """Ask about pictures [channel, height, width] with pixels in [0, 1]; raise a BusyError if the queue is full.
+
+        `deadline` is a moment of `time.monotonic`; by default the service's deadline from now on.
+        """
+        for image in images:
+            check_image(image)
+            if tuple(image.shape) != self.model.shape:
+                raise ValueError(f"the picture has shape {list(image.shape)}, expected {list(self.model.shape)}")
+        now = time.monotonic()
+        if deadline is None:
+            deadline = math.inf if self.deadline is None else now + self.deadline
+        pixels = [image.detach().float().contiguous() for image in images]
+        pictures = [picture_digest(image.numpy()) for image in pixels]
+        with self._ready:
+            if self._closing:
+                raise FailedError("the service is stopping", temporary=True)
+            if len(self._in_flight) + len(images) > self.queue_limit:
+                raise BusyError(self._seconds_to_wait())
+            requests = [
+                _Request(next(self._numbers), self.model, image, picture, now, deadline, progress)
+                for image, picture in zip(pixels, pictures, strict=True)
+            ]
+            self._in_flight.update(requests)
+        for request in requests:
+            self._records.put(_Job(request, None))
+        return [request.future for request in requests]
+
+    @property
+    def in_flight(self) -> int:
+        return len(self._in_flight)
+
+    def exchange(self, model: "ServedModel") -> None:
+        """Answer new requests with another model; those in flight keep theirs."""
+        self._records.put(_Job(None, None, model))
+
+    def close(self) -> None:
+        """Answer what is in flight, and end the threads."""
+        with self._ready:
+            self._closing = True
+            self._ready.notify_all()
+        while self._in_flight:
+            time.sleep(0.005)
+        self._records.put(None)
+        self._recorder.join()
+        with self._ready:
+            self._ready.notify_all()
+        for voter in self._voters:
+            voter.join()
+        if self.evidence is None:
+            self._index.close()
+
+    def _seconds_to_wait(self) -> int:
+        """Return about how long the requests in flight take, from the time between the last answers."""
+        return min(60, math.ceil(self._interval * len(self._in_flight)))
+
+    # Voting, in the voters' threads
+
+    def _vote(self) -> None:
+        with one_thread():
+            while (taken := self._take()) is not None:
+                if taken:
+                    self._count(taken)
+
+    def _take(self) -> "list[tuple[_Request, Question]] | None":
+        """Wait for questions and take pieces of one forward pass; None when the service has ended."""
+        with self._ready:
+            while not (pieces := self._pieces()):
+                if self._closing and not self._in_flight:
+                    return None
+                self._ready.wait()
+        return pieces
+
+    def _pieces(self) -> "list[tuple[_Request, Question]]":
+        pieces: list[tuple[_Request, Question]] = []
+        left, now = 0, time.monotonic()
+        for request in sorted(self._pool, key=lambda request: request.urgency):
+            if not pieces:
+                left = request.model.classifier.batch_size
+            elif request.model is not pieces[0][0].model:
+                continue
+            piece = request.piece(request.model.classifier.batch_size)
+            if piece is None or piece.count > left or request.lapses_at(now, self._pass_seconds):
+                continue
+            request.handed_out += piece.count
+            pieces.append((request, piece))
+            left -= piece.count
+            if not left:
+                break
+        return pieces
+
+    def _watch(self) -> None:
+        """End requests at their deadlines, also while the voters are in the middle of a forward pass."""
+        while True:
+            with self._ready:
+                now = time.monotonic()
+                waiting = [request for request in self._pool if not request.advancing]
+                expired = [request for request in waiting if request.lapses_at(now, self._record_seconds + MARGIN)]
+                for request in expired:
+                    self._leave(request)
+                if not expired:
+                    if self._closing and not self._in_flight:
+                        return
+                    nearest = min((request.deadline for request in waiting), default=math.inf)
+                    left = nearest - now - self._record_seconds - MARGIN
+                    self._ready.wait(None if nearest == math.inf else max(0.001, left))
+            for request in expired:
+                self._end_early(request)
+
+    def _leave(self, request: _Request) -> None:
+        request.ended = True
+        self._pool.remove(request)
+
+    def _count(self, pieces: "list[tuple[_Request, Question]]") -> None:
+        """Run a forward pass, and hand out its answers."""
+        began = time.monotonic()
+        model = pieces[0][0].model
+        tasks = [Task(request.image, NoiseAddress(request.seed), piece) for request, piece in pieces]
+        try:
+            answers = model.classifier.count(tasks)
+        except Exception as error:  # whatever a model raises
+            LOG.exception("the model failed")
+            with self._ready:
+                failed = {request for request, _ in pieces if not request.ended}
+                for request in failed:
+                    self._leave(request)
+            for request in failed:
+                self._fail(request, error)
+            return
+        with self._ready:
+            self._pass_seconds += 0.2 * (time.monotonic() - began - self._pass_seconds)
+            self.passes += 1
+            self.rows += sum(piece.count for _, piece in pieces)
+        for (request, piece), answer in zip(pieces, answers, strict=True):
+            self._receive(request, piece, answer)
+
+    def _receive(self, request: _Request, piece: Question, answer: Any) -> None:
+        """Take the answer to a piece; if it was the last of its question, go on to the next question."""
+        with self._ready:
+            if request.ended:  # at its deadline
+                return
+            request.parts[piece.first] = answer
+            request.missing -= piece.count
+            if request.missing:
+                return
+            question, parts = request.question, request.parts
+            assert question is not None
+            request.question, request.advancing = None, True
+        self._advance(request, question, question.join([parts[first] for first in sorted(parts)]))
+
+    def _advance(self, request: _Request, question: Question | None, answer: Any) -> None:
+        """Send a program the answer to its question, and take its next question or its certificate."""
+        steps = request.steps
+        assert steps is not None
+        certificate: Certificate | None = None
+        following: Question | None = None
+        try:
+            if question is not None:
+                question.check(answer, request.model.classifier.classes)
+                request.samples += question.count
+                if request.progress is not None:
+                    votes = {label: int(votes) for label, votes in enumerate(answer) if votes}
+                    request.progress(question.count, votes)
+            following = steps.send(answer)
+        except StopIteration as stopped:
+            certificate = stopped.value
+        except Exception as error:
+            LOG.exception("a certifier failed")
+            with self._ready:
+                self._leave(request)
+            self._fail(request, error)
+            return
+        with self._ready:
+            if following is not None:
+                request.question, request.missing = following, following.count
+                request.handed_out, request.parts, request.advancing = 0, {}, False
+                self._ready.notify_all()
+                return
+            self._leave(request)
+        self._records.put(_Job(request, certificate))
+
+    def _end_early(self, request: _Request) -> None:
+        """End a request at its deadline with what is proven by then."""
+        certificate = Certificate(ABSTAIN, 0.0, request.samples)
+        try:
+            assert request.steps is not None
+            request.steps.throw(TimeUp())
+        except StopIteration as stopped:
+            certificate = stopped.value
+        except TimeUp:
+            pass
+        except Exception as error:
+            LOG.exception("a certifier failed at the deadline")
+            self._fail(request, error)
+            return
+        self._records.put(_Job(request, certificate, stopped=True))
+
+    def _fail(self, request: _Request, error: Exception) -> None:
+        self._records.put(_Job(request, None, error=error))
+
+    # Recording, in the recorder's thread
+
+    def _record(self) -> None:
+        """Number requests, write records, and only then let requests or answers go on."""
+        while True:
+            jobs = [self._records.get()]
+            while len(jobs) < BATCH:
+                try:
+                    jobs.append(self._records.get_nowait())
+                except queue.Empty:
+                    break
+            ended = None in jobs
+            began = time.monotonic()
+            self._record_batch([job for job in jobs if job is not None])
+            # The largest of the last ones: a deadline is missed if a record takes longer than expected.
+            self._record_seconds = max(time.monotonic() - began, 0.95 * self._record_seconds)
+            if ended:
+                return
+
+    def _record_batch(self, jobs: "list[_Job]") -> None:
+        records = [job.record(self) for job in jobs]
+        try:
+            if self.evidence is not None and records:
+                digests: list[str | None] = [*self.evidence.append(records)]
+            else:
+                self._index.keep()
+                digests = [None] * len(jobs)
+        except OSError as error:
+            LOG.error("the evidence cannot be written: %s", error.strerror or error)
+            for job in jobs:
+                if job.request is not None:
+                    self._finish(job.request, FailedError("the evidence cannot be written", temporary=True))
+            return
+        for job, digest in zip(jobs, digests, strict=True):
+            try:
+                job.done(self, digest)
+            except Exception as error:
+                LOG.exception("a request failed")
+                if job.request is not None:
+                    self._finish(job.request, FailedError(str(error)))
+
+    def _write(self, record: Mapping[str, Any], model: "ServedModel") -> None:
+        """Write that a service or a model began, with the header of its answers."""
+        if self.evidence is not None:
+            stated = {"header_digest": model.header_digest, "header": model.header}
+            self.evidence.append([{**record, **stated}])
+
+    def _number(self, request: _Request) -> None:
+        """Count how often the picture was asked about, and give the request its share of the failure probability."""
+        model = request.model
+        if model.failure is not None:
+            request.asked = self._index.ask(request.picture, model.weights)
+            request.failure = model.failure * share_of(request.asked)
+
+    def _start(self, request: _Request) -> None:
+        """Let a numbered request ask its first question."""
+        if self.keep_pictures and self.evidence is not None:
+            self.evidence.keep_picture(request.picture, request.image.numpy())
+        request.steps = request.model.steps(request.failure)
+        if request.steps is None:  # asked so often that no sample can prove anything
+            request.ended = True
+            self._records.put(_Job(request, Certificate(ABSTAIN, 0.0, 0)))
+            return
+        with self._ready:
+            self._pool.append(request)
+        self._advance(request, None, None)
+
+    def _give_answer(self, request: _Request, certificate: Certificate, stopped: bool, digest: str | None) -> None:
+        """Give a recorded answer to whoever waits for it."""
+        seconds = time.monotonic() - request.arrived
+        self.samples += certificate.samples
+        now = time.monotonic()
+        self._interval += 0.1 * (min(now - self._last_answer, 1.0) - self._interval)
+        self._last_answer = now
+        self._finish(
+            request,
+            Answer(
+                request.id,
+                request.model,
+                certificate,
+                request.picture,
+                request.asked,
+                request.failure,
+                stopped,
+                seal(request.seed),
+                digest,
+                seconds,
+            ),
+        )
+
+    def _give_up(self, request: _Request) -> None:
+        """Tell whoever waits that there is no answer."""
+        self._finish(request, FailedError("the model could not answer"))
+
+    def _adopt(self, model: "ServedModel") -> None:
+        self.model = model
+
+    def _finish(self, request: _Request, outcome: "Answer | Exception") -> None:
+        with self._ready:
+            self._in_flight.discard(request)
+            if not self._in_flight:
+                self._ready.notify_all()
+        if isinstance(outcome, Exception):
+            request.future.set_exception(outcome)
+        else:
+            request.future.set_result(outcome)
+
+
+@dataclass(frozen=True, eq=False)
+class _Job:
+    """Something to record: a request that begins, an answer, a failure, or another model."""
+
+    request: _Request | None
+    certificate: Certificate | None
+    model: "ServedModel | None" = None
+    stopped: bool = False
+    error: Exception | None = None
+
+    def record(self, service: Service) -> dict[str, Any]:
+        """Return the line for the evidence."""
+        request, certificate = self.request, self.certificate
+        if request is None:
+            assert self.model is not None
+            return {
+                "kind": "exchanged",
+                "header_digest": self.model.header_digest,
+                "header": self.model.header,
+            }
+        if self.error is not None:
+            return {"kind": "failed", "id": request.id}
+        if certificate is None:
+            service._number(request)
+            return {
+                "kind": "sealed",
+                "id": request.id,
+                "picture": request.picture,
+                "weights": request.model.weights,
+                "header_digest": request.model.header_digest,
+                "asked": request.asked,
+                "failure": request.failure,
+                "sealed_seed": seal(request.seed),
+            }
+        return {
+            "kind": "answer",
+            "id": request.id,
+            "prediction": certificate.prediction,
+            "radius": certificate.radius,
+            "samples": certificate.samples,
+            "counts": {str(label): votes for label, votes in enumerate(certificate.counts) if votes},
+            "stopped": self.stopped,
+            "seed": f"{request.seed:032x}",
+        }
+
+    def done(self, service: Service, digest: str | None) -> None:
+        """Go on, now that the record is on the disk."""
+        request = self.request
+        if request is None:
+            assert self.model is not None
+            service._adopt(self.model)
+        elif self.error is not None:
+            service._give_up(request)
+        elif self.certificate is None:
+            service._start(request)
+        else:
+            service._give_answer(request, self.certificate, self.stopped, digest)

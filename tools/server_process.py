@@ -1,0 +1,78 @@
+"""Start `radii serve` in a process of its own, and ask it."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any
+from urllib.request import Request, urlopen
+
+import torch
+
+
+class ServerProcess:
+    """A running `radii serve` on a free port."""
+
+    def __init__(self, run: Path, *options: str, token: str = "") -> None:
+        arguments = [str(run), "--port", "0", "--workers", "1", "--engine", "torch", *options]
+        self.token = token
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "radii", "serve", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+        )
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if "http://" not in line:
+            raise RuntimeError(self.process.communicate()[1])
+        self.address = line.split("http://")[1].split(": ")[0]
+        self.log: list[str] = []
+        """The lines of its log so far."""
+        self._reader = threading.Thread(target=self._read)
+        self._reader.start()
+
+    def _read(self) -> None:
+        assert self.process.stderr is not None
+        self.log.extend(self.process.stderr)
+
+    @property
+    def place(self) -> tuple[str, int]:
+        """Where it listens, for a socket."""
+        host, _, port = self.address.rpartition(":")
+        return host, int(port)
+
+    def ask(self, body: bytes, path: str, token: str | None = None) -> dict[str, Any]:
+        """Post a body and return the answer's JSON."""
+        authorization = f"Bearer {self.token if token is None else token}"
+        headers = {"Authorization": authorization, "Content-Type": "application/json"}
+        with urlopen(Request(f"http://{self.address}{path}", body, headers), timeout=60) as answer:
+            given: dict[str, Any] = json.load(answer)
+        return given
+
+    def infer(self, image: torch.Tensor, name: str = "run") -> dict[str, Any]:
+        """Ask about a picture and return the whole answer."""
+        given = self.ask(tensor(image), f"/v2/models/{name}/infer")
+        outputs = {output["name"]: output["data"] for output in given["outputs"]}
+        answer: dict[str, Any] = json.loads(outputs["answer"][0])
+        return answer
+
+    def stop(self, number: int = signal.SIGTERM) -> int:
+        """End it by a signal and return its exit code."""
+        self.process.send_signal(number)
+        code = self.process.wait(60)
+        self._reader.join()
+        for pipe in (self.process.stdout, self.process.stderr):
+            assert pipe is not None
+            pipe.close()
+        return code
+
+
+def tensor(image: torch.Tensor) -> bytes:
+    """Return a request of the Open Inference Protocol about one picture."""
+    stated = {"name": "image", "datatype": "FP32", "shape": [1, *image.shape], "data": image.flatten().tolist()}
+    return json.dumps({"inputs": [stated]}).encode()
