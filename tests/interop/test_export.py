@@ -10,13 +10,15 @@ import torch
 import radii
 from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
+from radii.certification.population import certify_run_population
+from radii.certifiers.population import OnePass
 from radii.interop import export
-from radii.interop.export import card_file
 from radii.interop.onnx import import_onnx
-from radii.onnx import OnnxError, OnnxGraph, is_installed, read
+from radii.onnx import OnnxError, OnnxGraph, card_file, is_installed, read
 from radii.runs import certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
+from radii.smoothing import noise as noises
 from radii.smoothing.normalisation import Normalisation
 from radii.training.weights import ModelSpec, make_model, save_weights, trained_model
 
@@ -132,3 +134,55 @@ def test_files_of_others_are_not_replaced(linear_onnx: Write, tmp_path: Path, na
     with pytest.raises(OnnxError, match="name another file"):
         radii.export(run, tmp_path / "mine.onnx")
     assert (tmp_path / name).read_text() == "{}"
+
+
+def test_one_pass_graph_draws_fresh_noise_and_answers_as_torch_does(tmp_path: Path) -> None:
+    run = make_run(tmp_path / "run")
+    path = radii.export(run, tmp_path / "one.onnx", one_pass=True)
+    graph, model = OnnxGraph(read(path)), trained_model(run)
+    images = torch.rand(1, 1, 8, 8, generator=torch.Generator().manual_seed(0)).expand(2_000, 1, 8, 8).contiguous()
+    first, second = graph(images), graph(images)
+    assert not torch.equal(first, second)
+    assert len(first.unique(dim=0)) > 1_990, "every picture of a batch has noise of its own"
+    noisy = images + 0.25 * torch.randn(images.shape, generator=torch.Generator().manual_seed(1))
+    with torch.inference_mode():
+        expected = model(noisy)
+    spread = expected.std(0) / 2_000**0.5
+    assert ((first.mean(0) - expected.mean(0)).abs() < 6 * spread).all()
+    assert torch.allclose(first.std(0), expected.std(0), rtol=0.15)
+
+
+def test_one_pass_graph_states_no_seed(tmp_path: Path) -> None:
+    import onnx
+
+    path = radii.export(make_run(tmp_path / "run"), tmp_path / "one.onnx", one_pass=True)
+    (noise,) = [node for node in onnx.load(str(path)).graph.node if node.op_type == "RandomNormalLike"]
+    assert {attribute.name: attribute.f for attribute in noise.attribute} == {"mean": 0.0, "scale": 0.25}
+
+
+def test_one_pass_card_has_the_proof_and_its_limits(digits_run: Callable[..., Run], tmp_path: Path) -> None:
+    run = digits_run()
+    config = CertificationConfig(run=run.path, certifier=OnePass(radii=(0.1,), votes=4), engine="torch", every=9)
+    certify_run_population(config, workers=1)
+    card = json.loads(card_file(radii.export(run, tmp_path / "one.onnx", one_pass=True)).read_text())
+    (proof,) = card["proven"]
+    assert 0 < proof["proven_one_pass_accuracy"]["0.1"] < 1
+    assert card["one_pass"] is True
+    assert "certified" not in card
+    assert any("nothing is promised about one picture" in line for line in card["use"])
+    assert "proven" not in json.loads(card_file(radii.export(run, tmp_path / "base.onnx")).read_text())
+
+
+def test_one_pass_needs_noise_that_onnx_can_draw(digits_run: Callable[..., Run], tmp_path: Path) -> None:
+    run = digits_run()
+    config = CertificationConfig(
+        run=run.path,
+        certifier=certifiers.create("fixed", estimation=20, selection=5),
+        noise=noises.create("grid", sigma=0.25, levels=16),
+        engine="torch",
+        max_images=1,
+    )
+    certify_run(config, workers=1)
+    with pytest.raises(OnnxError, match="ONNX can draw Gaussian noise only"):
+        radii.export(run, tmp_path / "one.onnx", one_pass=True)
+    assert not (tmp_path / "one.onnx").exists()

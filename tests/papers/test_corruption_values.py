@@ -17,7 +17,8 @@ from radii.papers.tables import TableError
 from radii.papers.values import by_image, corruption_mean, difference, missing_corruptions, shift_of, value
 from radii.published_datasets import KINDS
 from radii.reports.metrics import Share
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 
 HEADER = {
     **{"procedure": "fixed", "parameters": {"estimation": 1000, "failure": 0.001}, "dataset": "cifar10_c"},

@@ -10,7 +10,8 @@ import pytest
 from radii.papers import tables
 from radii.papers.external import results_from
 from radii.papers.tables import TableError
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 
 ROOT = Path(__file__).parents[2]
 SIX = ROOT / "results" / "mnist" / "six-epochs"

@@ -2,27 +2,29 @@
 
 import json
 import shutil
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
+from safetensors.torch import save
 
 from radii.errors import RunWarning
 from radii.papers import tables
 from radii.papers.external import results_from
 from radii.papers.match import ScannedRun, group_results, match_runs, matches, scan_runs
 from radii.papers.tables import System, TableError
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs import certificates, recipe
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 
 ROOT = Path(__file__).parents[2]
-
-
 RESULTS = ROOT / "results"
-
-
 SIX = RESULTS / "mnist" / "six-epochs"
-
-
+OTHER_WEIGHTS = save({"other": torch.zeros(1)})
 CATRS_3 = tables.load("catrs-3")
 
 
@@ -42,6 +44,26 @@ def test_budget_is_the_papers_only_if_the_certificates_are_too() -> None:
     """Ninety epochs, but every twentieth image or a thousand samples: not the paper's budget."""
     results = match_runs(CATRS_3, scan_runs([RESULTS / "mnist" / "published-schedule"]))
     assert [each.budget for each in results["Gaussian, sigma 0.50"]] == ["", "", ""]
+
+
+def test_files_of_a_run_are_read_once_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    reads: Counter[Path] = Counter()
+
+    def counting(read: Callable[..., Any]) -> Callable[..., Any]:
+        def call(path: Path, *more: Any) -> Any:
+            reads[path] += 1
+            return read(path, *more)
+
+        return call
+
+    monkeypatch.setattr(certificates, "read", counting(certificates.read))
+    monkeypatch.setattr(recipe, "read", counting(recipe.read))
+    runs = scan_runs([SIX])
+    results = match_runs(CATRS_3, runs)
+    own = {path: count for path, count in reads.items() if RESULTS in path.parents}
+    assert len([label for label, some in results.items() if some]) > 3
+    assert {path.suffix for path in own} == {".toml", ".tsv"}
+    assert set(own.values()) == {1}
 
 
 def test_failed_runs_are_ignored() -> None:
@@ -111,7 +133,7 @@ def test_certificates_of_other_images_do_not_match(tmp_path: Path) -> None:
     assert not match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
 
 
-@pytest.mark.parametrize(("sigma", "weights", "count"), [(0.5, b"", 1), (0.25, b"", 0), (0.5, b"trained again", 0)])
+@pytest.mark.parametrize(("sigma", "weights", "count"), [(0.5, b"", 1), (0.25, b"", 0), (0.5, OTHER_WEIGHTS, 0)])
 def test_certificates_of_other_weights_or_sigma_do_not_match(
     sigma: float, weights: bytes, count: int, tmp_path: Path
 ) -> None:

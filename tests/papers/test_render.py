@@ -70,11 +70,11 @@ def test_every_table_renders_in_every_format() -> None:
 
 
 def test_reported_trade_off_of_cat_rs_is_drawn() -> None:
-    """Figures 4 and 5: ACR and certified accuracy at 1.0 and 2.0 over the clean accuracy, a line for each method."""
+    """Figures 4 and 5: ACR and certified accuracy at 1.0 and 2.0 over the smoothed accuracy, a line for each method."""
     drawn = figures(CATRS_7, {})
     assert list(drawn) == ["trade-off-ACR", "trade-off-1.00", "trade-off-2.00"]
     svg = to_bytes(drawn["trade-off-2.00"], "svg").decode()
-    for name in ("Gaussian", "Consistency", "SmoothMix", "CAT-RS", "Clean accuracy, %"):
+    for name in ("Gaussian", "Consistency", "SmoothMix", "CAT-RS", "Smoothed accuracy, %"):
         assert name in svg
 
 

@@ -16,7 +16,8 @@ from radii.reports.page.pictures import Card, galleries, read_pictures
 from radii.reports.report import report
 from radii.runs import attacks, certificates, gallery, readers
 from radii.runs.attacks import AttackedImage
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 

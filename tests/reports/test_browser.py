@@ -13,7 +13,8 @@ from radii import disk
 from radii.reports.report import report
 from radii.runs import attacks, gallery
 from radii.runs.attacks import AttackedImage
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from tools import browser as browsers
@@ -179,10 +180,10 @@ def test_histograms_are_not_sorted(driver: Chrome, page: Path) -> None:
     look(driver, page)
     head = driver.find_element(CSS, "[aria-label='Votes and samples'] thead")
     assert [each.text for each in head.find_elements(CSS, "button")] == [
-        "Median",
+        "Median share",
         "Samples per image",
-        "Median",
-        "In all",
+        "Median samples",
+        "Samples in all",
     ]
 
 
@@ -197,6 +198,10 @@ def test_light_and_dark(driver: Chrome, page: Path, scheme: str) -> None:
 def test_phone_scrolls_down_only(driver: Chrome, page: Path) -> None:
     look(driver, page, size=PHONE)
     assert driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
+    wider = "return [...document.querySelectorAll('body *')].filter(e => getComputedStyle(e).overflowX === 'auto'"
+    assert driver.execute_script(f"{wider} && e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)") == []
+    label = "return getComputedStyle(document.querySelector('.card td[data-label]'), '::before').content"
+    assert driver.execute_script(label) != "none", "every value has its title beside it"
     size = "return parseFloat(getComputedStyle(document.querySelector('#curves .tick')).fontSize)"
     wide = "return document.querySelector('#curves svg').getBoundingClientRect().width"
     assert driver.execute_script(size) * driver.execute_script(wide) / 720 >= 10, "the ticks are large enough to read"
@@ -248,4 +253,4 @@ def test_it_is_complete_without_script(page: Path) -> None:
         assert texts(driver, "ul.legend li") == ["plain", "robust"]
         assert len(driver.find_elements(CSS, "#curves path.curve")) == 2
         assert driver.find_element(CSS, ".gallery img").is_displayed()
-        assert "robust Within 0.50" in driver.find_element(CSS, ".headlines").text
+        assert "robust Within radius 0.50 (l2)" in driver.find_element(CSS, ".headlines").text

@@ -3,11 +3,15 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from radii import disk
 from radii.reports.inputs import read
-from radii.reports.page.charts import training_figures, transfer_figure
-from radii.reports.transfer import trained_runs
-from radii.runs.certificates import CertificateFile, Row
+from radii.reports.metrics import Value
+from radii.reports.page.charts import BOTTOM, LEFT, RIGHT, TOP, WIDTH, training_figures, transfer_figure
+from radii.reports.transfer import TrainedRun, trained_runs
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 
@@ -36,13 +40,31 @@ def test_teacher_student_and_what_the_method_would_have_cost(tmp_path: Path) -> 
     assert [f"{run.name}: {run}" for run in runs] == [
         "teacher: ACR 0.5000 after 3 min",
         "student: ACR 0.5000 after 20 s; smoothmix would take 3 min",
-    ], "two epochs of the teacher's, of a hundred seconds each; the other run has no part in the transfer"
-    drawn = transfer_figure(runs)
+        "other: ACR 0.5000 after 10 s, with Gaussian noise alone: the baseline",
+    ], "two epochs of the teacher's, of a hundred seconds each"
+    drawn = transfer_figure(runs, "l2")
     assert drawn is not None
+    assert drawn.caption == "Average certified radius (ACR, l2, pixels in [0, 1]) over training time"
+    assert drawn.svg.count('class="bar attacked"') == 1
     assert "Training time, minutes" in drawn.svg
     assert drawn.svg.count('class="hollow"') == 1
     # The names are below the figure: inside it, those of runs that are as robust would cover each other.
     assert "<text" not in re.sub(r'<text class="tick.*?</text>', "", drawn.svg)
+
+
+@pytest.mark.parametrize(("seconds", "method", "acr"), [(100.0, 1.0, 0.5), (1.0, 1e6, 0.0), (0.0, 0.0, 3.0)])
+def test_points_of_a_transfer_never_leave_the_plot(seconds: float, method: float, acr: float) -> None:
+    """Where the teacher's method is faster, or slower by far; where nothing is certified; where a clock stood still."""
+    student = TrainedRun(0, "student", seconds, Value(acr), "smoothmix", method)
+    baseline = TrainedRun(1, "plain", 20.0, Value(0.2), baseline=True)
+    drawn = transfer_figure([student, baseline])
+    assert drawn is not None
+    across = [float(x) for x in re.findall(r'cx="([\d.-]+)"', drawn.svg) + re.findall(r"[MH]([\d.-]+)", drawn.svg)]
+    down = [float(y) for y in re.findall(r'cy="([\d.-]+)"', drawn.svg)]
+    assert min(across) >= LEFT
+    assert max(across) <= WIDTH - RIGHT
+    assert min(down) >= TOP
+    assert max(down) <= 320.0 - BOTTOM
 
 
 def test_without_a_student_there_is_no_figure(tmp_path: Path) -> None:

@@ -8,7 +8,8 @@ from radii.reports.corruptions import mean
 from radii.reports.inputs import read
 from radii.reports.metrics import Value, shown
 from radii.reports.report import report
-from radii.runs.certificates import COHEN, CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import COHEN, Row
 
 PUBLISHED = "cifar10c-sigma0.25-cat-rs"
 

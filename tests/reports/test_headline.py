@@ -21,14 +21,19 @@ SEQUENTIAL = {"procedure": "sequential", "parameters": {"radii": [0.5], "failure
 
 
 def test_a_sentence_for_a_manager() -> None:
-    words = "Within 0.50, 66.6 % of test pictures are guaranteed (9.3–99.2, 3 pictures); 33.4 % get no answer."  # noqa: RUF001
+    words = (
+        "Within radius 0.50 (l2), 66.6 % of test pictures are guaranteed (9.3–99.2, 3 pictures); 33.4 % get no answer."  # noqa: RUF001
+    )
     assert headline(entry([0.5, 0.7]), 0.5) == words
 
 
 def test_bounds_and_untested_radii_are_said_to_be() -> None:
     tested = entry([0.5, 0.5], **SEQUENTIAL)
-    assert headline(tested, 0.25) == "Within 0.25, at least 66.6 % of test pictures are guaranteed (3 pictures)."
-    assert headline(tested, 0.75) == "Within 0.75 nothing was tested (3 pictures)."
+    assert (
+        headline(tested, 0.25)
+        == "Within radius 0.25 (l2), at least 66.6 % of test pictures are guaranteed (3 pictures)."
+    )
+    assert headline(tested, 0.75) == "Within radius 0.75 (l2) nothing was tested (3 pictures)."
 
 
 @pytest.mark.parametrize(("sigma", "radius", "columns"), [(0.12, 0.2, 5), (0.25, 0.5, 4), (0.5, 1.0, 8), (1.0, 2.0, 8)])

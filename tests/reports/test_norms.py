@@ -12,7 +12,8 @@ from radii.reports.metrics import in_words
 from radii.reports.model_card import describe
 from radii.reports.page.notes import claim, notes
 from radii.reports.report import report
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 
 LAPLACE: dict[str, Any] = {"noise": {"name": "laplace:Laplace", "scale": 0.2}, "norm": "l1"}
 
@@ -34,7 +35,7 @@ def test_a_report_of_l1_radii_says_l1(tmp_path: Path) -> None:
     assert "Radius (l1, pixels in [0, 1])" in curves
     assert "shorter, in l1, than" in claim([entry])
     assert "average certified radius in l1 0.500" in in_words(entry.summary)
-    assert "certified at each radius (l1)" in page
+    assert "certified at each radius (l1, pixels in [0, 1])" in page
     for name in ("report.html", "report.md", "report.csv", "curves.svg"):
         assert "l2" not in (tmp_path / "out" / name).read_text().replace("dataset.l2", ""), name
     assert describe(entry.certificates)["norm"] == "l1"

@@ -1,12 +1,15 @@
 """Notes that a reader needs before comparing inputs."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from radii.reports.inputs import Entry
 from radii.reports.metrics import Summary
-from radii.reports.page.notes import notes
+from radii.reports.page.notes import noise_words, notes
+from radii.reports.report import report
+from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Certificates, Row
 
 FIXED: dict[str, Any] = {"procedure": "fixed", "parameters": {"failure": 0.001, "estimation": 100_000}}
@@ -29,10 +32,13 @@ def test_comparable_inputs_have_no_note() -> None:
 @pytest.mark.parametrize(
     ("other", "words"),
     [
-        (made(MANY, parameters={"failure": 0.001}), "budgets differ"),
-        (made(MANY, parameters={**FIXED["parameters"], "failure": 0.01}), "probabilities differ: 0.001 (a), 0.01 (b)."),
-        (made(range(99)), "different images"),
-        (made(MANY, dataset="mnist"), "different datasets"),
+        (
+            made(MANY, parameters={"failure": 0.001}),
+            "budgets differ: fixed: failure 0.001, estimation 100,000 (a); fixed: failure 0.001 (b). ACR",
+        ),
+        (made(MANY, parameters={**FIXED["parameters"], "failure": 0.01}), "probabilities differ: 0.001 (a); 0.01 (b)."),
+        (made(range(99)), "different images: images 0 to 99 (100) (a); images 0 to 98 (99) (b). Their numbers are not"),
+        (made(MANY, dataset="mnist"), "different datasets: not recorded (a); mnist (b)."),
     ],
 )
 def test_inputs_that_are_not_comparable_have_a_note(other: Certificates, words: str) -> None:
@@ -43,7 +49,7 @@ def test_inputs_that_are_not_comparable_have_a_note(other: Certificates, words: 
 
 def test_different_seeds_have_a_note_and_are_comparable() -> None:
     inputs = [entry(name, made(MANY, seed=seed)) for name, seed in (("a", 0), ("b", 1), ("c", 0))]
-    assert notes(inputs) == ["The seeds differ: 1 (b), 0 (the others)."]
+    assert notes(inputs) == ["The seeds differ: 1 (b); 0 (a, c)."]
 
 
 def test_few_images_have_a_note() -> None:
@@ -79,3 +85,40 @@ def test_files_of_other_tools_have_a_note() -> None:
     exact = Certificates("c", made(range(3)).rows)
     assert len(notes([entry("c", exact)])) == 1, "radii in full precision were not rounded"
     assert notes([entry("a", rounded), entry("b", rounded)])[0].startswith("All inputs:")
+
+
+def test_other_settings_of_the_same_weights_have_a_note() -> None:
+    settings = [{**FIXED["parameters"], "estimation": samples} for samples in (100, 200, 300)]
+    inputs = [entry(f"{n}", made(MANY, parameters=each, weights="w")) for n, each in enumerate(settings)]
+    words = "images were also certified 2 times with other settings of the same weights: the failure probability"
+    assert f"All inputs: their {words} of the best of them is up to 0.003." in notes(inputs)
+    others = [made(MANY, parameters=settings[1], weights="other"), made(range(200, 300), parameters=settings[1])]
+    assert not any("also certified" in note for note in notes([inputs[0], *(entry("x", other) for other in others)]))
+
+
+def test_files_beside_a_file_that_was_named_alone_are_counted(tmp_path: Path) -> None:
+    for number in range(4):
+        parameters = {**FIXED["parameters"], "estimation": 100 + number}
+        file = CertificateFile(tmp_path / f"{number}.tsv", {**FIXED, "parameters": parameters, "weights": "w"})
+        file.append(Row(0, 1, 1, 0.5, 1.0, 100, digest="d"))
+    (tmp_path / "damaged.tsv").write_text("not certificates")
+    (tmp_path / "damaged.json").write_text("{}")
+    report([tmp_path / "2.tsv"], tmp_path / "report")
+    for page in ("report.md", "report.html"):
+        assert "its images were also certified 3 times with other settings" in (tmp_path / "report" / page).read_text()
+
+
+def test_many_inputs_have_the_usual_value_of_the_others() -> None:
+    inputs = [entry(f"run{n}", made(MANY, seed=int(n == 3))) for n in range(9)]
+    assert notes(inputs) == ["The seeds differ: 1 (run3); 0 (the others)."]
+
+
+def test_noise_is_stated_with_its_unit() -> None:
+    quarter, half = ({"noise": {"name": "gaussian", "sigma": sigma}} for sigma in (0.25, 0.5))
+    one, other = entry("a", made(MANY, **quarter)), entry("b", made(MANY, **half))
+    assert noise_words([one, one]) == "Noise: gaussian of sigma 0.25, pixels in [0, 1]."
+    said = noise_words([one, other])
+    assert said == "Noise: gaussian of sigma 0.25, pixels in [0, 1] (a); gaussian of sigma 0.5, pixels in [0, 1] (b)."
+    assert noise_words([entry("c", Certificates("c", made(MANY).rows, {"sigma": 0.12}))]).startswith(
+        "Noise: sigma 0.12"
+    )

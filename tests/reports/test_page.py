@@ -10,9 +10,11 @@ from xml.etree import ElementTree
 import pytest
 
 from radii.reports.report import report
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 
-FILES = {"report.md", "report.csv", "report.tex", "report.html", "curves.svg", "curves.pdf", "curves.png"}
+PAGES = {"report.md", "report.csv", "report.tex", "report.json", "report.html"}
+FILES = PAGES | {"curves.svg", "curves.pdf", "curves.png"}
 SIGMA_HALF = """idx\tlabel\tpredict\tradius\tcorrect\ttime
 0\t3\t3\t1.15\t1\t0:00:08.593859
 20\t8\t8\t0.26\t1\t0:00:08.090858
@@ -53,7 +55,7 @@ def test_every_file_is_written_and_stays_the_same(tmp_path: Path) -> None:
     report([str(path)], tmp_path / "out" / "deep")
     assert {file.name: file.read_bytes() for file in page.parent.iterdir()} == first
     assert (
-        b"cifar10-sigma0.50-x,,l2,0.5,,,,,,,4,,0.352500,0.352500,0.500000,0.250000,0.500000,0.500000,0.250000,"
+        b"cifar10-sigma0.50-x,,l2,0.5,,,,,,,4,,0.352500,0.352500,0.500000,0.250000,0.500000,,0.500000,0.500000,"
         in first["report.csv"]
     )
     assert first["curves.png"].startswith(b"\x89PNG")

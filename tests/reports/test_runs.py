@@ -12,7 +12,8 @@ from radii.reports.inputs import ABSENT, GONE, OWN, UNRECORDED, read
 from radii.reports.metrics import epoch_time
 from radii.reports.report import report
 from radii.reports.text import UNKNOWN
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 
@@ -116,7 +117,7 @@ def test_certificates_of_previous_weights_are_marked(tmp_path: Path, retrained: 
         run.weights_file.unlink()
         run.checkpoint_file.touch()
     else:
-        disk.write(run.weights_file, WEIGHTS + b" ")
+        disk.write(run.weights_file, (3).to_bytes(8, "little") + b"{} ")
     (found,) = read([run.path])
     assert (found.name, found.own) == (f"run ({GONE})", False)
     assert (details(found)["Weights"], details(found)["Epochs"]) == (GONE, UNKNOWN), (

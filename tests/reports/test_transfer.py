@@ -6,7 +6,8 @@ from radii import disk
 from radii.reports.inputs import read
 from radii.reports.report import report
 from radii.reports.transfer import transfers
-from radii.runs.certificates import CertificateFile, Row
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 

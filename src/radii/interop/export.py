@@ -1,5 +1,6 @@
 """Export the base classifier of a run as an ONNX file, with a JSON file beside it that says how to use it."""
 
+import math
 from collections.abc import Collection
 from importlib import metadata
 from pathlib import Path
@@ -9,15 +10,21 @@ import torch
 from torch import nn
 
 from radii import disk
-from radii.onnx import OnnxError, OnnxGraph, from_torch, with_normalisation
-from radii.reports.model_card import certified
+from radii.certification.load import deployed_noise
+from radii.onnx import OnnxError, OnnxGraph, card_file, from_torch, with_noise, with_normalisation
+from radii.reports.model_card import certified, plain_accuracy
+from radii.reports.population import LIMITS
+from radii.reports.population import proven as proven_populations
 from radii.runs import readers
 from radii.runs.run import Run
+from radii.smoothing.noise import Gaussian
 from radii.smoothing.normalisation import Normalise
 from radii.training.weights import ModelSpec, model_spec, trained_model
 
 CHECKED = 64
 """Noisy images on which the file is compared with torch before it is written."""
+CALLS = 16
+"""Calls of a graph with noise inside, to compare its answers with torch's."""
 TOLERANCE = 1e-3
 """The largest allowed difference of a logit, as a share of the largest logit."""
 
@@ -29,11 +36,25 @@ USE = (
 )
 
 
-def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ()) -> Path:
+ONE_PASS = (
+    "The file answers a request by one noisy pass: it takes pixels in [0, 1], adds fresh Gaussian noise of deviation "
+    "sigma inside the graph and gives logits; the largest is the answer. Two calls may differ.",
+    "`proven` is about the population: of pictures like those of its sample, at least that share is answered rightly "
+    f"under any change of that length that does not know the noise of the request; {LIMITS}.",
+    "The proof assumes noise that is normal, fresh and secret. Here the runtime draws it. ONNX Runtime on a CPU seeds "
+    "its generator, of 31 bits, from the clock at the start of a process, and two sessions of a process draw the same "
+    "noise: keep one session, and use `radii serve` where somebody may try to find out the noise.",
+    "The proof is about the engine that it names, and this file rounds differently: `radii certify --with one_pass "
+    "--engine onnx` proves it for ONNX Runtime.",
+)
+
+
+def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = (), *, one_pass: bool = False) -> Path:
     """Write a run's base classifier as one ONNX file, and a description with its certificates beside it, as .onnx.json.
 
     The file is compared with torch on noisy images first. A file that exists is replaced only if it is such an export.
-    `trust` names the modules of others whose code the run may use.
+    `trust` names the modules of others whose code the run may use. With `one_pass` the graph adds fresh noise itself:
+    a call is an answer by one noisy pass, and the description has what `certify_population` has proven about it.
 
     >>> import radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -48,16 +69,20 @@ def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = ())
     spec, model = model_spec(run), trained_model(run).cpu()
     graph = OnnxGraph(_onnx_content(model, spec))
     difference = _compare(model, graph, spec, run.recipe.sigma)
-    description = {**_describe(run, spec, graph), "largest_logit_difference": difference, "certified": certified(run)}
+    description = {**_describe(run, spec, graph), "largest_logit_difference": difference}
+    if one_pass:
+        noise = _one_pass_noise(run)
+        graph = OnnxGraph(with_noise(graph.content, noise.sigma))
+        _compare_answers(model, graph, spec, noise)
+        proven = [proof for proof in proven_populations(run) if proof["noise"] == noise.describe()]
+        taken = {**description["input"], "name": graph.input_name}
+        description |= {"sigma": noise.sigma, "input": taken, "use": list(ONE_PASS), "one_pass": True, "proven": proven}
+    else:
+        description |= {"certified": certified(run)}
     disk.make_folder(file.parent)
     disk.write(file, graph.content)
     disk.write_json(card_file(file), {**description, "sha256": disk.digest(file)})
     return file
-
-
-def card_file(file: Path) -> Path:
-    """Return the path of the description of an exported file: not the name of a certificate file's header."""
-    return file.with_name(f"{file.name}.json")
 
 
 def _check_replaceable(file: Path) -> None:
@@ -101,11 +126,46 @@ def _compare(model: nn.Module, graph: OnnxGraph, spec: ModelSpec, sigma: float) 
     return difference
 
 
+def _one_pass_noise(run: Run) -> Gaussian:
+    """Return the noise that the run is used with; a graph can draw Gaussian noise only."""
+    noise = deployed_noise(run)
+    if type(noise) is not Gaussian:
+        raise OnnxError(
+            f"the run is used with the noise {noise}, and ONNX can draw Gaussian noise only: export without one pass",
+            "noise",
+        )
+    return noise
+
+
+def _compare_answers(model: nn.Module, graph: OnnxGraph, spec: ModelSpec, noise: Gaussian) -> None:
+    """Raise an OnnxError unless the graph draws fresh noise, and answers like torch under noise of the same deviation.
+
+    The classes of the images without noise are compared with those of noisy passes: a chance below 1e-8 is an error.
+    """
+    rng = torch.Generator().manual_seed(0)
+    images = torch.rand((CHECKED, *spec.shape), generator=rng)
+    with torch.inference_mode():
+        if torch.equal(graph(images), graph(images)):
+            raise OnnxError("ONNX Runtime draws the same noise in two calls: nothing was written")
+        still, kept = model(images).argmax(1), [0, 0]
+        for _ in range(CALLS):
+            drawn = noise.perturb(images, torch.empty_like(images), rng)
+            for number, logits in enumerate((model(drawn), graph(images))):
+                kept[number] += int((logits.argmax(1) == still).sum())
+    total = CALLS * CHECKED
+    spread = math.sqrt(max(sum(kept) / 2 * (1 - sum(kept) / (2 * total)), 1.0))
+    if abs(kept[0] - kept[1]) > 6 * math.sqrt(2) * spread:
+        raise OnnxError(
+            f"of {total} noisy passes {kept[1]} by ONNX Runtime keep the class, {kept[0]} by torch: nothing was written"
+        )
+
+
 def _describe(run: Run, spec: ModelSpec, graph: OnnxGraph) -> dict[str, Any]:
     batch = graph.input_shape[0] or "batch"
     return {
         "model": run.recipe.model["name"],
         "sigma": run.recipe.sigma,
+        "without_noise": plain_accuracy(run),
         "classes": list(spec.class_names),
         "input": {"name": graph.input_name, "type": "float32", "shape": [batch, *spec.shape], "range": [0, 1]},
         "output": {"name": graph.output_name, "type": "float32", "shape": [batch, spec.classes]},

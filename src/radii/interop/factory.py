@@ -1,28 +1,45 @@
 """Import the classifier that a factory `module:name` makes, any nn.Module, as a run."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from torch import nn
 
+from radii import models
 from radii.errors import ParameterError
 from radii.interop.checkpoint import PREFIXES, load_tensors, read_checkpoint
 from radii.interop.importer import Inputs, check_classifier, write_run
-from radii.runs.recipe import Recipe, Spec, named_table
+from radii.plugins import library_of
+from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
 from radii.training.build import open_dataset
 from radii.training.weights import ModelSpec, make_model
 
 
-def import_model(model: Spec, path: Path, *, sigma: float, weights: Path | None = None, **inputs: Any) -> Run:
-    """Make a run from the classifier that a factory `module:name` makes.
+def import_model(
+    model: Spec, path: Path | str, *, sigma: float, weights: Path | str | None = None, **inputs: Any
+) -> Run:
+    """Make a run from the classifier that a factory `module:name` makes, or from a library's, such as `timm:resnet18`.
 
-    The factory is called with its fields, and with shape and classes where it has such parameters. `weights` is a file
-    that torch or safetensors wrote; without one the weights are those that the factory gives the model. `inputs` are
-    the fields of `Inputs`.
+    The factory is called with its fields, and with shape and classes (or num_classes) where it has such parameters.
+    `weights` is a file that torch or safetensors wrote; without one the weights are those that the factory gives the
+    model. A table states fields: `{"name": "nets:small", "width": 32}`. `inputs` are about the images: `dataset`, a
+    name or a table, by default the folders by class in `data`; `size`, the side of an image; `mean` and `std`, or
+    `normalisation`, which is "inside", "full" or "centre". A library's model has the normalisation that the library
+    states.
+
+    >>> import radii, tempfile
+    >>> run = radii.import_model("digits_mlp", f"{tempfile.mkdtemp()}/mine", sigma=0.25, dataset="digits")
+    >>> radii.load(run, engine="torch")
+    SmoothedClassifier(..., noise=Gaussian(sigma=0.25), classes=10, engine='torch')
     """
-    options = Inputs(**inputs)
-    recipe = options.recipe(named_table(model, "model"), sigma, {})
+    path, weights = Path(path), None if weights is None else Path(weights)
+    if isinstance(inputs.get("data"), str):
+        inputs["data"] = Path(inputs["data"])
+    table = named_table(model, "model")
+    options = Inputs(**_usual(table, inputs), **inputs)
+    recipe = options.recipe({"name": table["name"], **_complete(table)}, sigma, {})
     name, dataset = recipe.model["name"], open_dataset(recipe, options.data)
     spec = options.spec(recipe, dataset)
     classifier = _make(recipe, spec)
@@ -31,10 +48,23 @@ def import_model(model: Spec, path: Path, *, sigma: float, weights: Path | None 
     classifier.eval()
     try:
         check_classifier(classifier, spec, name)
-    except (RuntimeError, TypeError, IndexError) as error:
+    except (RuntimeError, TypeError, IndexError, AssertionError) as error:
         size = " x ".join(map(str, spec.shape))
         raise ParameterError(_failure(f"{name} cannot classify images of {size}", error), "size") from error
     return write_run(path, recipe, dataset, classifier, spec, weights)
+
+
+def _usual(model: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return how pixels are normalised where nothing is stated: a library's model has the library's constants."""
+    dataset = inputs.get("dataset")
+    stated = {*inputs, *(dataset if isinstance(dataset, Mapping) else ())} & {"mean", "std", "normalisation"}
+    return {} if stated or not library_of(model["name"]) else {"normalisation": "full"}
+
+
+def _complete(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a model; a library's may need further ones to be made again without a network."""
+    fields = fields_of(model)
+    return models.resolved(model["name"], fields) if library_of(model["name"]) else fields
 
 
 def _make(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
@@ -53,7 +83,7 @@ def _load_weights(model: nn.Module, weights: Path, name: str) -> None:
     state = model.state_dict()
     for key in tensors:
         if not any(key.removeprefix(prefix) in state for prefix in PREFIXES):
-            raise ParameterError(f"{weights} holds {key}, which {name} does not have: it is of another model")
+            raise ParameterError(f"{weights} holds {key}, which {name} does not have: it belongs to another model")
 
 
 def _failure(what: str, error: Exception) -> str:

@@ -1,5 +1,6 @@
 """What all imports share: the options about the images, the check of the classifier, and writing its run."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -9,18 +10,18 @@ import torch
 from torch import Tensor, nn
 
 from radii import disk
-from radii.datasets import DataError, Dataset, spread_evenly
+from radii.datasets import Dataset
 from radii.errors import ParameterError
+from radii.onnx import card_file
 from radii.provenance import environment
-from radii.runs.recipe import Recipe, Spec, named_table
+from radii.runs import readers
+from radii.runs.recipe import Recipe, Spec, named_table, warn_of_sigma
 from radii.runs.run import Run, RunError
 from radii.smoothing.normalisation import Normalisation
-from radii.training.build import dataset_fields, stored
+from radii.training.accuracy import measure
+from radii.training.build import check_classes, dataset_fields, source, stored
 from radii.training.weights import ModelSpec, normalisation, serialised
 
-MOST_CHECKED = 200
-"""Test images that an imported classifier is checked on without noise."""
-BATCH = 20
 PROBES = 3
 TOLERANCE = 1e-3
 """How far an image's logits may depend on its batch, as a share of the largest logit."""
@@ -76,7 +77,7 @@ class Inputs:
         return ModelSpec(dataset.shape, dataset.class_names, constants)
 
     def _constants(self, table: Mapping[str, Any]) -> Normalisation:
-        """The mean and std of the options, or else of the dataset's table."""
+        """Return the mean and std of the options, or those of the dataset's table."""
         constants = Normalisation(tuple(self.mean or table.get("mean", ())), tuple(self.std or table.get("std", ())))
         if len(constants.mean) != len(constants.std) or any(deviation <= 0 for deviation in constants.std):
             raise _wrong_constants(constants, "one each per channel, std > 0")
@@ -101,16 +102,26 @@ def check_classifier(model: nn.Module, spec: ModelSpec, name: str) -> None:
 
 
 def write_run(
-    path: Path, recipe: Recipe, dataset: Dataset, model: nn.Module, spec: ModelSpec, file: Path | None
+    path: Path,
+    recipe: Recipe,
+    dataset: Dataset,
+    model: nn.Module,
+    spec: ModelSpec,
+    file: Path | None,
+    origin: Mapping[str, Mapping[str, str]] | None = None,
 ) -> Run:
     """Write a run with the model's weights, and how many test images it classifies correctly without noise.
 
-    `file` is where the weights come from.
+    `file` is where the weights come from; `origin` states other sources, with their hashes.
     """
     run = Run(path)
+    warn_of_sigma(recipe.sigma)
+    if file is not None:
+        check_classes(recorded_classes(file), dataset, str(file))
     recipe = replace(recipe, dataset={"name": recipe.dataset["name"], **dataset_fields(dataset)})
-    origin = {"checkpoint": {"path": str(file.resolve()), "hash": disk.digest(file)}} if file else {}
-    weights, check = serialised(model, spec), _check_accuracy(model, dataset)
+    origin = {**(origin or {}), **({"checkpoint": source(file, file)} if file else {})}
+    weights = serialised(model, spec)
+    check = measure(model, dataset, hashlib.sha256(weights).hexdigest())
     with run.writing():
         run.claim(stored(recipe, run), origin)
         if run.finished and run.weights_file.read_bytes() != weights:
@@ -122,15 +133,15 @@ def write_run(
     return run
 
 
-def _check_accuracy(model: nn.Module, dataset: Dataset) -> dict[str, int] | None:
-    """Count the correct answers on test images spread over the split; None where there are none to read."""
-    try:
-        images = dataset.split("test")
-    except DataError as error:
-        if error.parameter == "enlarge":  # the size, which the user can correct now
-            raise
-        return None
-    chosen = torch.tensor(spread_evenly(range(len(images)), MOST_CHECKED))
-    with torch.inference_mode():
-        hits = [model(images.batch(part)).argmax(1) == images.labels[part] for part in chosen.split(BATCH)]
-    return {"right": int(torch.cat(hits).sum()), "images": len(chosen)}
+def recorded_classes(file: Path) -> tuple[str, ...]:
+    """Return the names of the classes that radii stored with a model, in its safetensors file or beside its export."""
+    if file.suffix == ".safetensors":
+        return readers.class_names(file)
+    card = card_file(file)
+    if file.suffix != ".onnx" or not card.is_file():
+        return ()
+    described = readers.json_object(card)
+    names = described.get("classes")
+    if described.get("sha256") != disk.digest(file) or not isinstance(names, list):
+        return ()  # the description of another file
+    return tuple(map(str, names))

@@ -32,7 +32,7 @@ def import_onnx(file: Path, path: Path, *, sigma: float, **inputs: Any) -> Run:
 
 
 def _default_fields(options: Inputs, graph: OnnxGraph, file: Path) -> Mapping[str, Any]:
-    """Fields of the dataset `folder` for the images that the graph takes."""
+    """Return the fields of the dataset `folder` for the images that the graph takes."""
     side = graph.input_shape[2]
     channels = {"channels": 1} if graph.input_shape[1] == 1 else {}
     if side is not None:

@@ -1,6 +1,6 @@
 """Budgets: how long to train and how much to certify for a row of a table.
 
-`identity` is what of a recipe no budget changes, `schedule` is what a budget does change.
+`identity` returns what no budget changes in a recipe, `schedule` what a budget does change.
 """
 
 import hashlib
@@ -104,7 +104,7 @@ def budgets() -> dict[str, Budget]:
 
 def _budget(name: str, stated: Mapping[str, Any]) -> Budget:
     settings = tuple(stated.get("settings", ()))
-    datasets = {key: tuple(each) for key, each in stated.get("datasets", {}).items()}
+    datasets = {key: tuple(settings) for key, settings in stated.get("datasets", {}).items()}
     values = {**stated, "settings": settings, "datasets": datasets, "name": name}
     budget: Budget = from_mapping(Budget, values, f"budget {name!r}")
     return budget
@@ -167,6 +167,6 @@ def schedule(recipe: Recipe) -> str:
     unused = {"step": ("decay_at",), "multi_step": ("decay_every",)}
     for key in ("initial", *unused.get(training.get("schedule", ""), ("decay", "decay_at", "decay_every"))):
         training.pop(key, None)
-    usual = {each.name: each.default for each in fields(Training)}
+    usual = {field.name: field.default for field in fields(Training)}
     training = {key: value for key, value in training.items() if value != usual[key]}
     return json.dumps([training, _objective_epochs(recipe.objective)], sort_keys=True)

@@ -156,7 +156,7 @@ def provenance(table: PaperTable, results: Results) -> Table:
 
 
 def _provenance_line(table: PaperTable, group: Group) -> list[str]:
-    first, files = group.results[0], [each.certificates for each in group.results if each.certificates]
+    first, files = group.results[0], [result.certificates for result in group.results if result.certificates]
     images = dict.fromkeys(describe_images(_without_kind(file)) for file in files)
     engines = {str(file.header.get("engine", UNKNOWN)) for file in files}
     largest = [Summary(file).largest for file in files]
@@ -186,10 +186,10 @@ def _without_kind(certified: Certificates) -> Certificates:
 
 def _sources(results: Sequence[Result]) -> str:
     """Return where results come from: each source, or the one folder of many files."""
-    folders = {str(Path(each.source).parent) for each in results}
-    if all(each.run is None for each in results) and len(results) > 1 and len(folders) == 1:
+    folders = {str(Path(result.source).parent) for result in results}
+    if all(result.run is None for result in results) and len(results) > 1 and len(folders) == 1:
         return f"{folders.pop()} ({len(results)} files)"
-    return ", ".join(dict.fromkeys(each.source for each in results))
+    return ", ".join(dict.fromkeys(result.source for result in results))
 
 
 def budget_text(result: Result) -> str:
@@ -203,7 +203,7 @@ def _epochs(trained: Recipe | None, row: Row) -> str:
     full = row.system.load_recipe() if row.system else None
     if trained is None or trained.training is None or full is None or full.training is None:
         return UNKNOWN
-    return f"{trained.training.epochs} of the recipe’s {full.training.epochs}"  # noqa: RUF001
+    return f"{trained.training.epochs:g} of the recipe’s {full.training.epochs:g}"  # noqa: RUF001
 
 
 def _schedule(trained: Recipe | None, row: Row) -> str:
@@ -224,8 +224,8 @@ def _certifier(certified: Certificates) -> str:
 
 
 def _seeds(results: Sequence[Result]) -> str:
-    training = ", ".join(dict.fromkeys(str(each.seed) for each in results if each.seed is not None)) or UNKNOWN
-    noise = {str(each.certificates.header.get("seed", UNKNOWN)) for each in results if each.certificates}
+    training = ", ".join(dict.fromkeys(str(result.seed) for result in results if result.seed is not None)) or UNKNOWN
+    noise = {str(result.certificates.header.get("seed", UNKNOWN)) for result in results if result.certificates}
     return f"training {training}; certification {', '.join(sorted(noise)) or UNKNOWN}"
 
 
@@ -234,13 +234,13 @@ def _seeds(results: Sequence[Result]) -> str:
 
 def overview(tables: Sequence[tuple[PaperTable, Results, Costs]]) -> Table:
     """Return a line for every table."""
-    return _text_table(OVERVIEW_HEAD, [_overview_line(*each) for each in tables])
+    return _text_table(OVERVIEW_HEAD, [_overview_line(*line) for line in tables])
 
 
 def _overview_line(table: PaperTable, results: Results, costs: Costs) -> list[str]:
     done = {row.label: complete for row in table.rows if (complete := complete_results(table, results, row))}
     waiting = rows_not_made(table, results)
-    budgets = Counter(name for some in done.values() for name in {each.budget or "other budgets" for each in some})
+    budgets = Counter(name for some in done.values() for name in {result.budget or "other budgets" for result in some})
     counts = f" ({', '.join(f'{name} {number}' for name, number in sorted(budgets.items()))})" if done else ""
     return [
         table.name,
@@ -270,9 +270,9 @@ def rows_not_made(table: PaperTable, results: Results) -> list[str]:
 
 def complete_results(table: PaperTable, results: Results, row: Row) -> list[Result]:
     """Return the results of a row with as many seeds, or as many kinds of corruption, as the paper's numbers have."""
-    complete = [each for each in results.get(row.label, ()) if each.complete]
+    complete = [result for result in results.get(row.label, ()) if result.complete]
     groups = [group for group in group_results(table, complete) if len(group) >= table.seeds]
-    return [each for group in groups if not missing_corruptions(table, group) for each in group]
+    return [result for group in groups if not missing_corruptions(table, group) for result in group]
 
 
 def _cost(rows: Sequence[Mapping[str, float] | None]) -> str:

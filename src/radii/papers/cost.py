@@ -61,7 +61,7 @@ def row_cost(table: PaperTable, row: Row, budget: Budget, timings: "Timings") ->
     if seconds is None:
         return None
     sets = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else [recipe.dataset]
-    sizes = [(each["name"], _size(each["name"])) for each in sets]
+    sizes = [(spec["name"], _size(spec["name"])) for spec in sets]
     images = sum(math.ceil(size.test / budget.every_of(name)) for name, size in sizes if size)
     return training | {f"certify {budget.run_name(system, table.varies)}": seconds.sample * images * budget.estimation}
 
@@ -148,7 +148,7 @@ def _read_times(file: Path) -> dict[str, dict[str, list[float]]]:
 
     def is_time(value: Any) -> bool:
         pair = isinstance(value, list) and len(value) == len(Seconds._fields)
-        return pair and all(isinstance(each, float) and math.isfinite(each) and each >= 0 for each in value)
+        return pair and all(isinstance(number, float) and math.isfinite(number) and number >= 0 for number in value)
 
     try:
         machines = readers.json_object(file)
@@ -229,5 +229,5 @@ def _objective(recipe: Recipe, teacher: Recipe | None, spec: ModelSpec) -> Objec
         "teacher": lambda: make_model(teacher or recipe, spec).to(device).eval(),
         "soft_labels": lambda: torch.full((MOST_IMAGES, spec.classes), 1 / spec.classes, device=device),
     }
-    resources = {key: stand_ins[key]() for key in objectives.resources_of(name)}
+    resources = {key: stand_ins[key]() for key in objectives.resources_of(name) if key in stand_ins}
     return objectives.create(name, sigma=recipe.sigma, **fields_of(recipe.objective), **resources)

@@ -48,7 +48,11 @@ def _usable_files(table: PaperTable, folder: Path) -> list[Path]:
     if trained is None:
         return [file for file in files if table.kind != "corruptions" or file.stem not in EXTRA_KINDS["cifar10_c"]]
     contents = {file: certificates.read(file) for file in files}
-    usable = [file for file, each in contents.items() if has_images(table, each) and has_present_weights(trained, each)]
+    usable = [
+        file
+        for file, certificates in contents.items()
+        if has_images(table, certificates) and has_present_weights(trained, certificates)
+    ]
     if not usable:
         raise TableError(
             f"{trained.run.path} has no certificates for the images of {table.name} and its present weights"
@@ -97,19 +101,19 @@ def _dataset_of(file: Path, certified: Certificates) -> str | None:
     header = certified.header
     if stated := header.get("evaluated_on", {}).get("name", header.get("dataset")):
         return str(stated)
-    names = [found[1] for name in (file.stem, file.parent.name) if (found := DATASET_NAME.match(name.casefold()))]
+    names = [match[1] for name in (file.stem, file.parent.name) if (match := DATASET_NAME.match(name.casefold()))]
     return SPELLINGS.get(re.sub("[-_]", "", names[0]), names[0]) if names else None
 
 
 def _expect_possible(row: Row, file: Path, certified: Certificates, dataset: str | None) -> None:
     """Refuse images, classes and radii that the row cannot have; a file with a header has its radii checked already."""
     size = SIZES.get(dataset or "")
-    index, label = max(each.index for each in certified.rows), max(each.label for each in certified.rows)
+    index, label = max(line.index for line in certified.rows), max(line.label for line in certified.rows)
     if size is not None and index >= size.test:
         raise TableError(f"{file} has the image {index}, and {dataset} has {size.test:,} test images, from 0 on")
     if size is not None and label >= size.classes:
         raise TableError(f"{file} has the label {label}, and {dataset} has {size.classes} classes, from 0 on")
-    largest = max(each.radius for each in certified.rows)
+    largest = max(line.radius for line in certified.rows)
     if row.sigma is None or "parameters" in certified.header:
         return
     most = row.sigma * NormalDist().inv_cdf(FAILURE ** (1 / SAMPLES))
@@ -128,7 +132,7 @@ def _settings_remark(table: PaperTable, row: Row, file: Path, certified: Certifi
     if not has_present_weights(trained, certified):
         raise TableError(f"{file} was made with other weights or noise than {trained.run.path} has now")
     mine, needed = (
-        f"{each.objective['name']} on {each.model['name']}" for each in (trained.recipe, row.system.load_recipe())
+        f"{recipe.objective['name']} on {recipe.model['name']}" for recipe in (trained.recipe, row.system.load_recipe())
     )
     if mine != needed:
         raise TableError(f"{file} belongs to a run of {mine}; the row {row.label!r} of {table.name} needs {needed}")

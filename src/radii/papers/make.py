@@ -6,12 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from radii import certifiers
-from radii.certification.certify import CertificationConfig, OnImage, certify_run
+from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.data import Key, dataset_key, open_other
 from radii.papers.budgets import Budget
 from radii.papers.tables import PaperTable, Row, System, TableError
 from radii.published_datasets import corrupted_sets
 from radii.runs import certificates
+from radii.runs.certificates import OnImage
 from radii.runs.run import Run
 from radii.training.loop import OnStep, train
 from radii.training.soft_labels import soft_labels
@@ -44,7 +45,7 @@ class Maker:
         if row.trainable is None:
             raise TableError(f"the row {row.label!r} of {table.name} cannot be made: {row.why}")
         sets = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else ()
-        corrupted = [dataset_key(each) for each in sets]
+        corrupted = [dataset_key(spec) for spec in sets]
         for images in corrupted:
             open_other(images, self.data).part("test")  # fail now, not after hours of training
         run = self.train(row.trainable, table.varies, seed)

@@ -138,10 +138,10 @@ def match_runs(table: PaperTable, runs: Sequence[ScannedRun]) -> dict[str, list[
 def _results(table: PaperTable, row: Row, trained: ScannedRun) -> list[Result]:
     if table.kind == "settings" or row.trainable is None or not matches(trained, row.trainable, table.varies):
         return []
-    usable = [each for each in trained.certificates if has_images(table, each) and has_present_weights(trained, each)]
+    usable = [file for file in trained.certificates if has_images(table, file) and has_present_weights(trained, file)]
     if table.kind == "time":
         return [_result(table, row, trained, usable[0] if usable else None)] if _has_all_epochs(trained) else []
-    return [_result(table, row, trained, each) for each in usable]
+    return [_result(table, row, trained, file) for file in usable]
 
 
 def _result(table: PaperTable, row: Row, trained: ScannedRun, certified: Certificates | None) -> Result:
@@ -151,7 +151,7 @@ def _result(table: PaperTable, row: Row, trained: ScannedRun, certified: Certifi
 
 def _has_all_epochs(trained: ScannedRun) -> bool:
     """Return whether the times of all epochs are recorded; a warning names a run with only some."""
-    path, epochs = trained.run.path, trained.recipe.training.epochs if trained.recipe.training else 0
+    path, epochs = trained.run.path, trained.recipe.training.epochs_begun if trained.recipe.training else 0
     try:
         recorded = len(trained.run.history())
     except (ValueError, OSError) as error:

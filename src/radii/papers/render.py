@@ -124,16 +124,16 @@ def _csv_numbers(table: PaperTable, column: str, group: Group, baseline: Sequenc
 
 
 def _csv_provenance(group: Group) -> list[object]:
-    seeds = dict.fromkeys(str(each.seed) for each in group.results if each.seed is not None)
-    sources = dict.fromkeys(each.source for each in group.results)
+    seeds = dict.fromkeys(str(result.seed) for result in group.results if result.seed is not None)
+    sources = dict.fromkeys(result.source for result in group.results)
     return [budget_text(group.results[0]), " ".join(seeds), "; ".join(sources)]
 
 
 def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
     """Return one HTML page that needs no other file."""
     template = Template(Path(__file__).with_name("table.html").read_text(encoding="utf-8"))
-    found = sections(table, results)
-    parts = [f"<h2>{title}</h2>\n{tables.html(content, words=True)}" for title, content in found.items()]
+    shown = sections(table, results)
+    parts = [f"<h2>{title}</h2>\n{tables.html(content, words=True)}" for title, content in shown.items()]
     drawn = [f"<figure>{svg.decode()[svg.decode().index('<svg') :]}</figure>" for svg in svgs.values()]
     return template.substitute(
         title=html_text(table.title),
@@ -148,7 +148,7 @@ def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
 
 
 def figures(table: PaperTable, results: Results) -> "dict[str, Figure]":
-    """Draw ACR and two certified accuracies over the clean accuracy; nothing for tables without a sweep."""
+    """Draw ACR and two certified accuracies over the smoothed accuracy; nothing for tables without a sweep."""
     if not table.varies or "r0.00" not in table.columns():
         return {}
     radii = [column for column in table.columns() if (radius_of(column) or 0) in (1.0, 2.0)]
@@ -169,16 +169,16 @@ def _measured_points(table: PaperTable, results: Results, column: str) -> dict[s
     """Return the points measured here, one line for each series and budget."""
     points: dict[str, list[Point]] = {}
     for group in numbered_groups(table, results):
-        x, y = (value(table, each, group.results) for each in ("r0.00", column))
+        x, y = (value(table, name, group.results) for name in ("r0.00", column))
         if group.row.series and x and y:
             name = f"{group.row.series}, here ({group.results[0].budget or 'own budget'})"
-            scales = [10.0 ** shift_of(table, each) for each in ("r0.00", column)]
+            scales = [10.0 ** shift_of(table, name) for name in ("r0.00", column)]
             points.setdefault(name, []).append((scales[0] * x.value, scales[1] * y.value))
     return points
 
 
 def _trade_off(table: PaperTable, results: Results, column: str) -> "Figure":
-    """Draw a column over the clean accuracy: reported lines dashed, those measured here solid."""
+    """Draw a column over the smoothed accuracy: reported lines dashed, those measured here solid."""
     figure, axes = make_axes(7.2, 4.5)
     reported = reported_points(table, column)
     colour_of = {name: light_colour(number) for number, name in enumerate(reported)}
@@ -186,12 +186,12 @@ def _trade_off(table: PaperTable, results: Results, column: str) -> "Figure":
         x, y = zip(*sorted(points), strict=True)
         axes.plot(x, y, "o--", markersize=4, linewidth=1.2, color=colour_of[name], label=legend_name(name))
     for name, points in _measured_points(table, results, column).items():
-        colour = next((colour_of[each] for each in colour_of if name.startswith(f"{each}, here")), MUTED)
+        colour = next((colour_of[series] for series in colour_of if name.startswith(f"{series}, here")), MUTED)
         x, y = zip(*sorted(points), strict=True)
         axes.plot(x, y, "s-", markersize=6, linewidth=1.8, color=colour, label=legend_name(name))
-    axes.set(xlabel="Clean accuracy, %" if table.percent else "Clean accuracy")
+    axes.set(xlabel="Smoothed accuracy, %" if table.percent else "Smoothed accuracy")
     title = column_title(column)
     what = title if radius_of(column) is None else f"Certified accuracy at radius {title}"
-    axes.set_title(f"{what} over the clean accuracy", loc="left", fontsize=11, color=MUTED, pad=12)
+    axes.set_title(f"{what} over the smoothed accuracy", loc="left", fontsize=11, color=MUTED, pad=12)
     add_legend(figure, axes)
     return figure

@@ -47,7 +47,7 @@ class Saving:
 
 def saving(table: PaperTable, time_of: TimeOf) -> Saving | None:
     """Return what transfer saves; None for a table without rows of both kinds and their times."""
-    total, epoch = (next((each for each in table.columns() if each in names), None) for names in (TOTALS, EPOCHS))
+    total, epoch = (next((column for column in table.columns() if column in names), None) for names in (TOTALS, EPOCHS))
     if total is None:
         return None
     pairs = [(a, b) for a, b in _pairs(table) if time_of(a, total) and time_of(b, total)]
@@ -90,9 +90,9 @@ def reported_time(row: Row, column: str) -> float | None:
 def savings_table(table: PaperTable, results: Results) -> Table | None:
     """Return speed-up and saving as reported and as measured here, by budget; None for tables without them."""
     known = {"reported": saving(table, reported_time)}
-    for budget in sorted({each.budget for some in results.values() for each in some}):
+    for budget in sorted({result.budget for some in results.values() for result in some}):
         known[f"here, {budget or 'other budgets'}"] = saving(table, _measured_time(table, results, budget))
-    rows = [_cells(name, each) for name, each in known.items() if each]
+    rows = [_cells(name, saved) for name, saved in known.items() if saved]
     return Table(HEAD, [[Cell(text) for text in row] for row in rows]) if rows else None
 
 
@@ -100,22 +100,22 @@ def _measured_time(table: PaperTable, results: Results, budget: str) -> TimeOf:
     """Return a function that gives the times of one budget; times of two budgets are not compared."""
 
     def time_of(row: Row, column: str) -> float | None:
-        groups = group_results(table, [each for each in results.get(row.label, ()) if each.budget == budget])
+        groups = group_results(table, [result for result in results.get(row.label, ()) if result.budget == budget])
         measured = value(table, column, groups[0]) if groups else None
         return None if measured is None else measured.value
 
     return time_of
 
 
-def _cells(name: str, each: Saving) -> list[str]:
-    with_teacher = each.share_with_teacher
-    saved = f"{100 * each.share:.2f} %"
+def _cells(name: str, saving: Saving) -> list[str]:
+    with_teacher = saving.share_with_teacher
+    saved = f"{100 * saving.share:.2f} %"
     return [
         name,
-        str(len(each.direct)),
-        f"{down(fmean(each.epoch_ratios), 2)} ×" if each.epoch_ratios else UNKNOWN,  # noqa: RUF001
-        f"{down(each.speed_up, 2)} ×",  # noqa: RUF001
-        f"{sum(each.direct):.4g}",
-        f"{sum(each.taught):.4g}",
+        str(len(saving.direct)),
+        f"{down(fmean(saving.epoch_ratios), 2)} ×" if saving.epoch_ratios else UNKNOWN,  # noqa: RUF001
+        f"{down(saving.speed_up, 2)} ×",  # noqa: RUF001
+        f"{sum(saving.direct):.4g}",
+        f"{sum(saving.taught):.4g}",
         saved if with_teacher is None else f"{saved}, with the first teacher {100 * with_teacher:.2f} %",
     ]

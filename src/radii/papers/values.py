@@ -53,15 +53,15 @@ def value(table: PaperTable, column: str, group: Group, baseline: Group = ()) ->
     """
     if table.kind == "corruptions":
         return _corruption_value(table, column, group)
-    summaries = [Summary(each.certificates) for each in group if each.certificates]
+    summaries = [Summary(result.certificates) for result in group if result.certificates]
     if column == "teacher_acr":
-        return _over_seeds([_acr(Summary(each)) if each else None for each in map(_teacher_certificates, group)])
+        return _over_seeds([_acr(Summary(file)) if file else None for file in map(_teacher_certificates, group)])
     if column in ("acr", "acr_mean"):
-        return _over_seeds([_acr(each) for each in summaries])
+        return _over_seeds([_acr(summary) for summary in summaries])
     if column == "acr_std":
-        return Measured(stdev(each.acr for each in summaries)) if len(summaries) > 1 else None
+        return Measured(stdev(summary.acr for summary in summaries)) if len(summaries) > 1 else None
     if (radius := radius_of(column)) is not None:
-        return _over_seeds([_accuracy(each, radius) for each in summaries], most=1.0)
+        return _over_seeds([_accuracy(summary, radius) for summary in summaries], most=1.0)
     return _time(table, column, group, baseline)
 
 
@@ -88,8 +88,8 @@ def _teacher_certificates(result: Result) -> Certificates | None:
     teacher, own = result.trained.sources["teacher"] if result.trained else None, result.certificates
     if teacher is None or own is None:
         return None
-    same_sigma = [each for each in teacher.certificates if each.sigma == own.sigma]
-    return next((each for each in same_sigma if not protocol.differences([each, own])), None)
+    same_sigma = [file for file in teacher.certificates if file.sigma == own.sigma]
+    return next((file for file in same_sigma if not protocol.differences([file, own])), None)
 
 
 def _over_seeds(values: Sequence[Measured | None], most: float = math.inf) -> Measured | None:
@@ -97,18 +97,18 @@ def _over_seeds(values: Sequence[Measured | None], most: float = math.inf) -> Me
 
     The share of the images is as wide as for one seed: all seeds are certified on the same images.
     """
-    known = [each for each in values if each is not None]
+    known = [measured for measured in values if measured is not None]
     if not known or len(known) < len(values):
         return None
     if len(known) == 1:
         return known[0]
-    mean, seeds = fmean(each.value for each in known), _margin([each.value for each in known])
-    ends = [each.interval for each in known if each.interval]
+    mean, seeds = fmean(measured.value for measured in known), _margin([measured.value for measured in known])
+    ends = [measured.interval for measured in known if measured.interval]
     below = mean - fmean(low for low, _ in ends) if ends else 0.0
     above = fmean(high for _, high in ends) - mean if ends else 0.0
     low, high = mean - math.hypot(below, seeds or 0.0), mean + math.hypot(above, seeds or 0.0)
-    exact = all(each.exact for each in known)
-    deviation = stdev(each.value for each in known)
+    exact = all(measured.exact for measured in known)
+    deviation = stdev(measured.value for measured in known)
     return Measured(mean, deviation, (max(0.0, low), min(most, high)) if exact else None, exact)
 
 
@@ -131,33 +131,33 @@ def _around(middle: float, margin: float | None) -> Interval | None:
 
 def _time(table: PaperTable, column: str, group: Group, baseline: Group) -> Measured | None:
     """Return a column of training times; None for a column that this module does not know."""
-    times = [each.trained.epoch_time for each in group if each.trained and each.trained.epoch_time]
+    times = [result.trained.epoch_time for result in group if result.trained and result.trained.epoch_time]
     if not times:
         return None
-    seconds = fmean(each.seconds for each in times)
-    margin = times[0].margin if len(times) == 1 else _margin([each.seconds for each in times])
+    seconds = fmean(time.seconds for time in times)
+    margin = times[0].margin if len(times) == 1 else _margin([time.seconds for time in times])
     match column:
         case "epoch_time_s" | "sec_per_epoch":
             return Measured(seconds, None, _around(seconds, margin))
         case "epoch_time_ci95_s":
             return None if margin is None else Measured(margin)
         case "epochs":
-            return Measured(fmean(each.epochs for each in times))
+            return Measured(fmean(time.epochs for time in times))
         case "total_time_h" | "total_hours":
-            totals = [hours(each.run, taught=table.teacher_time) for each in group if each.run]
-            known = [each for each in totals if each is not None]
+            totals = [hours(result.run, taught=table.teacher_time) for result in group if result.run]
+            known = [total for total in totals if total is not None]
             return Measured(fmean(known)) if known and len(known) == len(totals) else None
         case "slowdown_factor":
-            others = [each.trained.epoch_time for each in baseline if each.trained]
-            usual = [each.seconds for each in others if each]
+            others = [result.trained.epoch_time for result in baseline if result.trained]
+            usual = [time.seconds for time in others if time]
             return Measured(seconds / fmean(usual)) if usual else None
     return None
 
 
 def hours(run: Run, *, taught: bool) -> float | None:
     """Return the hours that a run trained, with those of its teachers if `taught`; None where a time is unknown."""
-    times = [epoch_time(each) for each in (run, *(teachers(run) if taught else ()))]
-    known = [each.total for each in times if each is not None]
+    times = [epoch_time(link) for link in (run, *(teachers(run) if taught else ()))]
+    known = [time.total for time in times if time is not None]
     return sum(known) / HOUR if len(known) == len(times) else None
 
 
@@ -172,7 +172,7 @@ def _corruption_value(table: PaperTable, column: str, group: Group) -> Measured 
     if not is_accuracy(table, column):
         return Measured(known.value, None, _around(known.value, _margin(images)))
     # The widest case: an image is right, or wrong, under all of its corruptions (Clopper and Pearson over images).
-    failure = max(each.certificates.failure or 0.0 for each in group if each.certificates)
+    failure = max(result.certificates.failure or 0.0 for result in group if result.certificates)
     return Measured(known.value, None, Share(known.value * len(images), len(images)).interval(failure))
 
 
@@ -194,10 +194,10 @@ def by_image(table: PaperTable, column: str, group: Group) -> list[float]:
     for summary in (summaries[pair] for pair in pairs):
         values = {row.index: row.correct * (1.0 if accuracy else row.radius) for row in summary.certificates.rows}
         middle, block = fmean(values.values()), block_of(summary.certificates) or PUBLISHED_BLOCK
-        for index, each in values.items():
+        for index, value in values.items():
             image = index % block
-            deviations[image] = deviations.get(image, 0.0) + (each - middle) / (len(pairs) * len(values))
-    return [known.value + len(deviations) * each for each in deviations.values()]
+            deviations[image] = deviations.get(image, 0.0) + (value - middle) / (len(pairs) * len(values))
+    return [known.value + len(deviations) * deviation for deviation in deviations.values()]
 
 
 def is_accuracy(table: PaperTable, column: str) -> bool:
@@ -254,9 +254,11 @@ def _summaries(table: PaperTable, group: Group) -> Mapping[KindAndSeverity, Summ
 
 
 def _certified_kinds(table: PaperTable, group: Group) -> Mapping[str, Corrupted]:
-    entries = [Entry(each.source, Summary(each.certificates), folder="files") for each in group if each.certificates]
+    entries = [
+        Entry(result.source, Summary(result.certificates), folder="files") for result in group if result.certificates
+    ]
     known = [entry for entry in entries if entry.corruption in KINDS[table.dataset[0]].values()]
-    return {each.kind: each for some in groups(known).values() for each in some}
+    return {corrupted.kind: corrupted for some in groups(known).values() for corrupted in some}
 
 
 def _part(corrupted: Corrupted, severity: int | None) -> Summary | None:

@@ -13,11 +13,13 @@ MOST_COLUMNS = 10
 """The most radii that a page shows; the CSV has them all."""
 MOST_CLASSES = 50
 """The most classes in a table; if there are more, those with the lowest accuracy of the first input are shown."""
+WITHOUT_NOISE = "no noise"
+"""The title of the column of the network's own accuracy."""
 COLUMNS = (
     *("name", "noise", "norm", "sigma", "certifier", "failure", "label_known", "engine", "seed", "weights"),
-    *("images", "images_chosen", "acr", "acr_at_least", "clean", "abstained"),
+    *("images", "images_chosen", "acr", "acr_at_least", "clean", "abstained", "smoothed", "without_noise"),
 )
-"""The columns of report.csv before those of the radii."""
+"""The columns of report.csv before those of the radii. `clean` is the older name of `smoothed`."""
 
 
 def accuracies(entries: Sequence[Entry], radii: Sequence[float] = ()) -> Table:
@@ -27,15 +29,26 @@ def accuracies(entries: Sequence[Entry], radii: Sequence[float] = ()) -> Table:
     """
     summaries = [entry.summary for entry in entries]
     radii = radii or radii_of(summaries, MOST_COLUMNS)
+    alone = [_alone(entry) for entry in entries]
+    measured = [WITHOUT_NOISE] if any(cell.text != UNKNOWN for cell in alone) else []
     columns = [
         [Cell(entry.name) for entry in entries],
         [Cell(_sigma(entry.certificates)) for entry in entries],
+        *([alone] if measured else []),
         _acr_column(summaries),
         *(_accuracy_column(summaries, radius) for radius in radii),
         [Cell(_abstentions(summary)) for summary in summaries],
     ]
-    head = ["", "σ", "ACR", *map(radius_text, radii), "abstains"]  # noqa: RUF001
+    head = ["", "σ", *measured, "ACR", *map(radius_text, radii), "abstains"]  # noqa: RUF001
     return Table(head, list(zip(*columns, strict=True)))
+
+
+def _alone(entry: Entry) -> Cell:
+    """Return the accuracy of the network alone, without noise, with its interval."""
+    share = entry.without_noise
+    if share is None:
+        return Cell(UNKNOWN)
+    return Cell(down(share.value, 1, 2), interval=percent_range(share.interval()), share=share.value)
 
 
 def _sigma(certificates: Certificates) -> str:
@@ -72,7 +85,7 @@ def accuracy_cell(summary: Summary, radius: float) -> Cell:
 
 def best(summaries: Sequence[Summary], value: Callable[[Summary], Value | None]) -> Value | None:
     """Return the largest of comparable values; None if a value is unknown, only a bound, or 0."""
-    known = [found for summary in summaries if (found := value(summary)) and found.exact]
+    known = [exact for summary in summaries if (exact := value(summary)) and exact.exact]
     if len(known) < len(summaries) or not protocol.comparable([summary.certificates for summary in summaries]):
         return None
     return max(known) if max(known).value > 0 else None
@@ -114,7 +127,8 @@ def by_class_caption(entries: Sequence[Entry], radius: float) -> str:
     """Say what the table by class shows."""
     count = len(_labels(entries))
     few = f", of the {MOST_CLASSES} lowest of {count} classes" if count > MOST_CLASSES else ""
-    return f"Per cent of each class certified at radius {radius_text(radius)}{few}, rounded down."
+    norms = protocol.norm_names([entry.certificates for entry in entries])
+    return f"Per cent of each class certified at radius {radius_text(radius)} ({norms}){few}, rounded down."
 
 
 def _labels(entries: Sequence[Entry]) -> list[int]:
@@ -130,18 +144,37 @@ def csv_text(entries: Sequence[Entry], radii: Sequence[float] = ()) -> str:
     """Write report.csv: one row per input, fractions with six digits, rounded down; unknown values are empty."""
     radii = radii or radii_of([entry.summary for entry in entries])
     rows = [
-        [entry.name, *_settings(entry).values(), *_numbers(entry.summary), *(_share(entry.summary, r) for r in radii)]
+        [entry.name, *_settings(entry).values(), *_numbers(entry), *(_share(entry.summary, r) for r in radii)]
         for entry in entries
     ]
     head = [*COLUMNS, *(f"r{radius_text(radius)}" for radius in radii)]
     return tables.csv_text(head, [["" if cell == UNKNOWN else cell for cell in row] for row in rows])
 
 
+def as_json(entry: Entry, radii: Sequence[float] = ()) -> dict[str, object]:
+    """Return the numbers of a row of report.csv for report.json; unknown ones are None."""
+    summary, made = entry.summary, entry.certificates
+    acr, abstained, alone = summary.known_acr, summary.known_abstentions, entry.without_noise
+    chosen = [radius for radius in radii or radii_of([summary]) if summary.decided(radius)]
+    return {
+        "name": entry.name,
+        "sigma": made.sigma,
+        "certifier": made.certifier,
+        "images": summary.images,
+        "acr": acr.value if acr and acr.exact else None,
+        "acr_at_least": acr and acr.value,
+        "abstained": abstained and abstained.value,
+        "smoothed": summary.clean.value if summary.decided(0.0) else None,
+        "without_noise": alone and alone.value,
+        "certified": {radius_text(radius): summary.at(radius).value for radius in chosen},
+    }
+
+
 def latex(entries: Sequence[Entry], radii: Sequence[float] = ()) -> str:
     """Write report.tex: the accuracies, with a line on how they were computed."""
     settings = [_remark(entry) for entry in entries]
-    comments = [f"% {plain(entry.name)}: {_line(each)}" for entry, each in zip(entries, settings, strict=True)]
-    differing = [key for key in settings[0] if len({each[key] for each in settings}) > 1]
+    comments = [f"% {plain(entry.name)}: {_line(setting)}" for entry, setting in zip(entries, settings, strict=True)]
+    differing = [key for key in settings[0] if len({setting[key] for setting in settings}) > 1]
     shared = _line({key: value for key, value in settings[0].items() if key not in differing})
     remark = [shared, f"{', '.join(differing)}: not the same in all rows" if differing else ""]
     return "\n".join([*comments, tables.latex(accuracies(entries, radii), "; ".join(filter(None, remark)))])
@@ -177,14 +210,17 @@ def _line(settings: Mapping[str, str]) -> str:
     return ", ".join(f"{key} {value}" for key, value in settings.items() if value != UNKNOWN)
 
 
-def _numbers(summary: Summary) -> list[str]:
-    """Return ACR, its bound, clean accuracy and abstentions, for report.csv."""
+def _numbers(entry: Entry) -> list[str]:
+    """Return ACR, its bound, smoothed accuracy, abstentions and accuracy without noise, for report.csv."""
+    summary, alone = entry.summary, entry.without_noise
     acr, abstained = summary.known_acr, summary.known_abstentions
     return [
         down(acr.value, 6) if acr and acr.exact else "",
         down(acr.value, 6) if acr else "",
         _share(summary, 0.0),
         up(abstained.value, 6) if abstained else "",
+        _share(summary, 0.0),
+        down(alone.value, 6) if alone else "",
     ]
 
 

@@ -8,6 +8,7 @@ from radii.reports.text import radius_text, up
 from radii.runs.attacks import Attack
 from radii.runs.readers import is_integer, is_number
 from radii.smoothing.certificate import ABSTAIN
+from radii.smoothing.norms import L2, NORMS
 
 
 def largest_attack(entry: Entry) -> RunAttack | None:
@@ -34,11 +35,11 @@ def broken_certificates(entry: Entry) -> int:
 
 def _changes(entry: Entry) -> Iterator[tuple[str, int | None, float]]:
     """Yield digest, answer and length of every change that was kept, from the rows and from the pictures."""
-    for found in entry.attacks:
-        for row in found.attack.rows:
+    for kept in entry.attacks:
+        for row in kept.attack.rows:
             if row.distance is not None:
                 yield row.digest, row.wrong, row.distance
-        for change in found.pictures[1].values():
+        for change in kept.pictures[1].values():
             if isinstance(change, dict) and is_number(change.get("distance")) and is_integer(change.get("answer")):
                 yield str(change.get("digest")), change["answer"], change["distance"]
 
@@ -57,7 +58,9 @@ def in_words(attack: Attack) -> str:
     ]
     abstained = up(Share(attack.abstained, len(attack.rows)).value, 1, 2) if attack.rows else "0.0"
     errors = f"; {abstained}% get no answer without an attack, counted as errors" if attack.abstained else ""
-    return f"{len(attack.rows)} images, right and not changed: {', '.join(shares)}{errors} ({budget(attack)})"
+    norm = NORMS.get(str(attack.header.get("norm")), L2)
+    within = "" if norm is L2 else f" in {norm}"
+    return f"{len(attack.rows)} images, right and not changed{within}: {', '.join(shares)}{errors} ({budget(attack)})"
 
 
 def budget(attack: Attack) -> str:

@@ -33,13 +33,13 @@ class Corrupted(NamedTuple):
 
 def groups(entries: Sequence[Entry]) -> dict[str, list[Corrupted]]:
     """Return the kinds of corruption of every run or folder of logs that has any, by its name."""
-    found: dict[str, dict[str, list[Entry]]] = {}
+    by_group: dict[str, dict[str, list[Entry]]] = {}
     for entry in entries:
         if entry.corruption:
-            found.setdefault(entry.group, {}).setdefault(entry.corruption, []).append(entry)
+            by_group.setdefault(entry.group, {}).setdefault(entry.corruption, []).append(entry)
     return {
         group: [_merge(kind, same) for kind, same in kinds.items()]
-        for group, kinds in found.items()
+        for group, kinds in by_group.items()
         if all(_can_merge(same) for same in kinds.values())
     }
 
@@ -125,15 +125,15 @@ def _row(name: str, kinds: Sequence[Corrupted]) -> list[Cell]:
     return [Cell(text) for text in (name, images, *cells)]
 
 
-def csv_text(found: Mapping[str, Sequence[Corrupted]]) -> str:
+def csv_text(by_group: Mapping[str, Sequence[Corrupted]]) -> str:
     """Write corruptions.csv: one row per kind and severity, with six digits, rounded down.
 
     Severity 0 is all of them; the kind `mean` is the mean over the kinds.
     """
 
     def rows() -> Iterator[list[str]]:
-        for name, kinds in found.items():
-            for kind, some in [*((each.kind, [each]) for each in kinds), ("mean", kinds)]:
+        for name, kinds in by_group.items():
+            for kind, some in [*((corrupted.kind, [corrupted]) for corrupted in kinds), ("mean", kinds)]:
                 pairs = zip(*(values(some, measure) for measure in MEASURES), strict=True)
                 for severity, pair in enumerate(pairs):
                     if any(pair):

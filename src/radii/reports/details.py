@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 
 from radii.reports import protocol
+from radii.reports.costs import share_in_words
 from radii.reports.inputs import Entry, ReportedRun
 from radii.reports.tables import Cell, Table
 from radii.reports.text import UNKNOWN, duration
@@ -19,7 +20,9 @@ def details(entry: Entry) -> dict[str, str]:
     """Return what is known about one input; what is not recorded is a dash."""
     certificates, summary = entry.certificates, entry.summary
     samples = summary.samples
+    alone = entry.without_noise
     return {
+        "Right without noise": UNKNOWN if alone is None else f"{share_in_words(alone)} of {alone.images:,} images",
         "Images": protocol.describe_images(certificates),
         "Certifier": protocol.describe_certifier(certificates),
         "Noise": protocol.describe_noise(certificates),
@@ -57,16 +60,16 @@ def details_tables(entries: Sequence[Entry]) -> dict[str, Table]:
     """
     known = [details(entry) for entry in entries]
     names = [entry.name for entry in entries]
-    recorded = [key for key in known[0] if any(each[key] != UNKNOWN for each in known)]
+    recorded = [key for key in known[0] if any(values[key] != UNKNOWN for values in known)]
     if len(entries) <= MOST_COLUMNS:
-        rows = [[Cell(key), *(Cell(each[key]) for each in known)] for key in recorded]
+        rows = [[Cell(key), *(Cell(values[key]) for values in known)] for key in recorded]
         return {COMPUTED: Table(["", *names], rows)}
-    shared = [key for key in recorded if len({each[key] for each in known}) == 1]
+    shared = [key for key in recorded if len({values[key] for values in known}) == 1]
     own = [key for key in recorded if key not in shared]
-    found = {}
+    shown = {}
     if shared:
-        found[SHARED] = Table(["", "All inputs"], [[Cell(key), Cell(known[0][key])] for key in shared])
+        shown[SHARED] = Table(["", "All inputs"], [[Cell(key), Cell(known[0][key])] for key in shared])
     if own:
-        rows = [[Cell(name), *(Cell(each[key]) for key in own)] for name, each in zip(names, known, strict=True)]
-        found[COMPUTED] = Table(["", *own], rows)
-    return found
+        rows = [[Cell(name), *(Cell(values[key]) for key in own)] for name, values in zip(names, known, strict=True)]
+        shown[COMPUTED] = Table(["", *own], rows)
+    return shown

@@ -1,6 +1,7 @@
 """The figures of a report: curves of certified accuracy, bars of times, and the colours of the inputs."""
 
 import colorsys
+import importlib.util
 import io
 import math
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from radii.errors import MissingExtraError
 from radii.reports.inputs import Entry
 from radii.reports.metrics import Summary, steps_of, thinned
 from radii.reports.protocol import radius_title
@@ -110,6 +112,22 @@ def draw_curves(entries: Sequence[Entry]) -> "Figure":
     return figure
 
 
+def plot(summary: Summary, axes: "Axes | None", label: str) -> "Axes":
+    """Draw one curve into axes of the caller's, by default those of pyplot; return the axes."""
+    _import_matplotlib()
+    if axes is None:
+        from matplotlib import pyplot
+
+        axes = pyplot.gca()
+    before = len(axes.get_legend_handles_labels()[1])
+    curve = accuracy_curve(summary, 1.03 * summary.largest or 1.0, intervals=before < MOST_BANDS)
+    _draw_curve(axes, curve, legend_name(label), light_colour(before), "solid")
+    axes.set(ylim=(0, 100), xlabel=radius_title([summary.certificates]), ylabel="Certified accuracy, % of all images")
+    axes.set_xlim(left=0)
+    axes.legend()
+    return axes
+
+
 def _draw_curve(axes: "Axes", curve: Curve, label: str, colour: str, dash: Any) -> None:
     radii, percent = zip(*curve.points, strict=True)
     look: dict[str, Any] = {"drawstyle": "steps-pre", "color": colour, "linestyle": dash}
@@ -161,11 +179,19 @@ def make_axes(width: float, height: float) -> "tuple[Figure, Axes]":
     return figure, axes
 
 
+def can_draw() -> bool:
+    """Return whether matplotlib is installed; the page draws its own curves without it."""
+    return importlib.util.find_spec("matplotlib") is not None
+
+
 def _import_matplotlib() -> None:
     """Import matplotlib without the matplotlibrc of the current folder, which may be a stranger's."""
-    if "matplotlib" not in sys.modules:
-        with chdir(Path(__file__).parent):
-            import matplotlib  # noqa: F401
+    if sys.modules.get("matplotlib") is None:
+        try:
+            with chdir(Path(__file__).parent):
+                import matplotlib  # noqa: F401
+        except ImportError as error:
+            raise MissingExtraError("Figures need matplotlib, which is not installed.", "plot") from error
 
 
 def add_legend(figure: "Figure", axes: "Axes") -> None:

@@ -1,4 +1,4 @@
-"""What a report is about: the certificate files of runs, or single files, each under a unique name and read once."""
+"""Read the inputs of a report: the certificate files of runs, or single files, each under a unique name."""
 
 import math
 import warnings
@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 from radii.errors import RunWarning
 from radii.published_datasets import is_corruption
 from radii.reports import protocol
-from radii.reports.metrics import EpochTime, Summary, epoch_time
-from radii.runs import attacks, certificates, gallery, readers
+from radii.reports.metrics import EpochTime, Share, Summary, epoch_time
+from radii.runs import attacks, certificates, gallery, readers, repeats
 from radii.runs.attacks import Attack
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run
@@ -102,6 +102,8 @@ class Entry:
     """Which weights the certificates are of: OWN, ABSENT, GONE or UNRECORDED; empty for a single file."""
     folder: str = ""
     """The folder of logs that the file is in; empty for other files and for runs."""
+    path: Path | None = None
+    """The certificate file, where it was named alone: others may lie beside it."""
 
     @property
     def name(self) -> str:
@@ -122,6 +124,14 @@ class Entry:
     @property
     def certificates(self) -> Certificates:
         return self.summary.certificates
+
+    @property
+    def without_noise(self) -> Share | None:
+        """How many test images the network alone gets right; None if unknown, or of other images or weights."""
+        if self.run is None or not self.own or self.evaluated:
+            return None
+        check = self.run.check()
+        return Share(check["right"], check["images"]) if check else None
 
     @property
     def evaluated(self) -> str:
@@ -145,13 +155,18 @@ class Entry:
         return self.folder or f"{self.source} ({other.get('name')}, {_certifier(self.certificates)})"
 
     @cached_property
+    def beside(self) -> Sequence[Certificates]:
+        """The certificate files beside one that was named alone."""
+        return repeats.beside(self.path) if self.path is not None and "weights" in self.certificates.header else []
+
+    @cached_property
     def attacks(self) -> Sequence[RunAttack]:
         """The attacks on what was certified: the same weights and images, under the same noise."""
         header = self.certificates.header
         if self.run is None or "weights" not in header:
             return []
         about = header["weights"], header.get("data"), self.certificates.noise
-        return [each for each in self.run.attacks if each.attack.rows and _attacked(each.attack.header) == about]
+        return [kept for kept in self.run.attacks if kept.attack.rows and _attacked(kept.attack.header) == about]
 
 
 def _attacked(header: Mapping[str, Any]) -> tuple[Any, ...]:
@@ -212,7 +227,7 @@ def _names(paths: Sequence[Path]) -> list[str]:
 def _read(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
     """Read a certificate file, a run, or a folder of logs such as one for each kind of corruption."""
     if not path.is_dir():
-        return [Entry(name, Summary(certificates.read(path)))]
+        return [Entry(name, Summary(certificates.read(path)), path=path)]
     run = ReportedRun(path, trusted)
     if run.recipe_file.is_file():
         return _read_run(run, name)
@@ -226,7 +241,8 @@ def _read_run(run: ReportedRun, name: str) -> list[Entry]:
     run.recipe  # noqa: B018  untrusted code is refused here
     files = [certificates.read(file) for file in begun_files(run, warn=True)]
     if not files:
-        raise ValueError(f"{run.path} holds no certificates: `radii certify {run.path}` makes them")
+        of = " of images, only a proof about a population" if any(run.population.glob("*.tsv")) else ""
+        raise ValueError(f"{run.path} holds no certificates{of}: `radii certify {run.path}` makes them")
     present = run.weights_digest() if run.finished else None
     return [
         Entry(name, Summary(file), run, mark, _weights(file, run, present))

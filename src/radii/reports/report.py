@@ -1,13 +1,17 @@
 """Write a report: tables, curves and an HTML page."""
 
+import json
+import warnings
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radii import disk
+from radii.errors import RunWarning, install
 from radii.reports import accuracies, corruptions, figures
 from radii.reports.inputs import Entry, read
 from radii.reports.page.page import TITLE, Content, html, markdown
+from radii.reports.spread import as_json
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -44,16 +48,13 @@ def report(
     corrupted = corruptions.groups(everything)
     further = {f"Corruptions: {name}": corruptions.table(kinds) for name, kinds in corrupted.items()}
     content = Content(entries, title, tuple(sorted(set(radii))), command, further)
-    drawn = {"curves": figures.draw_curves(entries), **_draw_times(entries)}
-    # First as SVG: after a figure was drawn as PDF, its SVG would have other ids.
-    svgs = {f"{name}.svg": figures.to_bytes(figure, "svg") for name, figure in drawn.items()}
+    drawn = _figure_files(entries)
     files: dict[str, str | bytes] = {
-        **svgs,
-        "report.md": markdown(content, list(svgs)),
+        **drawn,
+        "report.md": markdown(content, [name for name in drawn if name.endswith(".svg")]),
         "report.csv": accuracies.csv_text(everything, content.radii),
         "report.tex": accuracies.latex(entries, content.radii),
-        "curves.png": figures.to_bytes(drawn["curves"], "png"),
-        **{f"{name}.pdf": figures.to_bytes(figure, "pdf") for name, figure in drawn.items()},
+        "report.json": _as_json(content),
         **({"corruptions.csv": corruptions.csv_text(corrupted)} if corrupted else {}),
         "report.html": html(content),
     }
@@ -62,6 +63,25 @@ def report(
     for name, data in files.items():
         disk.write(folder / name, data)
     return folder / "report.html"
+
+
+def _as_json(content: Content) -> str:
+    """Write the numbers of the tables for programs, one object for each input; unknown numbers are null."""
+    data = [accuracies.as_json(entry, content.radii) | as_json(entry, content.radius) for entry in content.entries]
+    return json.dumps(data, indent=2, allow_nan=False) + "\n"
+
+
+def _figure_files(entries: Sequence[Entry]) -> dict[str, bytes]:
+    """Draw the figures as files, by name; none, with a warning, if matplotlib is not installed."""
+    if not figures.can_draw():
+        message = "The page draws its own curves; curves.svg, .pdf and .png need matplotlib, which is not installed."
+        warnings.warn(f"{message} Install it by: {install('plot')}", RunWarning, stacklevel=3)
+        return {}
+    drawn = {"curves": figures.draw_curves(entries), **_draw_times(entries)}
+    # First as SVG: after a figure was drawn as PDF, its SVG would have other ids.
+    svgs = {f"{name}.svg": figures.to_bytes(figure, "svg") for name, figure in drawn.items()}
+    pdfs = {f"{name}.pdf": figures.to_bytes(figure, "pdf") for name, figure in drawn.items()}
+    return {**svgs, **pdfs, "curves.png": figures.to_bytes(drawn["curves"], "png")}
 
 
 def _draw_times(entries: Sequence[Entry]) -> "dict[str, Figure]":

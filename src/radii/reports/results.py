@@ -1,15 +1,31 @@
 """Results of certify_dataset: the certificates of a dataset, with accuracy, ACR and report."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from numbers import Real
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from radii import disk
+from radii import disk, notebook
 from radii.disk import locked
-from radii.reports.metrics import Summary, in_words
+from radii.errors import MissingExtraError, ParameterError
+from radii.reports import figures
+from radii.reports.inputs import begun_files
+from radii.reports.metrics import Summary, in_words, radii_of, shown
+from radii.reports.protocol import radius_title
 from radii.reports.report import report as write_report
-from radii.runs.certificates import CertificateFile, Certificates, Row
+from radii.reports.text import UNKNOWN, percent_range, radius_text
+from radii.runs import certificates
+from radii.runs.certificate_writer import CertificateFile
+from radii.runs.certificates import Certificates, Row
+from radii.runs.run import Run
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from pandas import DataFrame
+
+MOST_RADII = 8
+"""The most radii of the table in a notebook."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -22,6 +38,12 @@ class Results:
 
     def __repr__(self) -> str:
         return f"Results({in_words(self._summary)})"
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __iter__(self) -> Iterator[Row]:
+        return iter(self.rows)
 
     @property
     def rows(self) -> Sequence[Row]:
@@ -43,6 +65,39 @@ class Results:
     def acr(self) -> float:
         """The average certified radius; a lower bound if the certifier tested given radii only."""
         return self._summary.acr
+
+    def to_pandas(self) -> "DataFrame":
+        """Return one row for each image, under its number in the dataset, as a DataFrame; needs the extra `pandas`.
+
+        An abstention has the prediction -1 and the radius 0.
+        """
+        try:
+            from pandas import DataFrame
+        except ImportError as error:
+            raise MissingExtraError("A DataFrame needs pandas, which is not installed.", "pandas") from error
+        columns = ("label", "prediction", "radius", "correct", "samples", "seconds")
+        frame = DataFrame([[getattr(row, name) for name in columns] for row in self.rows], columns=list(columns))
+        frame.index = [row.index for row in self.rows]
+        frame.index.name = "index"
+        return frame
+
+    def plot(self, ax: "Axes | None" = None, label: str | None = None) -> "Axes":
+        """Draw the certified accuracy over the radius, with its 95 % interval; needs the extra `plot`.
+
+        `ax` are axes of matplotlib, by default the current ones: several results can be drawn into one figure.
+        """
+        return figures.plot(self._summary, ax, self.certificates.name if label is None else label)
+
+    def _repr_html_(self) -> str:
+        """Return a table and the curve for notebooks."""
+        summary = self._summary
+        known = [(radius, shown(summary.known(radius), 1, 2)) for radius in radii_of([summary], MOST_RADII)]
+        ends = {r: percent_range(summary.interval(r)) for r, _ in known if summary.decided(r)}
+        rows = [(radius_text(radius), value, ends.get(radius, UNKNOWN)) for radius, value in known]
+        title = radius_title([self.certificates])
+        table = notebook.table((title, "Certified accuracy, %", "95 % interval"), rows, in_words(summary))
+        steps = certificates.accuracy_steps(self.certificates)
+        return table + notebook.curves([("", steps)], f"certified accuracy, %, over the {title[0].lower()}{title[1:]}")
 
     def report(self, folder: Path | str) -> Path:
         """Write tables, curves and a page to a folder; returns the page.
@@ -73,3 +128,31 @@ class Results:
                 if row.index not in done:
                     file.append(row)
         return path
+
+
+def read_results(path: Path | str) -> Results:
+    """Read a certificate file, of radii or with the columns of Cohen et al., or the only one of a run.
+
+    >>> import os, radii, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> cells = [["idx", "label", "predict", "radius", "correct", "time"], ["0", "7", "7", "0.4", "1", "1.0"]]
+    >>> _ = Path(f"{folder}/a.tsv").write_text(os.linesep.join(chr(9).join(line) for line in cells) + os.linesep)
+    >>> radii.read_results(f"{folder}/a.tsv").accuracy(0.25)
+    1.0
+    """
+    file = Path(path)
+    if file.is_dir():
+        file = _only_file(Run(file))
+    return Results(certificates.read(file), file)
+
+
+def _only_file(run: Run) -> Path:
+    """Return the certificate file of a run, or raise a ParameterError if there are several or none."""
+    run.stated_recipe()
+    files = begun_files(run)
+    if not files:
+        raise ParameterError(f"{run.path} holds no certificates. Make them with `radii certify {run.path}`.", "path")
+    if len(files) > 1:
+        names = ", ".join(file.name for file in files)
+        raise ParameterError(f"{run.path} has {len(files)} certificate files: {names}. Name one of them.", "path")
+    return files[0]

@@ -76,17 +76,19 @@ def html(table: Table, *, dots: bool = False, sortable: bool = False, words: boo
     """
     marks = [' class="words"' if words and has_words else "" for has_words in _columns_of_words(table)]
 
-    def cell(cell: Cell, mark: str) -> str:
+    def cell(cell: Cell, mark: str, title: str) -> str:
         content = f"<b>{html_text(cell.text)}</b>" if cell.best else html_text(cell.text)
+        # On a narrow screen a row is a block, and every value has its title beside it.
+        label = f' data-label="{html_text(title)}"' if title else ""
         if cell.share is None:
-            return f"<td{mark}>{content}</td>"
+            return f"<td{label}{mark}>{content}</td>"
         interval = f"<small>{html_text(cell.interval)}</small>"
-        return f'<td class="share" style="--share: {cell.share:.3f}">{content}{interval}</td>'
+        return f'<td{label} class="share" style="--share: {cell.share:.3f}">{content}{interval}</td>'
 
     def line(number: int, row: Sequence[Cell]) -> str:
         dot = f'<span class="dot" style="background: var(--c{number})"></span>' if dots else ""
         start = f'<tr class="run-{number}">' if dots else "<tr>"
-        cells = "".join(map(cell, row[1:], marks[1:]))
+        cells = "".join(map(cell, row[1:], marks[1:], table.head[1:]))
         return f'{start}<th scope="row"{marks[0]}>{dot}{html_text(row[0].text)}</th>{cells}</tr>'
 
     titles = zip(table.head, marks, strict=True)

@@ -1,7 +1,6 @@
 """Numbers and foreign text as people read them: rounding, durations, and escapes for Markdown, LaTeX, CSV and HTML."""
 
 import re
-from collections.abc import Mapping
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
 
@@ -50,11 +49,6 @@ def duration(seconds: float) -> str:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
-
-
-def import_check(check: Mapping[str, int]) -> str:
-    """Format the accuracy without noise that was measured when a model was imported."""
-    return f"{down(check['right'] / check['images'], 1, 2)} % of {check['images']} test images right without noise"
 
 
 def ordinal(number: int) -> str:

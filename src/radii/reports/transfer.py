@@ -1,6 +1,6 @@
 """Teachers and students side by side: how much robustness a transfer kept, and what it cost."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -11,6 +11,9 @@ from radii.reports.text import UNKNOWN, down, duration
 from radii.runs.lineage import seconds_before, teachers
 
 HEAD = ("", "Taught by", "ACR", "Time per epoch", "Training time", "Teacher’s method here", "Speed-up")  # noqa: RUF001
+
+
+BASELINE = "gaussian"
 
 
 def transfers(entries: Sequence[Entry]) -> Table | None:
@@ -86,20 +89,36 @@ class TrainedRun(NamedTuple):
     """The teacher's method, for a student."""
     method_seconds: float | None = None
     """How long the teacher's method would have taken on the student's architecture."""
+    baseline: bool = False
+    """Whether it was trained with Gaussian noise alone, as what a student has to beat."""
 
     def __str__(self) -> str:
         method = "" if self.method_seconds is None else f"; {self.method} would take {duration(self.method_seconds)}"
+        method += ", with Gaussian noise alone: the baseline" if self.baseline else ""
         return f"ACR {shown(self.acr, 4)} after {duration(self.seconds)}{method}"
 
 
 def trained_runs(entries: Sequence[Entry]) -> list[TrainedRun]:
-    """Return the students among the runs and their teachers, where time and ACR are known; empty without a student."""
+    """Return the students among the runs, their teachers, and runs of Gaussian noise alone at the same sigma.
+
+    Only where time and ACR are known; empty without a student.
+    """
     known = best_entries(entries)
     students = {path: entry.run for path, entry in known.items() if entry.run and entry.run.transfer_cost}
     taught_by = {teacher.path.resolve() for run in students.values() for teacher in teachers(run)}
-    runs = [_trained(known[path], entries) for path in known if path in students or path in taught_by]
-    found = [run for run in runs if run]
-    return found if any(run.method for run in found) else []
+    sigmas = {run.recipe.sigma for run in students.values()}
+    plain = {path for path, entry in known.items() if entry.run and _is_baseline(entry.run, sigmas)} - taught_by
+    runs = [
+        run._replace(baseline=path in plain)
+        for path in known
+        if path in students or path in taught_by or path in plain
+        if (run := _trained(known[path], entries))
+    ]
+    return runs if any(run.method for run in runs) else []
+
+
+def _is_baseline(run: ReportedRun, sigmas: Collection[float]) -> bool:
+    return run.recipe.objective["name"] == BASELINE and run.recipe.sigma in sigmas and run.transfer_cost is None
 
 
 def _trained(entry: Entry, entries: Sequence[Entry]) -> TrainedRun | None:

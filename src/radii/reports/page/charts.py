@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from radii.reports.figures import Point
 from radii.reports.inputs import Entry
+from radii.reports.spread import top_probabilities
 from radii.reports.text import UNKNOWN, down, html_text
 from radii.reports.transfer import TrainedRun
 
@@ -15,6 +16,8 @@ WIDTH, HEIGHT = 720.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 16.0, 14.0, 52.0
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 BINS = 20
+SHORTEST = 0.01
+"""Seconds of the shortest training that is drawn: the axis is logarithmic."""
 UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 Tick = tuple[float, str]
@@ -46,7 +49,7 @@ class Chart:
     """Whether the horizontal axis is."""
 
     def x(self, value: float) -> float:
-        low, high, value = (self._scale(each) for each in (self.start[0], self.end[0], value))
+        low, high, value = (self._scale(number) for number in (self.start[0], self.end[0], value))
         return LEFT + (WIDTH - LEFT - RIGHT) * (value - low) / ((high - low) or 1.0)
 
     def y(self, value: float) -> float:
@@ -164,16 +167,21 @@ def _axis_start(lowest: float, highest: float) -> float:
     return min(lowest, 0.0) if lowest < highest / 2 else max(0.0, step * (math.floor(lowest / step) - 1))
 
 
-def transfer_figure(runs: Sequence[TrainedRun]) -> Figure | None:
-    """Draw ACR over training time, with the time that the teacher's method would have taken for a student."""
+def transfer_figure(runs: Sequence[TrainedRun], norms: str = "") -> Figure | None:
+    """Draw ACR over training time, with the time that the teacher's method would have taken for a student.
+
+    A dashed line across the plot is the ACR of a run that was trained with Gaussian noise alone.
+    """
     if not runs:
         return None
-    longest = max(max(run.seconds, run.method_seconds or 0.0) for run in runs)
-    size, unit = next((size, unit) for size, unit in UNITS if longest >= size or size == 1.0)
-    low = min(run.seconds for run in runs) / size / 1.6
+    times = [
+        max(seconds, SHORTEST) for run in runs for seconds in (run.seconds, run.method_seconds) if seconds is not None
+    ]
+    size, unit = next((size, unit) for size, unit in UNITS if max(times) >= size or size == 1.0)
+    low = min(times) / size / 1.6
     highest, lowest = max(run.acr.value for run in runs) * 1.06 or 1.0, min(run.acr.value for run in runs) * 0.92
-    end = longest / size * 1.7, highest
-    title = "Average certified radius (ACR) over training time"
+    end = max(times) / size * 1.7, highest
+    title = f"Average certified radius (ACR{f', {norms}, pixels in [0, 1]' if norms else ''}) over training time"
     chart = Chart(title, end, (low, lowest), 320.0, logarithmic=True)
     drawn = "".join(_run_points(chart, run, size) for run in runs)
     values = [(value, f"{value:.4g}") for value in ticks_up_to(highest, 40) if value >= lowest]
@@ -183,12 +191,14 @@ def transfer_figure(runs: Sequence[TrainedRun]) -> Figure | None:
 
 def _run_points(chart: Chart, run: TrainedRun, size: float) -> str:
     """Draw a point, and for a student a hollow one where the teacher's method would have ended."""
-    x, y = chart.x(run.seconds / size), chart.y(run.acr.value)
+    x, y = chart.x(max(run.seconds, SHORTEST) / size), chart.y(run.acr.value)
     parts = f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
     if run.method_seconds is not None:
-        far = chart.x(run.method_seconds / size)
+        far = chart.x(max(run.method_seconds, SHORTEST) / size)
         parts += f'<path class="attacked" d="M{x:.1f} {y:.1f}H{far:.1f}"/>'
         parts += f'<circle class="hollow" cx="{far:.1f}" cy="{y:.1f}" r="6"/>'
+    if run.baseline:
+        parts += f'<path class="bar attacked" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
     return group(run.number, parts)
 
 
@@ -226,8 +236,7 @@ def vote_rows(entries: Sequence[Entry]) -> list[VoteRow]:
 
 
 def _vote_row(entry: Entry) -> VoteRow:
-    counted = [row.counts.values() for row in entry.certificates.rows if sum(row.counts.values()) > 0]
-    shares = [max(counts) / sum(counts) for counts in counted]
+    shares = top_probabilities(entry.summary)
     samples = [row.samples for row in entry.certificates.rows if row.samples]
     return VoteRow(
         entry.name,

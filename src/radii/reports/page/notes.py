@@ -6,9 +6,10 @@ from radii.reports import protocol
 from radii.reports.attacks import broken_certificates, budget, largest_attack
 from radii.reports.inputs import GONE, Entry
 from radii.reports.metrics import radii_of
-from radii.reports.text import down, percent_range, radius_text, up
+from radii.reports.text import UNKNOWN, down, percent_range, radius_text, up
 from radii.runs.attacks import Attack
 from radii.runs.certificates import Certificates
+from radii.runs.repeats import repeats_note
 
 USUAL = 0.5
 """The radius of the headline if no sigma is known."""
@@ -21,11 +22,20 @@ KNOWN_LABEL = (
 NO_CERTIFIER = "the certifier is not recorded, so the intervals do not include its failure probability"
 ROUNDED = "the radii were printed with three significant digits, which can round a radius up"
 ADVICE = {
-    protocol.BUDGETS: "ACR grows with the number of samples, compare it with care",
-    protocol.IMAGES: "their numbers are not directly comparable",
-    protocol.RECORDS: "it is unknown whether the others were certified in the same way",
+    protocol.BUDGETS: "ACR grows with the number of samples: compare it with care",
+    protocol.IMAGES: "Their numbers are not directly comparable",
+    protocol.RECORDS: "It is unknown whether the others were certified in the same way",
 }
-"""The consequence of a difference between inputs; for other differences the values are listed."""
+"""The consequence of a difference between inputs."""
+DESCRIBED: dict[str, Callable[[Certificates], object]] = {
+    **protocol.ASPECTS,
+    protocol.BUDGETS: protocol.describe_certifier,
+    protocol.IMAGES: protocol.describe_images,
+    protocol.RECORDS: lambda file: "not recorded" if file.certifier is None else "recorded",
+}
+"""What is told of each input where the inputs differ."""
+MOST_NAMED = 8
+"""The most inputs that a note names; of more, the most frequent value is that of "the others"."""
 
 
 def claim(entries: Sequence[Entry]) -> str:
@@ -38,6 +48,24 @@ def claim(entries: Sequence[Entry]) -> str:
         f"A certificate is a proof: no change of the image that is shorter, in {norms}, than the radius can change "
         f"the smoothed classifier’s answer{sure if len(known) == len(failures) else ''}.{_rounding(entries)}"  # noqa: RUF001
     )
+
+
+def noise_words(entries: Sequence[Entry]) -> str:
+    """State the noise, for each input where they differ."""
+    return (
+        f"Noise: {_values(entries, _noise)}."
+        if len({_noise(entry.certificates) for entry in entries}) > 1
+        else (f"Noise: {_noise(entries[0].certificates)}.")
+    )
+
+
+def _noise(certificates: Certificates) -> str:
+    """Describe the noise; the file of another tool may state sigma in its name alone."""
+    if "noise" in certificates.header:
+        stated = {key: value for key, value in certificates.noise.items() if key != "name"}
+        words = ", ".join(f"{key} {_value_text(value)}" for key, value in stated.items())
+        return f"{certificates.noise.get('name')}{f' of {words}' if words else ''}, pixels in [0, 1]"
+    return "not recorded" if certificates.sigma is None else f"sigma {certificates.sigma:g}, pixels in [0, 1]"
 
 
 def _rounding(entries: Sequence[Entry]) -> str:
@@ -62,7 +90,7 @@ def headline_radius(entries: Sequence[Entry], radii: Sequence[float] = ()) -> fl
 
 def headline(entry: Entry, radius: float) -> str:
     """Say what is guaranteed within a radius, with its interval, and how often there is no answer."""
-    summary, size = entry.summary, radius_text(radius)
+    summary, size = entry.summary, f"radius {radius_text(radius)} ({protocol.norm_name(entry.certificates)})"
     known, abstained = summary.known(radius), summary.known_abstentions
     pictures = f"{summary.images:,} picture{'s' * (summary.images != 1)}"
     if known is None:
@@ -81,13 +109,20 @@ def notes(entries: Sequence[Entry]) -> list[str]:
 
 
 def _about_single(entries: Sequence[Entry]) -> list[str]:
-    found = []
+    sentences = []
+    repeated: dict[str, list[Entry]] = {}
     for entry in entries:
         if (words := protocol.describe_images(entry.certificates)).endswith("so far"):
-            found.append(f"{entry.short_name}: {words}.")
+            sentences.append(f"{entry.short_name}: {words}.")
         if words := protocol.bias_warning(entry.certificates, entry.class_names):
-            found.append(f"{entry.short_name}: {words}.")
-    return found
+            sentences.append(f"{entry.short_name}: {words}.")
+        others = [other.certificates for other in entries if other is not entry]
+        if words := repeats_note(entry.certificates, [*others, *entry.beside]):
+            repeated.setdefault(words, []).append(entry)
+    for words, some in repeated.items():
+        shared = words if len(some) == 1 else words.replace("its images", "their images", 1)
+        sentences.append(f"{_listed(some, entries)}: {shared}.")
+    return sentences
 
 
 def _about_some(entries: Sequence[Entry]) -> list[str]:
@@ -101,8 +136,8 @@ def _about_some(entries: Sequence[Entry]) -> list[str]:
         ROUNDED: [entry for entry in foreign if _has_rounded_radii(entry.certificates)],
     }
     for entry in entries:
-        if found := largest_attack(entry):
-            shared.setdefault(_about_attack(entry, found.attack), []).append(entry)
+        if largest := largest_attack(entry):
+            shared.setdefault(_about_attack(entry, largest.attack), []).append(entry)
     return [f"{_listed(some, entries)}: {words}." for words, some in shared.items() if some]
 
 
@@ -125,27 +160,33 @@ def _listed(some: Sequence[Entry], entries: Sequence[Entry]) -> str:
 def _about_all(entries: Sequence[Entry]) -> list[str]:
     files = [entry.certificates for entry in entries]
     differing = protocol.differences(files)
-    found = [f"{words}: {ADVICE.get(words) or _values(entries, protocol.ASPECTS[words])}." for words in differing]
+    sentences = [_difference(words, entries) for words in differing]
     if len({str(file.header["seed"]) for file in files if "seed" in file.header}) > 1:
-        found.append(f"The seeds differ: {_values(entries, lambda file: file.header.get('seed'))}.")
+        sentences.append(f"The seeds differ: {_values(entries, lambda file: file.header.get('seed'))}.")
     if differing:
-        found.append("No best is marked, as the inputs were not certified in the same way.")
+        sentences.append("No best is marked, as the inputs were not certified in the same way.")
     elif len(files) > 1 and not protocol.comparable(files):
-        found.append(f"No best is marked: that takes at least {protocol.FEWEST_IMAGES} images.")
-    return found
+        sentences.append(f"No best is marked: that takes at least {protocol.FEWEST_IMAGES} images.")
+    return sentences
+
+
+def _difference(words: str, entries: Sequence[Entry]) -> str:
+    """Say in what the inputs differ, with the names of the inputs, and what follows."""
+    advice = f" {ADVICE[words]}." if words in ADVICE else ""
+    return f"{words}: {_values(entries, DESCRIBED[words])}.{advice}"
 
 
 def _values(entries: Sequence[Entry], value: Callable[[Certificates], object]) -> str:
-    """List every value with the names of its inputs; the most frequent one last, for "the others"."""
+    """List every value with the names of its inputs; the most frequent one last, "the others" of many inputs."""
     names: dict[str, list[str]] = {}
     for entry in entries:
         names.setdefault(_value_text(value(entry.certificates)), []).append(entry.short_name)
     *few, (usual, others) = sorted(names.items(), key=lambda item: len(item[1]))
-    listed = [f"{text} ({', '.join(some)})" for text, some in few]
-    return ", ".join([*listed, f"{usual} ({', '.join(others) if len(others) < 2 else 'the others'})"])
+    last = ", ".join(others) if len(entries) <= MOST_NAMED or not few else "the others"
+    return "; ".join([*(f"{text} ({', '.join(some)})" for text, some in few), f"{usual} ({last})"])
 
 
 def _value_text(value: object) -> str:
     if isinstance(value, bool):
         return "known" if value else "not known"
-    return "not recorded" if value is None else str(value)
+    return "not recorded" if value in (None, "None", UNKNOWN) else str(value)

@@ -8,20 +8,27 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from radii.reports import accuracies, protocol, tables
+from radii.reports import accuracies, population, protocol, tables
 from radii.reports.details import COMPUTED, MOST_COLUMNS, SHARED, details_tables
 from radii.reports.figures import dark_colour, light_colour
 from radii.reports.inputs import Entry
 from radii.reports.metrics import Summary, Value, radii_of, shown
 from radii.reports.page import curves
 from radii.reports.page.charts import training_figures, transfer_figure, vote_rows
-from radii.reports.page.notes import claim, headline, headline_radius, notes
+from radii.reports.page.notes import claim, headline, headline_radius, noise_words, notes
 from radii.reports.page.pictures import galleries, look, read_pictures
+from radii.reports.spread import spread
 from radii.reports.tables import Table
 from radii.reports.text import html_text, markdown_text, plain, radius_text
 from radii.reports.transfer import trained_runs, transfers
 
 TITLE = "Certified accuracy"
+SPREAD = (
+    "p 10 % is the largest share of the votes that the top class gets in the hardest tenth of the images. At the cap "
+    "are images whose radius only more samples could raise. The easiest fifth is its share of the ACR."
+)
+DRAWN = "The line across is the ACR of a run that was trained with Gaussian noise alone: the baseline."
+NOT_DRAWN = "To see what plain training gives, report a run of the objective gaussian at the same sigma too."
 FIGURES = {"curves": "Certified accuracy over the radius", "times": "Seconds of training per epoch"}
 
 
@@ -56,8 +63,19 @@ class Content:
         return notes(self.entries)
 
     @cached_property
+    def spread(self) -> Table:
+        return spread(self.entries, self.radius)
+
+    @cached_property
     def transfers(self) -> Table | None:
         return transfers(self.entries)
+
+    @cached_property
+    def populations(self) -> Table | None:
+        """What is proven about populations by the runs; None if nothing is."""
+        runs = {entry.source: entry.run for entry in self.entries if entry.run is not None}
+        proofs = population.of_runs(list(runs.items()))
+        return population.table(proofs) if proofs else None
 
     @cached_property
     def details(self) -> Mapping[str, Table]:
@@ -69,7 +87,7 @@ def markdown(content: Content, figures: Iterable[str]) -> str:
     corruptions = {title: tables.markdown(table).strip() for title, table in content.corruptions.items()}
     parts = [
         f"# {markdown_text(content.title)}",
-        claim(content.entries),
+        f"{claim(content.entries)} {noise_words(content.entries)}",
         "Per cent of all images certified at each radius, rounded down; ACR is the average certified radius."
         + content.best_is_bold,
         tables.markdown(content.accuracies).strip(),
@@ -77,8 +95,14 @@ def markdown(content: Content, figures: Iterable[str]) -> str:
         "\n".join(f"![{FIGURES[Path(file).stem]}]({file})" for file in figures),
         f"## Transfer\n\n{tables.markdown(content.transfers).strip()}" if content.transfers else "",
         *(f"## {markdown_text(title)}\n\n{text}" for title, text in corruptions.items()),
+        f"## {population.TITLE}\n\n{population.CAPTION}\n\n{tables.markdown(content.populations).strip()}"
+        if content.populations
+        else "",
         "## 95 % intervals over the choice of test images",
         tables.markdown(accuracies.intervals(content.accuracies)).strip(),
+        "## What the average hides",
+        SPREAD,
+        tables.markdown(content.spread).strip(),
         f"## {COMPUTED}",
         *(tables.markdown(table).strip() for table in content.details.values()),
     ]
@@ -88,7 +112,7 @@ def markdown(content: Content, figures: Iterable[str]) -> str:
 def html(content: Content) -> str:
     """Write the page: tables, figures and pictures inline, no outside request; a small script helps to read it."""
     entries, radius = content.entries, content.radius
-    pictures = [(entry, found) for entry in entries if (found := read_pictures(entry))]
+    pictures = [(entry, read) for entry in entries if (read := read_pictures(entry))]
     runs = trained_runs(entries) if content.transfers else []
     by_class = accuracies.by_class(entries, radius)
     many = len(entries) > MOST_COLUMNS
@@ -99,6 +123,7 @@ def html(content: Content) -> str:
         dark=[dark_colour(number) for number in range(len(entries))],
         headlines=[headline(entry, radius) for entry in entries],
         claim=claim(entries),
+        noise=noise_words(entries),
         norms=protocol.norm_names([entry.certificates for entry in entries]),
         tiles=_tiles(entries, radius),
         look=look(pictures, radius),
@@ -110,12 +135,18 @@ def html(content: Content) -> str:
         galleries=galleries(pictures),
         by_class=tables.html(by_class, sortable=True) if by_class else "",
         by_class_caption=accuracies.by_class_caption(entries, radius),
+        about_spread=SPREAD,
+        spread=tables.html(content.spread, dots=True, sortable=True),
         votes=vote_rows(entries),
         training=training_figures(entries),
         transfers=tables.html(content.transfers, sortable=True) if content.transfers else "",
-        transfer_figure=transfer_figure(runs),
+        transfer_figure=transfer_figure(runs, protocol.norm_names([entry.certificates for entry in entries])),
+        baseline=DRAWN if any(run.baseline for run in runs) else NOT_DRAWN,
         trained_runs=runs,
         corruptions={title: tables.html(table, sortable=True) for title, table in content.corruptions.items()},
+        populations=tables.html(content.populations, sortable=True) if content.populations else "",
+        populations_title=population.TITLE,
+        populations_caption=population.CAPTION,
         details={
             title: tables.html(table, sortable=many and title != SHARED) for title, table in content.details.items()
         },
@@ -160,13 +191,14 @@ def _tiles(entries: Sequence[Entry], radius: float) -> list[Tile]:
     """Return the numbers in large print; none for several inputs that do not compare."""
     if len(entries) > 1 and not protocol.comparable([entry.certificates for entry in entries]):
         return []
-    smaller = [each for each in radii_of([entry.summary for entry in entries]) if 0 < each < radius]
-    half = min(smaller, key=lambda each: abs(each - radius / 2), default=radius / 2)
+    smaller = [other for other in radii_of([entry.summary for entry in entries]) if 0 < other < radius]
+    half = min(smaller, key=lambda other: abs(other - radius / 2), default=radius / 2)
+    norm = protocol.norm_names([entry.certificates for entry in entries])
     return [
-        _tile(entries, "Clean accuracy", lambda summary: summary.known(0.0)),
-        _tile(entries, f"Certified at radius {radius_text(half)}", lambda summary: summary.known(half)),
-        _tile(entries, f"Certified at radius {radius_text(radius)}", lambda summary: summary.known(radius)),
-        _tile(entries, "Average certified radius", lambda summary: summary.known_acr, percent=False),
+        _tile(entries, "Smoothed accuracy", lambda summary: summary.known(0.0)),
+        _tile(entries, f"Certified at radius {radius_text(half)} ({norm})", lambda summary: summary.known(half)),
+        _tile(entries, f"Certified at radius {radius_text(radius)} ({norm})", lambda summary: summary.known(radius)),
+        _tile(entries, f"Average certified radius ({norm})", lambda summary: summary.known_acr, percent=False),
     ]
 
 

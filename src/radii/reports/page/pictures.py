@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from radii.reports.attacks import largest_attack
 from radii.reports.inputs import Entry
+from radii.reports.protocol import norm_name
 from radii.reports.text import down, radius_text
 from radii.runs import gallery
 from radii.runs.certificates import Row
@@ -66,13 +67,15 @@ def read_pictures(entry: Entry) -> Pictures | None:
     if not path.is_file():
         return None
     rows = {str(row.index): row for row in entry.certificates.rows}
-    found, digests = gallery.read(path)
+    pictures, digests = gallery.read(path)
     clean = {
-        int(name): pixels for name, pixels in found.items() if name in rows and digests.get(name) == rows[name].digest
+        int(name): pixels
+        for name, pixels in pictures.items()
+        if name in rows and digests.get(name) == rows[name].digest
     }
     attack = largest_attack(entry)
     changed, facts = attack.pictures if attack else ({}, {})
-    mine = {name: each for name, each in facts.items() if _fits(name, each, rows.get(name.partition("-")[0]))}
+    mine = {name: fact for name, fact in facts.items() if _fits(name, fact, rows.get(name.partition("-")[0]))}
     return Pictures(clean, changed, mine) if clean else None
 
 
@@ -113,12 +116,13 @@ class Look(NamedTuple):
     images: Sequence[Image]
 
 
-def look(found: Sequence[tuple[Entry, Pictures]], radius: float) -> Look | None:
+def look(inputs: Sequence[tuple[Entry, Pictures]], radius: float) -> Look | None:
     """Show a picture as it is, with noise of the length of a radius, and with a worst change of that length."""
-    for entry, pictures in found:
+    for entry, pictures in inputs:
         for row in gallery.choice(entry.certificates.rows).get("Median radius", []):
             if row.index in pictures.clean:
-                about = f"What a radius of {radius_text(radius)} looks like (image {row.index} of {entry.name})."
+                size = f"{radius_text(radius)} ({norm_name(entry.certificates)}, pixels in [0, 1])"
+                about = f"What a radius of {size} looks like (image {row.index} of {entry.name})."
                 return Look(about, _changed_by(pictures, row.index, radius, entry.certificates.norm or L2))
     return None
 
@@ -167,7 +171,7 @@ class Gallery(NamedTuple):
     groups: Mapping[str, Sequence[Card]]
 
 
-def galleries(found: Sequence[tuple[Entry, Pictures]]) -> list[Gallery]:
+def galleries(inputs: Sequence[tuple[Entry, Pictures]]) -> list[Gallery]:
     """Return a gallery for every input that has pictures."""
     return [
         Gallery(
@@ -177,7 +181,7 @@ def galleries(found: Sequence[tuple[Entry, Pictures]]) -> list[Gallery]:
                 for title, rows in gallery.choice(entry.certificates.rows).items()
             },
         )
-        for entry, pictures in found
+        for entry, pictures in inputs
     ]
 
 

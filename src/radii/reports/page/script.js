@@ -23,16 +23,15 @@
   var attacked = data.runs.some(function (run) { return run.attacked; });
   var paired = data.runs.some(function (run) { return run.difference.some(Boolean); });
   var table = make("table", reading), head = make("tr", make("thead", table)), body = make("tbody", table);
-  make("th", head, "Input", { scope: "col" });
-  make("th", head, "Certified, %", { scope: "col" });
-  make("th", head, "95 % interval", { scope: "col" });
-  if (attacked) make("th", head, "After the attack, %", { scope: "col" });
-  if (paired) make("th", head, "Points more than " + data.runs[0].name, { scope: "col" });
+  var titles = ["Certified, %", "95 % interval"];
+  if (attacked) titles.push("After the attack, %");
+  if (paired) titles.push("Points more than " + data.runs[0].name);
+  ["Input"].concat(titles).forEach(function (title) { make("th", head, title, { scope: "col" }); });
   var rows = data.runs.map(function (run, number) {
     var row = make("tr", body, "", { "class": "run-" + number }), name = make("th", row, "", { scope: "row" });
     make("span", name, "", { "class": "dot", style: "background: var(--c" + number + ")" });
     name.append(run.name);
-    return Array.from({ length: 2 + attacked + paired }, function () { return make("td", row); });
+    return titles.map(function (title) { return make("td", row, "", { "data-label": title }); });
   });
   var cursor = document.createElementNS(svg.namespaceURI, "line");
   cursor.setAttribute("class", "cursor");

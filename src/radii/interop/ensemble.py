@@ -1,0 +1,65 @@
+"""Combine trained runs to an ensemble: one run whose model is the mean of their logits."""
+
+from collections.abc import Collection, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from radii.errors import ParameterError
+from radii.interop.importer import check_classifier, write_run
+from radii.runs.recipe import Recipe
+from radii.runs.run import Run
+from radii.training.build import combine_runs, dataset_of
+
+NAME = "ensemble"
+
+
+def import_ensemble(
+    members: Sequence[Run | Path | str],
+    path: Path | str,
+    *,
+    consensus: int = 0,
+    data: Path | None = None,
+    trust: Collection[str] = (),
+) -> Run:
+    """Make a run whose model is the ensemble of trained runs of one dataset, sigma and normalisation.
+
+    With `consensus` K, the others are evaluated only where the first K disagree about the class.
+    """
+    runs = [member if isinstance(member, Run) else Run(member, trust) for member in members]
+    if len(runs) < 2:
+        raise ParameterError(f"an ensemble has {len(runs)} members, expected the paths of at least 2 trained runs")
+    first = runs[0].recipe
+    for run in runs[1:]:
+        _expect_same(run, runs[0])
+    recipe = Recipe(
+        dataset=first.dataset,
+        model={"name": NAME, "members": tuple(str(run.path) for run in runs), "consensus": consensus},
+        sigma=first.sigma,
+        normalisation=first.normalisation,
+        objective="imported",
+    )
+    dataset = dataset_of(runs[0], data)
+    recipe, model, spec, origin = combine_runs(recipe, dataset, trust)
+    check_classifier(model.eval(), spec, NAME)
+    return write_run(Path(path), recipe, dataset, model, spec, None, origin)
+
+
+def members_of(table: Mapping[str, Any]) -> Sequence[str]:
+    """Return the runs that an ensemble's table names, or raise a ParameterError if it names anything else."""
+    members = table.get("members")
+    if not isinstance(members, list | tuple) or not all(isinstance(member, str) for member in members):
+        raise ParameterError(f"members = {members!r}, expected the paths of trained runs")
+    if unknown := sorted(set(table) - {"name", "members", "consensus"}):
+        raise ParameterError(f"an ensemble has no field {unknown[0]!r}, expected members and consensus")
+    return members
+
+
+def _expect_same(run: Run, first: Run) -> None:
+    """Raise a ParameterError if a member was trained on other data, or with another noise, than the first."""
+    pairs = {
+        "dataset": (run.recipe.dataset["name"], first.recipe.dataset["name"]),
+        "sigma": (run.recipe.sigma, first.recipe.sigma),
+    }
+    for what, (value, expected) in pairs.items():
+        if value != expected:
+            raise ParameterError(f"{run.path} has another {what}: {value}, {first.path} has {expected}")

@@ -1,0 +1,177 @@
+"""A page for auditors: what was claimed, how it was tested, on which data, who can check it how, and the limits."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from radii import disk
+from radii.errors import ParameterError
+from radii.reports import attacks as attack_words
+from radii.reports import population as population_words
+from radii.reports.inputs import begun_files
+from radii.reports.model_card import MEANING, describe
+from radii.reports.protocol import describe_certifier, describe_images, describe_noise
+from radii.reports.text import down
+from radii.runs import attacks, certificates, population
+from radii.runs.certificates import Certificates
+from radii.runs.run import Run
+
+FILE = "auditors.html"
+SIGNATURE = "signature.json"
+TEMPLATE = Path(__file__).with_name("auditors.html")
+
+LIMITS = (
+    "A certificate is about the length of a change in pixel space, in the norm that it names. It says nothing about "
+    "other changes: rotation, weather, another camera, another object.",
+    "It is about the model's answer, not about the truth: a wrong answer can be certified too. Certified accuracy "
+    "counts only answers that are right.",
+    "Certified accuracy is a share of the images that were tested. It holds for other images as far as these are a "
+    "random sample of them.",
+    "Every certificate is wrong with the stated failure probability. Several certificates of the same images with "
+    "other settings are several chances to be wrong; each table says how many there are.",
+    "Certificates are computed in floating point. They hold for the function as the engine computes it; the engine, "
+    "its version and the kind of machine are recorded.",
+    "A digest shows that a file is the one that was tested. It does not show that the training data were good, lawful "
+    "or free of bias.",
+    "A log that its operator keeps can be written anew by its operator. Digests that clients got with their answers, "
+    "or that were noted elsewhere, show that.",
+)
+
+
+class Pointer(NamedTuple):
+    """A place in a framework, and where this page has something about it."""
+
+    place: str
+    topic: str
+    here: str
+
+
+POINTERS = (
+    Pointer("EU AI Act, article 15 (1)", "an appropriate level of accuracy, robustness and cybersecurity", "Claims"),
+    Pointer(
+        "EU AI Act, article 15 (3)", "levels and metrics of accuracy, declared to users", "Claims; How it was tested"
+    ),
+    Pointer("EU AI Act, article 15 (4)", "resilience to errors, faults and inconsistencies", "Claims; Limits"),
+    Pointer(
+        "EU AI Act, article 15 (5)",
+        "resilience to attempts to alter outputs, such as adversarial examples",
+        "Claims; Attacks",
+    ),
+    Pointer("NIST AI RMF 1.0, MAP 2.3", "integrity of testing, and its documentation", "How it was tested; Data"),
+    Pointer("NIST AI RMF 1.0, MEASURE 2.1", "test sets, metrics and tools are documented", "How it was tested; Data"),
+    Pointer("NIST AI RMF 1.0, MEASURE 2.3", "performance is measured, and its conditions are stated", "Claims; Limits"),
+    Pointer("NIST AI RMF 1.0, MEASURE 2.4", "behaviour in production is monitored", "Answers of servers"),
+    Pointer(
+        "NIST AI RMF 1.0, MEASURE 2.5", "validity and reliability are shown, limits are documented", "Claims; Limits"
+    ),
+    Pointer("NIST AI RMF 1.0, MEASURE 2.7", "security and resilience are evaluated and documented", "Claims; Attacks"),
+    Pointer("NIST AI RMF 1.0, MANAGE 4.1", "monitoring after deployment", "Answers of servers"),
+)
+
+
+@dataclass(frozen=True)
+class ServedAnswers:
+    """What the evidence of a server says, after its log was checked."""
+
+    name: str
+    lines: int
+    answers: int
+    unanswered: int
+    head: str
+    claims: Mapping[str, int]
+    """Answers by mode and outcome."""
+    problems: Sequence[str] = ()
+    """What is wrong with the log."""
+
+
+def write_page(runs: Sequence[Run], out: Path, served: Sequence[ServedAnswers] = (), command: str = "") -> Path:
+    """Write the page about runs, and about answers that were served with them, to a folder; return the page."""
+    from jinja2 import Environment, StrictUndefined
+
+    if not runs:
+        raise ParameterError("The page for auditors is about runs. Name at least one.", "inputs")
+    template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    page = template.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+        runs=[_run(run) for run in runs],
+        served=served,
+        limits=LIMITS,
+        meaning=MEANING,
+        pointers=POINTERS,
+        command=command,
+        time=datetime.now(UTC).isoformat(timespec="seconds"),
+        version=metadata.version("radii"),
+    )
+    disk.make_folder(out)
+    disk.write(out / FILE, page)
+    return out / FILE
+
+
+def _run(run: Run) -> dict[str, Any]:
+    """Return what the page says about one run."""
+    weights = run.weights_digest()
+    files = [certificates.read(path) for path in begun_files(run)]
+    present = [file for file in files if file.header.get("weights") == weights]
+    proofs = [population.read(path) for path in population.files(run)]
+    recipe = run.recipe
+    return {
+        "name": run.name,
+        "facts": {
+            "model": recipe.model["name"],
+            "trained on": recipe.dataset["name"],
+            "method": recipe.objective["name"],
+            "weights, SHA-256": weights,
+            "recipe, SHA-256": disk.digest(run.recipe_file),
+            "signature": f"{SIGNATURE} is there: check it with the signer's public key"
+            if (run.path / SIGNATURE).is_file()
+            else "none",
+        },
+        "certificates": [_claim(file, present) for file in present],
+        "others": len(files) - len(present),
+        "population": [
+            sentence
+            for proof in proofs
+            if proof.header.get("weights") == weights
+            for sentence in population_words.in_words(proof)
+        ],
+        "attacks": _attacks(run, weights),
+    }
+
+
+def _claim(file: Certificates, others: Sequence[Certificates]) -> dict[str, Any]:
+    """Return what one certificate file claims and how it was made."""
+    card, header = describe(file, others), file.header
+    shares = {radius: f"{down(value, 2, 2)} %" for radius, value in card["certified_accuracy"].items()}
+    acr = card["average_certified_radius_at_least"]
+    tested = {
+        "certifier": describe_certifier(file),
+        "noise": describe_noise(file),
+        "images": describe_images(file),
+        "label given to the certifier": {True: "yes", False: "no", None: "unknown"}[card["label_known"]],
+        "other settings for the same images": str(card["other_settings"]),
+        "engine": header.get("engine", "unknown"),
+        "copies in a forward pass": header.get("batch_size", "unknown"),
+        "seed": header.get("seed", "unknown"),
+    }
+    data = {
+        "dataset": header.get("evaluated_on") or header.get("dataset", "unknown"),
+        "part": header.get("split", "test"),
+        "digest of the images": header.get("data", "unknown"),
+        "images with certificates": card["images"],
+    }
+    return {"name": file.name, "shares": shares, "acr": acr, "tested": tested, "data": data}
+
+
+def _attacks(run: Run, weights: str) -> list[str]:
+    """Describe the attacks on the present weights; attacks that cannot be read are left out."""
+    described = []
+    for path in sorted((run.path / "attacks").glob("*.jsonl")):
+        try:
+            attack = attacks.read(path)
+        except ValueError:
+            continue
+        if attack.header.get("weights") == weights:
+            described.append(f"{path.name}: {attack_words.in_words(attack)}")
+    return described

@@ -1,0 +1,230 @@
+"""Compare runs: accuracy without noise, certified and attacked accuracy, and the cost of an answer, side by side."""
+
+import json
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from radii.reports import protocol
+from radii.reports.attacks import attacked_accuracy, largest_attack
+from radii.reports.costs import AnswerCost, answer_cost, milliseconds, share_in_words, without_noise
+from radii.reports.inputs import Entry, ReportedRun, begun_files
+from radii.reports.metrics import Share, Summary, paired_differences
+from radii.reports.tables import Cell, Table, html, terminal
+from radii.reports.text import UNKNOWN, down, radius_text, up
+from radii.runs import certificates
+from radii.runs.certificates import Certificates
+from radii.runs.run import Run, RunError
+
+
+@dataclass(frozen=True)
+class ComparedRun:
+    """A run in a comparison, with the one certificate file that it is compared by."""
+
+    run: ReportedRun
+    summary: Summary
+
+    @property
+    def name(self) -> str:
+        return str(self.run.path)
+
+    @property
+    def without_noise(self) -> Share | None:
+        """How many test images the network alone gets right; None if that was not measured."""
+        return without_noise(self.run)
+
+    @property
+    def cost(self) -> AnswerCost | None:
+        """What an answer took on the machine that certified."""
+        return answer_cost(self.summary)
+
+    def certified(self, radius: float) -> Share:
+        """Count the images that are certified and right at a radius; if it was not tested, at the next larger one."""
+        return self.summary.at(radius)
+
+    def attacked(self, radius: float) -> Share | None:
+        """Count the images that stayed right under the largest attack; None if it did not try this length."""
+        attack = largest_attack(Entry(self.name, self.summary, self.run))
+        if attack is None or radius not in attack.attack.header["radii"]:
+            return None
+        return attacked_accuracy(attack.attack, radius)
+
+
+@dataclass(frozen=True, repr=False)
+class Comparison:
+    """Runs side by side; `print` shows a table, a notebook too."""
+
+    runs: Sequence[ComparedRun]
+    radii: Sequence[float]
+
+    def accuracy(self, radius: float, run: int = -1) -> float:
+        """Return the certified accuracy of a run, by default the last; raise a ValueError if it was not tested."""
+        return self.accuracy_for(radius, 2.0, run)
+
+    def reaches(self, share: float, radius: float, run: int = -1) -> bool:
+        """Tell whether a run, by default the last, has this certified accuracy; a larger tested radius can prove it."""
+        return self.accuracy_for(radius, share, run) >= share
+
+    def accuracy_for(self, radius: float, enough: float, run: int = -1) -> float:
+        """Return the certified accuracy at a radius, or a bound of at least `enough`; otherwise raise a ValueError."""
+        compared = self.runs[run]
+        known = compared.summary.known(radius)
+        if known is None or (not known.exact and known.value < enough):
+            tested = ", ".join(f"{value:g}" for value in compared.summary.tested_radii or ())
+            raise ValueError(
+                f"radius {radius:g} was not tested for {compared.name}, only {tested}: certify it with that radius too"
+            )
+        return known.value
+
+    @property
+    def notes(self) -> list[str]:
+        """What to know before comparing: how the certifications differ, and the difference image by image."""
+        files = [compared.summary.certificates for compared in self.runs]
+        notes = [f"{note}." for note in protocol.differences(files)]
+        if len({json.dumps(dict(file.noise), sort_keys=True) for file in files}) > 1:
+            notes.append("The noises differ in their parameters.")
+        if len(self.runs) == 2 and not notes:
+            notes += self._differences()
+        return notes
+
+    def _differences(self) -> list[str]:
+        first, last = self.runs
+        found = zip(self.radii, paired_differences(last.summary, first.summary, list(self.radii)), strict=True)
+        return [
+            f"{last.name} minus {first.name} at radius {radius_text(radius)}, image by image: "
+            f"{100 * difference.value:+.1f} ({100 * difference.lower:+.1f} to {100 * difference.upper:+.1f}) points."
+            for radius, difference in found
+            if difference is not None
+        ]
+
+    def table(self) -> Table:
+        """Return a line for every measure and a column for every run, in per cent with 95 % intervals."""
+        lines = {"sigma": [_sigma(compared.summary.certificates) for compared in self.runs]}
+        lines["right without noise"] = [_share(compared.without_noise) for compared in self.runs]
+        for radius in self.radii:
+            words = "smoothed accuracy (radius 0)" if radius == 0 else f"certified at {radius_text(radius)}"
+            lines[words] = [_certified(compared.summary, radius) for compared in self.runs]
+        for radius in self.radii:
+            shares = [compared.attacked(radius) for compared in self.runs]
+            if any(shares):
+                lines[f"under attack at {radius_text(radius)}, at most"] = [_share_up(share) for share in shares]
+        lines["images certified"] = [f"{compared.summary.images:,}" for compared in self.runs]
+        lines["an answer"] = [_cost(compared.cost) for compared in self.runs]
+        lines["one copy alone"] = [_pass(compared.cost) for compared in self.runs]
+        rows = [[Cell(title), *map(Cell, texts)] for title, texts in lines.items()]
+        return Table(["", *(compared.name for compared in self.runs)], rows)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the numbers as plain data, shares rounded down."""
+        return {"runs": [_as_data(compared, self.radii) for compared in self.runs], "notes": self.notes}
+
+    def __repr__(self) -> str:
+        return f"{terminal(self.table())}{''.join(f'{note}{chr(10)}' for note in self.notes)}".rstrip("\n")
+
+    def _repr_html_(self) -> str:
+        return html(self.table()) + "".join(f"<p>{note}</p>" for note in self.notes)
+
+
+def compare(*runs: Run | Path | str, radii: Sequence[float] = (), sigma: float | None = None) -> Comparison:
+    """Compare certified runs, by files that were made alike where there are any; `sigma` chooses the noise.
+
+    >>> import radii, tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> run = radii.train("digits/gaussian-0.25", run=f"{folder}/g", settings=["training.epochs=1"])
+    >>> from radii.certification.certify import CertificationConfig, certify_run
+    >>> from radii.certifiers.sequential import Sequential
+    >>> config = CertificationConfig(run=run.path, certifier=Sequential(radii=(0, 0.25)), every=150)
+    >>> _ = certify_run(config, workers=1)
+    >>> radii.compare(run).radii
+    (0.0, 0.25)
+    """
+    if not runs:
+        raise ValueError("There is nothing to compare. Name one or more runs.")
+    opened = [ReportedRun(run.path, run.trusted) if isinstance(run, Run) else ReportedRun(Path(run)) for run in runs]
+    summaries = [Summary(file) for file in _chosen([_files(run, sigma) for run in opened])]
+    tested = {radius for summary in summaries for radius in summary.tested_radii or ()}
+    unit = summaries[-1].certificates.sigma or 0.25
+    shown = tuple(sorted(set(map(float, radii)) or tested or {0.0, unit, 2 * unit}))
+    return Comparison([ComparedRun(run, summary) for run, summary in zip(opened, summaries, strict=True)], shown)
+
+
+def _files(run: Run, sigma: float | None) -> list[Certificates]:
+    """Read the certificate files of a run's present weights about its own test images, those with most rows first."""
+    weights = run.weights_digest()
+    files = [certificates.read(path) for path in begun_files(run)]
+    own = [file for file in files if file.header.get("weights") == weights and not protocol.evaluated_on(file)]
+    wanted = [file for file in own if sigma is None or file.sigma == sigma]
+    if not wanted:
+        noise = "" if sigma is None else f" at sigma {sigma:g}"
+        raise RunError(f"{run.path} has no certificates{noise}: `radii certify {run.path}` makes them")
+    mine = run.stated_recipe().sigma
+    return sorted(wanted, key=lambda file: (file.sigma == mine, len(file.rows)), reverse=True)
+
+
+def _chosen(files: Sequence[Sequence[Certificates]]) -> list[Certificates]:
+    """Choose a file of each run: made alike if there are such, then of one noise, then the one with most rows."""
+    for kind in (_protocol, _noise):
+        by_kind: list[Mapping[Hashable, Certificates]] = [
+            {kind(file): file for file in reversed(of_run)} for of_run in files
+        ]
+        for key in map(kind, files[-1]):
+            if all(key in table for table in by_kind):
+                return [table[key] for table in by_kind]
+    return [of_run[0] for of_run in files]
+
+
+def _noise(file: Certificates) -> Hashable:
+    return json.dumps(dict(file.noise), sort_keys=True)
+
+
+def _protocol(file: Certificates) -> Hashable:
+    stated = {key: file.header.get(key) for key in ("procedure", "parameters", "every", "most", "label_known")}
+    return _noise(file), len(file.rows), json.dumps(stated, sort_keys=True)
+
+
+def _sigma(file: Certificates) -> str:
+    return UNKNOWN if file.sigma is None else f"{file.sigma:g}"
+
+
+def _share(share: Share | None) -> str:
+    return UNKNOWN if share is None else share_in_words(share)
+
+
+def _share_up(share: Share | None) -> str:
+    """Format a share that is a bound from above."""
+    return UNKNOWN if share is None else f"{up(share.value, 1, 2)} % of {share.images:,}"
+
+
+def _certified(summary: Summary, radius: float) -> str:
+    known = summary.known(radius)
+    if known is None:
+        return UNKNOWN
+    if not known.exact:
+        return f"at least {down(known.value, 1, 2)} %"
+    lower, upper = summary.interval(radius)
+    return f"{down(known.value, 1, 2)} % ({down(lower, 1, 2)}-{up(upper, 1, 2)})"
+
+
+def _cost(cost: AnswerCost | None) -> str:
+    return UNKNOWN if cost is None else str(cost)
+
+
+def _pass(cost: AnswerCost | None) -> str:
+    return UNKNOWN if cost is None else milliseconds(cost.milliseconds / cost.copies)
+
+
+def _as_data(compared: ComparedRun, radii: Sequence[float]) -> dict[str, Any]:
+    plain, cost, summary = compared.without_noise, compared.cost, compared.summary
+    attacked = {f"{radius:g}": share for radius in radii if (share := compared.attacked(radius)) is not None}
+    return {
+        "run": compared.name,
+        "sigma": summary.certificates.sigma,
+        "without_noise": None if plain is None else float(down(plain.value, 4)),
+        "images": summary.images,
+        "certified_accuracy": {
+            f"{radius:g}": float(down(known.value, 4)) for radius in radii if (known := summary.known(radius))
+        },
+        "attacked_accuracy": {radius: float(up(share.value, 4)) for radius, share in attacked.items()},
+        "answer": None if cost is None else {"copies": cost.copies, "milliseconds": cost.milliseconds},
+    }

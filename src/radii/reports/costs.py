@@ -1,0 +1,76 @@
+"""What robustness costs: the network's accuracy without noise, and the noisy copies and the time of an answer."""
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+from radii.reports.metrics import Share, Summary
+from radii.reports.text import down, up
+from radii.runs.run import Run
+
+WITHOUT_NOISE = ("imported", "standard")
+"""The objectives of models that nobody trained with noise, as far as is known."""
+LOST = 0.5
+"""A model loses its answers under noise if less than this share of them stays right."""
+
+
+class AnswerCost(NamedTuple):
+    """What the mean certificate of a file took: noisy copies, and milliseconds of one core or GPU."""
+
+    copies: float
+    milliseconds: float
+
+    def __str__(self) -> str:
+        return f"{self.copies:,.0f} copies, {milliseconds(self.milliseconds)}"
+
+
+def milliseconds(value: float) -> str:
+    """Format milliseconds, or seconds if there are many."""
+    return f"{value:.3g} ms" if value < 1000 else f"{value / 1000:.3g} s"
+
+
+def answer_cost(summary: Summary) -> AnswerCost | None:
+    """Return the mean cost of an answer; None if the rows do not record their samples and seconds."""
+    samples, seconds = summary.samples, summary.seconds
+    if not samples or not seconds:
+        return None
+    return AnswerCost(samples / summary.images, 1000 * seconds / summary.images)
+
+
+def without_noise(run: Run) -> Share | None:
+    """Return the share of test images that the network alone gets right without noise; None if not measured."""
+    check = run.check()
+    return Share(check["right"], check["images"]) if check else None
+
+
+def share_in_words(share: Share) -> str:
+    """Format a share in per cent with its 95 % interval, for any terminal."""
+    lower, upper = share.interval()
+    return f"{down(share.value, 1, 2)} % ({down(lower, 1, 2)}-{up(upper, 1, 2)})"
+
+
+def check_in_words(check: Mapping[str, Any]) -> str:
+    """Format the accuracy without noise."""
+    share = Share(check["right"], check["images"])
+    return f"{share_in_words(share)} of {check['images']:,} test images right without noise"
+
+
+def noisy_in_words(check: Mapping[str, Any]) -> str:
+    """Format the accuracy of single noisy copies by sigma; empty if it was not measured."""
+    if not (noisy := check.get("noisy")):
+        return ""
+    shares = [f"{down(part['right'] / part['images'], 1, 2)} % at sigma {part['sigma']:g}" for part in noisy]
+    return f"one noisy copy each of {noisy[0]['images']:,} images: {', '.join(shares)}"
+
+
+def loses_answers(check: Mapping[str, Any], sigma: float) -> bool:
+    """Tell whether noise of the nearest measured sigma, at most this one, takes most right answers away."""
+    below = [part for part in check.get("noisy", ()) if part["sigma"] <= sigma]
+    if not below or not check["right"]:
+        return False
+    nearest = max(below, key=lambda part: float(part["sigma"]))
+    return bool(nearest["right"] / nearest["images"] < LOST * check["right"] / check["images"])
+
+
+def never_saw_noise(run: Run, sigma: float) -> bool:
+    """Tell whether a run fails under noise because it was never trained with noise."""
+    return run.stated_recipe().objective["name"] in WITHOUT_NOISE and loses_answers(run.check(), sigma)

@@ -1,0 +1,108 @@
+"""What is proven about a population, in words, as data and as a table: never in one column with certificates."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from radii.reports.protocol import describe_images, norm_name
+from radii.reports.tables import Cell, Table
+from radii.reports.text import UNKNOWN, down, radius_text
+from radii.runs.certificates import Certificates
+from radii.runs.population import Population, read
+from radii.runs.population import files as population_files
+from radii.runs.repeats import repeats
+from radii.runs.run import Run
+
+DIGITS = 4
+LIMITS = (
+    "nothing is promised about one picture, nor to somebody who may ask again and again, nor about pictures of another "
+    "kind than these"
+)
+TITLE = "One noisy pass a request"
+CAPTION = (
+    "Each request is answered by one noisy pass with fresh, secret noise. Of pictures like these, at least the proven "
+    "share is answered rightly under any change of that length that does not know the noise of the request; "
+    f"{LIMITS}. The failure probability is of all lengths of a file together. These numbers do not compare with the "
+    "certified accuracy of votes."
+)
+
+
+def in_words(population: Population) -> list[str]:
+    """Return what is proven as sentences: one for every radius, and what is not promised."""
+    if not population.proven:
+        return [f"nothing is proven yet: {population.missing} images have no votes"]
+    norm = norm_name(population.certificates)
+    proven = [
+        f"of pictures like these, one noisy pass a request answers at least {down(accuracy, 1, 2)} % rightly under any "
+        f"change of {norm} length up to {radius_text(radius)} that does not know the noise of the request"
+        for radius, accuracy in population.proven.items()
+    ]
+    return [*proven, f"{_how(population)}; {LIMITS}"]
+
+
+def _how(population: Population) -> str:
+    right = f"{down(population.accuracy, 1, 2)} % of the votes are right without an attack"
+    wrong = f"failure {population.failure:g}" + (" for all radii together" if len(population.radii) > 1 else "")
+    return f"{wrong}; {describe_images(population.certificates)}, {population.votes} votes each; {right}"
+
+
+def describe(population: Population, others: Sequence[Certificates] = ()) -> dict[str, Any]:
+    """Return what is proven as plain data, rounded down, for the card of an export and for JSON."""
+    header = population.header
+    return {
+        "population": population.certificates.name,
+        "proven_one_pass_accuracy": {
+            f"{radius:g}": float(down(accuracy, DIGITS)) for radius, accuracy in population.proven.items()
+        },
+        "failure": population.failure,
+        "one_pass_accuracy_without_attack": float(down(population.accuracy, DIGITS)),
+        "images": population.images,
+        "missing": population.missing,
+        "votes": population.votes,
+        "noise": header.get("noise"),
+        "norm": norm_name(population.certificates),
+        "engine": header.get("engine"),
+        "dataset": header.get("dataset"),
+        "split": header.get("split", "test"),
+        "evaluated_on": header.get("evaluated_on"),
+        "other_settings": len(repeats(population.certificates, others)),
+        "limits": LIMITS,
+    }
+
+
+def proven(run: Run) -> list[dict[str, Any]]:
+    """Return what is proven about a population with the present weights of a run, as `describe` does."""
+    weights = run.weights_digest()
+    files = [read(path) for path in population_files(run)]
+    own = [file for file in files if file.header.get("weights") == weights]
+    return [describe(file, [other.certificates for other in own if other is not file]) for file in own if file.proven]
+
+
+def of_runs(runs: Sequence[tuple[str, Run]]) -> list[tuple[str, Population]]:
+    """Return the proofs about a population that are in runs, each under a name; unfinished ones are left out."""
+    named = []
+    for name, run in runs:
+        present = run.weights_digest() if run.finished else None
+        for file in map(read, population_files(run)):
+            old = present is not None and file.header.get("weights") != present
+            if file.proven:
+                named.append((f"{name} (of weights that the run no longer has)" if old else name, file))
+    return named
+
+
+def table(populations: Sequence[tuple[str, Population]]) -> Table:
+    """Return one row for every file and radius; the name says which run and weights it is of."""
+    head = ("Run", "Length", "Proven, %", "Without attack, %", "Failure", "Images and votes", "Engine")
+    rows = [
+        (
+            name,
+            radius_text(radius),
+            down(accuracy, 1, 2),
+            down(population.accuracy, 1, 2),
+            f"{population.failure:g}",
+            f"{population.images:,} × {population.votes}",  # noqa: RUF001
+            str(population.header.get("engine", UNKNOWN)),
+        )
+        for name, population in populations
+        for radius, accuracy in population.proven.items()
+    ]
+    return Table(head, [[Cell(text) for text in row] for row in rows])

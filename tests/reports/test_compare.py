@@ -1,0 +1,50 @@
+"""Comparison of runs: files that were made alike, demands on certified accuracy, and the table."""
+
+from collections.abc import Callable
+
+import pytest
+
+import radii
+from radii.certification.certify import CertificationConfig, certify_run
+from radii.certifiers.sequential import Sequential
+from radii.runs.run import Run
+from radii.smoothing.noise import Gaussian
+
+
+def certify(run: Run, sigma: float, *radii: float) -> None:
+    certifier = Sequential(radii=radii, most_samples=300)
+    noise = Gaussian(sigma)
+    certify_run(
+        CertificationConfig(run=run.path, certifier=certifier, noise=noise, every=50, engine="torch"), workers=1
+    )
+
+
+def test_files_made_alike_are_compared_image_by_image(digits_run: Callable[..., Run]) -> None:
+    one, other = digits_run("one"), digits_run("other")
+    for run, sigmas in ((one, (0.12, 0.25)), (other, (0.12,))):
+        for sigma in sigmas:
+            certify(run, sigma, 0.0, 0.1)
+    compared = radii.compare(one, other)
+    assert [each.summary.certificates.sigma for each in compared.runs] == [0.12, 0.12]
+    shown = repr(compared)
+    for words in ("right without noise", "smoothed accuracy (radius 0)", "certified at 0.10", "image by image: +0.0"):
+        assert words in shown, words
+    assert "<table" in compared._repr_html_()
+    assert radii.compare(one).runs[0].summary.certificates.sigma == 0.25
+    with pytest.raises(ValueError, match=r"other has no certificates at sigma 0.25"):
+        radii.compare(one, other, sigma=0.25)
+
+
+def test_demands_are_met_missed_or_unknown(digits_run: Callable[..., Run]) -> None:
+    run = digits_run()
+    certify(run, 0.25, 0.0, 0.1, 0.4)
+    compared = radii.compare(run)
+    share = compared.accuracy(0.1)
+    assert compared.reaches(share, 0.1)
+    assert not compared.reaches(share + 0.01, 0.1)
+    least = compared.accuracy(0.4)
+    assert compared.reaches(least, 0.3), "what holds at a larger radius holds here"
+    with pytest.raises(ValueError, match=r"radius 0.3 was not tested for .*, only 0, 0.1, 0.4"):
+        compared.reaches(least + 0.01, 0.3)
+    with pytest.raises(ValueError, match="nothing to compare"):
+        radii.compare()
