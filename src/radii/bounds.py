@@ -31,7 +31,7 @@ __all__ = [
 
 
 def clopper_pearson_lower(hits: int, samples: int, failure: float) -> float:
-    """A lower bound on a probability that is wrong with probability at most `failure` (Clopper & Pearson 1934).
+    """Return a lower bound on a probability that is wrong with probability at most `failure` (Clopper & Pearson 1934).
 
     One-sided: all of `failure` is spent on this side.
 
@@ -43,8 +43,9 @@ def clopper_pearson_lower(hits: int, samples: int, failure: float) -> float:
 
 
 def clopper_pearson_upper(hits: int, samples: int, failure: float) -> float:
-    """An upper bound on a probability that is wrong with probability at most `failure`; for an interval of both
-    sides, give each half of the failure.
+    """Return an upper bound on a probability that is wrong with probability at most `failure`.
+
+    For an interval of both sides, give each half of the failure.
 
     >>> clopper_pearson_upper(100, 100, 0.001)
     1.0
@@ -54,7 +55,7 @@ def clopper_pearson_upper(hits: int, samples: int, failure: float) -> float:
 
 
 def radius(probability: float, sigma: float) -> float:
-    """The l2 radius that is proven where the top class has at least this probability under Gaussian noise.
+    """Return the l2 radius that is proven if the top class has at least this probability under Gaussian noise.
 
     0 where the probability is below one half and nothing is proven (Cohen et al. 2019, Theorem 1, with the runner-up
     at one minus the probability).
@@ -67,7 +68,7 @@ def radius(probability: float, sigma: float) -> float:
 
 
 def two_class_radius(probability: float, runner_up: float, sigma: float) -> float:
-    """The l2 radius that is proven where the top class has at least `probability` and every other at most `runner_up`.
+    """Return the l2 radius that is proven if the top class has at least `probability`, all others at most `runner_up`.
 
     Bounds of both from the same samples hold together with the sum of their failures.
 
@@ -80,7 +81,7 @@ def two_class_radius(probability: float, runner_up: float, sigma: float) -> floa
 
 
 def probability_for(radius: float, sigma: float) -> float:
-    """The probability that the top class needs for an l2 radius under Gaussian noise of `sigma`.
+    """Return the probability that the top class needs for an l2 radius under Gaussian noise of `sigma`.
 
     >>> probability_for(0.0, sigma=0.25)
     0.5
@@ -91,18 +92,18 @@ def probability_for(radius: float, sigma: float) -> float:
 
 
 def betting_lower_mean(values: Sequence[float] | Any, failure: float) -> float:
-    """A lower bound on the mean of independent draws from [0, 1], such as the probabilities of a class, in their order.
+    """Return a lower bound on the mean of independent draws from [0, 1], such as probabilities of a class, in order.
 
     Usually the tightest bound for numbers that are not only 0 and 1 (Waudby-Smith & Ramdas 2024).
 
     >>> 0.85 < betting_lower_mean([0.9] * 1_000, failure=0.001) < 0.9
     True
     """
-    found = np.asarray(values, dtype=np.float64)
-    if found.ndim != 1 or not len(found) or not bool(((found >= 0) & (found <= 1)).all()):
+    draws = np.asarray(values, dtype=np.float64)
+    if draws.ndim != 1 or not len(draws) or not bool(((draws >= 0) & (draws <= 1)).all()):
         raise ValueError("values should be one or more numbers in [0, 1]")
     _failure(failure)
-    return betting_lower(found, failure)
+    return betting_lower(draws, failure)
 
 
 def _check(hits: int, samples: int, failure: float) -> None:

@@ -71,6 +71,6 @@ def keep_freed_memory() -> None:
 
 
 def _malloc_is_configured() -> bool:
-    """Whether the environment configures malloc in another way than Dask does for its workers."""
+    """Return whether the environment configures malloc in another way than Dask does for its workers."""
     stated = {name: os.environ[name] for name in MALLOC_VARIABLES if name in os.environ}
     return stated not in ({}, DASK_MALLOC) or "glibc.malloc." in os.environ.get("GLIBC_TUNABLES", "")

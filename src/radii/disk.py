@@ -31,15 +31,16 @@ class LockedError(ParameterError):
 # Writes. They call os directly, so that tests can interrupt each call.
 
 
-def write(path: Path, content: bytes | str, *, keep: Path | None = None) -> None:
+def write(path: Path, content: bytes | str, *, keep: Path | None = None, private: bool = False) -> None:
     """Replace a file atomically: after a kill it has the old content or the new, never a part.
 
-    If `keep` is given, the old content is moved there; one of the two files is complete at any moment.
+    If `keep` is given, the old content is moved there; one of the two files is complete at any moment. A `private` file
+    is readable by its owner alone.
     """
     new = path.with_name(f".{path.name}.{threading.get_native_id()}")  # no other thread of this machine uses this name
     try:
         remove(new)  # a killed process left it, or a stranger put a link there
-        _write_new(new, content.encode() if isinstance(content, str) else content)
+        _write_new(new, content.encode() if isinstance(content, str) else content, 0o600 if private else 0o666)
     except OSError as error:
         remove(new)
         raise _with_path(error, path) from error
@@ -57,14 +58,19 @@ def write_json(path: Path, value: Any) -> None:
     write(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
 
 
-def append(path: Path, content: bytes, *, create: bool = False) -> None:
-    """Append in a single write; a partial write on a full disk is undone. `create` allows a new file."""
+def append(path: Path, content: bytes, *, create: bool = False, sync: bool = False) -> None:
+    """Append in a single write; a partial write on a full disk is undone. `create` allows a new file.
+
+    With `sync` the content is on the disk when this returns.
+    """
     descriptor = _open(path, os.O_WRONLY | os.O_APPEND | (os.O_CREAT if create else 0))
     try:
         size = os.fstat(descriptor).st_size
         if os.write(descriptor, content) != len(content):
             os.ftruncate(descriptor, size)
             raise OSError(errno.ENOSPC, "the disk is full; free some space and run the command again")
+        if sync:
+            os.fsync(descriptor)
     except OSError as error:
         raise _with_path(error, path) from error
     finally:
@@ -102,6 +108,15 @@ def make_folder(path: Path) -> None:
         raise NotADirectoryError(f"{path} should be a folder, but a file of that name exists: move it away")
 
 
+def move_folder(folder: Path, target: Path) -> None:
+    """Give a finished folder its name, at once; nothing may exist there."""
+    try:
+        os.rename(folder, target)  # noqa: PTH104
+    except OSError as error:
+        raise _with_path(error, target) from error
+    _sync_folder(target.parent)
+
+
 def sweep(folder: Path, names: Iterable[str]) -> None:
     """Remove the temporary files that killed processes left for these files. The caller holds their lock."""
     prefixes = tuple(f".{name}." for name in names)
@@ -131,8 +146,8 @@ def _open(path: Path, flags: int) -> int:
     return descriptor
 
 
-def _write_new(path: Path, content: bytes) -> None:
-    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, 0o666)
+def _write_new(path: Path, content: bytes, mode: int) -> None:
+    descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
         rest = memoryview(content)
         while rest:
@@ -157,7 +172,8 @@ def _sync_folder(folder: Path) -> None:
 
 def digest(path: Path) -> str:
     """Return the SHA-256 of a file."""
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 class FileCache:
@@ -198,12 +214,19 @@ def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     file = lock_file(path)
     descriptor = _acquire(path, file, wait)
     try:
-        os.ftruncate(descriptor, 0)
-        os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+        _name_holder(descriptor, file)
         yield
     finally:
         remove(file)  # before the lock is released: another process may take it right after
         os.close(descriptor)
+
+
+def _name_holder(descriptor: int, file: Path) -> None:
+    try:
+        os.ftruncate(descriptor, 0)
+        os.write(descriptor, f"{os.getpid()} {socket.gethostname()}\n".encode())
+    except OSError as error:
+        raise _with_path(error, file) from error
 
 
 def is_locked(path: Path) -> bool:

@@ -1,8 +1,12 @@
 """Errors that the caller can fix; they name the parameter to change."""
 
+import importlib.machinery
 import json
 import shlex
+import shutil
+import sys
 from importlib import metadata
+from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 
@@ -14,6 +18,10 @@ class ParameterError(ValueError):
         self.parameter = parameter
 
 
+class RunError(ParameterError):
+    """A run directory that cannot be used; the message says why."""
+
+
 class RunWarning(UserWarning):
     """A warning about a run that does not stop the command."""
 
@@ -22,8 +30,19 @@ class MissingResourceError(ParameterError, LookupError):
     """A required object was not passed."""
 
 
+class MissingExtraError(ParameterError, LookupError):
+    """A package is not installed that an extra of radii brings; the message ends with the command that installs it."""
+
+    def __init__(self, message: str, extra: str, parameter: str = "") -> None:
+        super().__init__(f"{message} Install it by: {install(extra)}", parameter)
+        self.extra = extra
+
+
 def install(extra: str) -> str:
-    """Return the command that installs an extra of radii where this radii came from: a checkout, a file or an index."""
+    """Return the command that installs an extra into this environment, from where this radii came.
+
+    That is a checkout, a file, a repository or an index.
+    """
     try:
         source = json.loads(metadata.distribution("radii").read_text("direct_url.json") or "{}")
     except (metadata.PackageNotFoundError, ValueError):
@@ -31,7 +50,17 @@ def install(extra: str) -> str:
     url = str(source.get("url", ""))
     if "dir_info" in source:
         flags = ["-e"] if source["dir_info"].get("editable") else []
-        return shlex.join(["pip", "install", *flags, f"{unquote(urlsplit(url).path)}[{extra}]"])
+        return shlex.join([*_installer(), *flags, f"{unquote(urlsplit(url).path)}[{extra}]"])
     if "vcs_info" in source:
         url = f"{source['vcs_info'].get('vcs', 'git')}+{url}"
-    return shlex.join(["pip", "install", f"radii[{extra}] @ {url}" if url else f"radii[{extra}]"])
+    return shlex.join([*_installer(), f"radii[{extra}] @ {url}" if url else f"radii[{extra}]"])
+
+
+def _installer() -> list[str]:
+    """Return what installs into this environment: `pip` may be that of another, and environments of uv have none."""
+    pip = shutil.which("pip")
+    if pip is not None and Path(pip).absolute().is_relative_to(Path(sys.prefix).absolute()):
+        return ["pip", "install"]
+    if importlib.machinery.PathFinder.find_spec("pip") is not None:
+        return [sys.executable, "-m", "pip", "install"]
+    return ["uv", "pip", "install", "--python", sys.executable]

@@ -54,7 +54,10 @@ def settings_of(kind: Callable[..., Any], given: Iterable[str] = ()) -> list[Set
             for f in dataclasses.fields(kind)
             if f.init and not f.metadata.get("resource")
         ]
-    hints = get_type_hints(kind.__init__ if inspect.isclass(kind) else kind, include_extras=True)
+    try:
+        hints = get_type_hints(kind.__init__ if inspect.isclass(kind) else kind, include_extras=True)
+    except (NameError, TypeError):  # of somebody else's factory, whose types may exist for a type checker alone
+        hints = {}
     return [
         _parameter(p, hints.get(p.name, Any))
         for p in inspect.signature(kind).parameters.values()
@@ -73,36 +76,59 @@ def _parameter(parameter: inspect.Parameter, hint: Any) -> Setting:
     return Setting(parameter.name, plain, default, limits if get_origin(hint) is Annotated else {})
 
 
+ALSO = ". Also: "
+"""Between the errors of one table, which are raised together."""
+
+
 def check(instance: Any, what: str) -> None:
-    """Raise a ValueError that names the first field whose value is of the wrong type or out of range."""
-    for setting in settings_of(type(instance)):
-        check_value(setting, getattr(instance, setting.name), what)
+    """Raise a ValueError that names all fields whose values are of the wrong type or out of range."""
+    problems = [_problem(setting, getattr(instance, setting.name), what) for setting in settings_of(type(instance))]
+    if problems := list(filter(None, problems)):
+        raise ValueError(ALSO.join(problems))
 
 
 def check_value(setting: Setting, value: Any, what: str) -> None:
     """Raise a ValueError if a field's value is of the wrong type or out of range."""
-    if problem := _kind_problem(value, setting.hint) or _range_problem(value, setting.limits):
-        raise ValueError(f"{what}: {setting.name} = {value!r}, expected {problem}")
+    if problem := _problem(setting, value, what):
+        raise ValueError(problem)
 
 
-def expect_known(settings: Iterable[Setting], values: Mapping[str, Any], what: str) -> None:
-    """Raise a LookupError for an unknown key, or for a required field that is missing."""
+def _problem(setting: Setting, value: Any, what: str) -> str:
+    problem = _kind_problem(value, setting.hint) or _range_problem(value, setting.limits)
+    return f"{what}: {setting.name} = {value!r}, expected {problem}" if problem else ""
+
+
+def takes_any(kind: Callable[..., Any]) -> bool:
+    """Return whether a factory has a parameter **kwargs: fields that it does not name pass through."""
+    if dataclasses.is_dataclass(kind):
+        return False
+    return any(p.kind is p.VAR_KEYWORD for p in inspect.signature(kind).parameters.values())
+
+
+def expect_known(settings: Iterable[Setting], values: Mapping[str, Any], what: str, *, any_key: bool = False) -> None:
+    """Raise a LookupError for all unknown keys, unless any may be stated, and all required fields that are missing."""
     known = {setting.name: setting for setting in settings}
-    for key in values:
-        if key not in known:
-            raise LookupError(f"{what} has no field {key!r}{did_you_mean(key, known)}")
-    for setting in known.values():
-        if setting.default is MISSING and setting.name not in values:
-            raise LookupError(f"{what} needs the field {setting.name!r}: state it")
+    unknown = [key for key in values if key not in known and not any_key]
+    problems = [
+        *(f"{what} has no field {key!r}{did_you_mean(key, known)}" for key in unknown),
+        *(
+            f"{what} needs the field {setting.name!r}: state it"
+            for setting in known.values()
+            if setting.default is MISSING and setting.name not in values
+        ),
+    ]
+    if problems:
+        raise LookupError(ALSO.join(problems))
 
 
 def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str, **given: Any) -> Any:
     """Make an object with a dataclass or factory from a table of its fields and the objects in `given`.
 
-    An unknown or missing key is an error. A factory's values are checked here; a dataclass checks its own.
+    A missing key is an error, and an unknown one unless the factory has **kwargs. A factory's values are checked here;
+    a dataclass checks its own.
     """
     settings = settings_of(kind, given)
-    expect_known(settings, values, what)
+    expect_known(settings, values, what, any_key=takes_any(kind))
     if not dataclasses.is_dataclass(kind):
         for setting in settings:
             if setting.name in values:
@@ -113,6 +139,7 @@ def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str,
 def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[str] = ()) -> dict[str, Any]:
     """Return every field with its value or default; a default that is not plain data is left out."""
     table = {setting.name: values.get(setting.name, setting.default) for setting in settings_of(kind, given)}
+    table |= values if takes_any(kind) else {}
     plain = (str, int, float, list, tuple, Mapping)
     return {name: value for name, value in table.items() if isinstance(value, plain)}
 

@@ -1,9 +1,15 @@
 """ONNX classifiers as torch modules, and torch models as ONNX graphs; needs radii[onnx], imported when it is used."""
 
+import hashlib
 import importlib.util
 import logging
+import os
+import subprocess
+import sys
+import threading
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -12,12 +18,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from radii.errors import ParameterError, install
+from radii.errors import MissingExtraError, ParameterError
 
 EXTRA = ("onnx", "onnxruntime", "onnxscript")
 LOGITS = "logits"
 """The name of the output to use where a graph has several."""
+TRIAL = Path(__file__).with_name("_onnx_trial.py")
+TRIAL_SECONDS = 120
+"""The limit for opening a graph and classifying one image."""
 _EMPTY = torch.empty(0, dtype=torch.uint8)
+_TRIED: set[str] = set()
+"""Digests of graphs that were opened and run before."""
 
 
 class OnnxError(ParameterError):
@@ -31,7 +42,7 @@ def is_installed() -> bool:
 def require(what: str) -> None:
     """Raise a LookupError that says what to install, if a package is missing."""
     if not is_installed():
-        raise LookupError(f"{what} needs onnx and onnxruntime, which are not installed: {install('onnx')}")
+        raise MissingExtraError(f"{what} needs onnx and onnxruntime, which are not installed.", "onnx")
 
 
 def read(file: Path) -> bytes:
@@ -104,6 +115,28 @@ def with_normalisation(content: bytes, mean: Tensor, std: Tensor) -> bytes:
     return bytes(model.SerializeToString())
 
 
+def with_noise(content: bytes, sigma: float) -> bytes:
+    """Return a graph that adds normal noise to its images first, drawn by the runtime anew in every call.
+
+    The graph states no seed: with one, every session would draw the same noise.
+    """
+    import onnx
+
+    model = onnx.load_model_from_string(content)
+    graph, helper = model.graph, onnx.helper
+    noisy = OnnxGraph(content).input_name
+    pixels = next(value for value in graph.input if value.name == noisy)
+    pixels.name, noise = f"{noisy}_without_noise", f"{noisy}_noise"
+    nodes = [
+        helper.make_node("RandomNormalLike", [pixels.name], [noise], mean=0.0, scale=float(sigma)),
+        helper.make_node("Add", [pixels.name, noise], [noisy]),
+        *graph.node,
+    ]
+    del graph.node[:]
+    graph.node.extend(nodes)
+    return bytes(model.SerializeToString())
+
+
 class OnnxGraph(nn.Module):
     """An image classifier given as an ONNX graph; it has neither gradients nor weights to train.
 
@@ -114,15 +147,21 @@ class OnnxGraph(nn.Module):
 
     graph: Tensor
 
-    def __init__(self, content: bytes = b"") -> None:
+    def __init__(self, content: bytes = b"", *, known: bool = False) -> None:
+        """`known` is a graph that this process made: it is opened without a trial."""
         super().__init__()
         self.register_buffer("graph", torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else _EMPTY)
+        if known:
+            _TRIED.add(_digest(content))
         self.eval()
 
     @cached_property
     def session(self) -> Any:
         """The ONNX Runtime session, made at the first use with torch's current number of threads."""
-        return _open_session(self.content)
+        content = self.content
+        _expect_inside(content)
+        _try_out(content)
+        return _open_session(content)
 
     @property
     def content(self) -> bytes:
@@ -148,7 +187,7 @@ class OnnxGraph(nn.Module):
         return _size_text(self.input_shape[1:])
 
     def accepts(self, shape: Sequence[int]) -> bool:
-        """Whether images of these channels, height and width fit."""
+        """Return whether images of these channels, height and width fit."""
         expected = self.input_shape[1:]
         return len(shape) == 3 and all(side in (None, got) for side, got in zip(expected, shape, strict=True))
 
@@ -165,7 +204,7 @@ class OnnxGraph(nn.Module):
         if missing := size - len(images):
             batch = torch.cat([batch, batch.new_zeros(missing, *batch.shape[1:])])
         try:
-            (logits,) = self.session.run([self.output_name], {self.input_name: batch.contiguous().numpy()})
+            (logits,) = _run_session(self.session, [self.output_name], {self.input_name: batch.contiguous().numpy()})
         except Exception as error:  # onnxruntime's errors have no common base class
             raise OnnxError(f"the ONNX model fails on {_size_text(images.shape)}: {_first_line(error)}") from error
         return torch.from_numpy(logits)[: len(images)]
@@ -191,24 +230,84 @@ class OnnxGraph(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         # A session can be neither copied nor sent to another process: each makes its own.
-        return {key: value for key, value in self.__dict__.items() if key != "session"}
+        state = {key: value for key, value in self.__dict__.items() if key != "session"}
+        return {**state, "_tried": _TRIED & {_digest(self.content)}}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        _TRIED.update(state.pop("_tried", ()))
+        super().__setstate__(state)  # type: ignore[no-untyped-call]
+
+
+def _digest(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()
+
+
+def _expect_inside(content: bytes) -> None:
+    """Raise an OnnxError for a graph whose weights are in other files: it may name any file of this machine."""
+    require("this model")
+    import onnx
+
+    try:
+        external = list(_external_tensors(onnx.load_model_from_string(content)))
+    except Exception as error:  # protobuf's errors have no common base class
+        raise _cannot_run(error) from error
+    if external:
+        raise OnnxError(f"the ONNX graph has the weights {external[0]!r} in another file: put all into one")
+
+
+def _cannot_run(error: Exception) -> OnnxError:
+    return OnnxError(f"ONNX Runtime cannot run this model: {_first_line(error)}")
+
+
+def _try_out(content: bytes) -> None:
+    """Open a new graph and run it once in a separate process: inside ONNX Runtime it may loop for ever, or crash."""
+    if (digest := _digest(content)) in _TRIED:
+        return
+    command = [sys.executable, "-P", str(TRIAL), str(TRIAL_SECONDS)]
+    one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+    try:
+        done = subprocess.run(
+            command, input=content, capture_output=True, env=one_thread, timeout=TRIAL_SECONDS, check=False
+        )
+    except subprocess.TimeoutExpired as error:
+        raise OnnxError(
+            f"the ONNX model does not classify one image within {TRIAL_SECONDS} s: it may loop for ever, do not use it"
+        ) from error
+    if done.returncode < 0:  # other failures come again with their message, where the graph is opened
+        raise OnnxError(f"the ONNX model ends ONNX Runtime with signal {-done.returncode}: do not use it")
+    _TRIED.add(digest)
+
+
+def _run_session(session: Any, outputs: list[str], inputs: Mapping[str, Any]) -> Any:
+    """Run a session; Ctrl-C ends it at its next node. Only the main thread gets signals."""
+    import onnxruntime
+
+    if threading.current_thread() is not threading.main_thread():
+        return session.run(outputs, inputs)
+    options, answer = onnxruntime.RunOptions(), Future[Any]()
+
+    def run() -> None:
+        try:
+            answer.set_result(session.run(outputs, inputs, options))
+        except Exception as error:
+            answer.set_exception(error)
+
+    threading.Thread(target=run, daemon=True).start()
+    try:
+        return answer.result()
+    except BaseException:
+        options.terminate = True
+        raise
 
 
 def _open_session(content: bytes) -> Any:
     """Open an ONNX Runtime session on the CPU; several threads may call its `run` at once."""
-    require("this model")
-    import onnx
     import onnxruntime
 
     try:
-        # An untrusted graph may name any file of this machine as its weights.
-        if external := list(_external_tensors(onnx.load_model_from_string(content))):
-            raise OnnxError(f"the ONNX graph has the weights {external[0]!r} in another file: put all into one")
         session = onnxruntime.InferenceSession(content, _session_options(), providers=["CPUExecutionProvider"])
-    except OnnxError:
-        raise
     except Exception as error:  # onnxruntime's errors have no common base class
-        raise OnnxError(f"ONNX Runtime cannot run this model: {_first_line(error)}") from error
+        raise _cannot_run(error) from error
     _check_signature(session)
     return session
 
@@ -240,7 +339,7 @@ def _check_signature(session: Any) -> None:
 
 
 def _logits_name(session: Any) -> str:
-    """The output that holds the logits: the only one, or the one named `logits`."""
+    """Return the output that holds the logits: the only one, or the one named `logits`."""
     names = [str(output.name) for output in session.get_outputs()]
     if len(names) != 1 and LOGITS not in names:
         raise OnnxError(f"the ONNX model has the outputs {', '.join(names)}, expected one, or one named {LOGITS!r}")
@@ -248,7 +347,7 @@ def _logits_name(session: Any) -> str:
 
 
 def _external_tensors(message: Any) -> Iterator[str]:
-    """Names of the tensors in an ONNX message, at any depth, whose values are in other files."""
+    """Return the names of the tensors in an ONNX message, at any depth, whose values are in other files."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
@@ -265,3 +364,8 @@ def _size_text(shape: Sequence[int | None]) -> str:
 def _first_line(error: Exception) -> str:
     text = str(error).strip() or type(error).__name__
     return text.splitlines()[0][:200]
+
+
+def card_file(file: Path) -> Path:
+    """Return the path of the description of an exported file: not the name of a certificate file's header."""
+    return file.with_name(f"{file.name}.json")

@@ -18,6 +18,8 @@ from typing import Any, ClassVar, TypeVar, cast
 from radii.fields import check, did_you_mean, from_mapping
 
 ROOT = Path(__file__).parent
+LIBRARIES = ("hf", "timm", "torchvision")
+"""Libraries whose models are named `library:model`; such a name is no code of the user's own."""
 Kind = TypeVar("Kind")
 
 
@@ -98,6 +100,12 @@ def _from_source() -> Iterator[None]:
         sys.pycache_prefix, sys.dont_write_bytecode = before
 
 
+def library_of(name: str) -> str:
+    """Return the library of a name such as `timm:resnet18`; empty for other names, `module:name` among them."""
+    library, colon, _ = name.partition(":")
+    return library if colon and library in LIBRARIES else ""
+
+
 def name_of(kind: type) -> str:
     """Return the name of a class in recipes: its file's name, or module:name for a user's class."""
     module = kind.__module__
@@ -123,7 +131,7 @@ def defaults(folder: str, name: str) -> dict[str, Any]:
     """Return the literal defaults of an entry's fields, read from its source; none for a user's entry."""
     for path in _files(folder):
         for node in _parse(path.read_text()).body:
-            if isinstance(node, ast.ClassDef) and path.stem == name:
+            if isinstance(node, ast.ClassDef) and path.stem == name and node.decorator_list:  # a dataclass
                 return _class_defaults(node)
             if isinstance(node, ast.FunctionDef) and node.name == name:
                 return _parameter_defaults(node.args)

@@ -19,13 +19,14 @@ from radii.datasets import Images
 from radii.device import default_device
 from radii.runs import readers, trust
 from radii.runs.run import Run, RunError
+from radii.smoothing.forward import tf32
 
 ENGINE_PACKAGES = {"openvino": "openvino", "onnx": "onnxruntime"}
 """The package that an engine needs besides torch, by the prefix of the engine's name."""
 DATA_FILE = "data.json"
 """The file of a run that holds the digest of its training images."""
-PLAIN = (int, float, str, bool, tuple, list, type(None))
-"""Types of attributes that count as a layer's settings."""
+PLAIN = (int, float, str, bool, type(None))
+"""Types of attributes that count as a layer's settings, and tuples and lists of them."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _PARSING = threading.Lock()
 """`inspect.getsource` parses the file of a class, which fails in Python 3.11 if two threads do it at once."""
@@ -47,20 +48,39 @@ def environment() -> dict[str, Any]:
     }
 
 
-def rounding_environment(engine: str) -> dict[str, Any]:
-    """Describe what may change the rounding of an engine's results: instruction set, versions and device."""
+def rounding_environment(engine: str, device: torch.device, batch_size: int) -> dict[str, Any]:
+    """Describe what may change the rounding of an engine's results: instruction set, versions, device, batch size."""
     extra = (package for prefix, package in ENGINE_PACKAGES.items() if engine.startswith(prefix))
-    device = default_device()
     described = {
         "instruction_set": torch.backends.cpu.get_cpu_capability(),
-        "matrix_products": torch.get_float32_matmul_precision(),
-        "device": torch.cuda.get_device_name(device) if device.type == "cuda" else device.type,
+        "matrix_products": _matrix_products(),
+        **(_gpu(device) if device.type == "cuda" else {"device": device.type}),
+        "batch_size": batch_size,
         "versions": {name: metadata.version(name) for name in ("radii", "torch", *extra)},
     }
     if engine.endswith("bf16"):  # each kind of bfloat16 unit adds up in its own way
         capabilities = torch.cpu.get_capabilities()
         described["bfloat16"] = sorted(name for name, there in capabilities.items() if there and "bf16" in name)
     return described
+
+
+def _matrix_products() -> str:
+    """Return the precision of float32 matrix products; the newer setting, where it was used."""
+    try:
+        return torch.get_float32_matmul_precision()
+    except RuntimeError:
+        return f"fp32_precision {torch.backends.fp32_precision}"  # type: ignore[attr-defined]
+
+
+def _gpu(device: torch.device) -> dict[str, Any]:
+    """Describe what rounding on a GPU depends on: its kind, its multiprocessors, cuDNN and TF32."""
+    properties = torch.cuda.get_device_properties(device)
+    return {
+        "device": properties.name,
+        "multiprocessors": properties.multi_processor_count,
+        "cudnn": torch.backends.cudnn.version(),
+        "tf32": tf32(),
+    }
 
 
 def record_environment(run: Run, processes: int, epoch: int, step: int) -> None:
@@ -158,11 +178,16 @@ def _update(digest: "hashlib._Hash", value: object) -> None:
 
 def _attributes(module: nn.Module) -> Iterator[tuple[str, str]]:
     for name, value in vars(module).items():
-        if name != "training" and not name.startswith("_") and isinstance(value, PLAIN):
+        if name != "training" and not name.startswith("_") and _is_plain(value):
             yield name, repr(value)
     for hooks in HOOKS:
         for number, hook in enumerate(getattr(module, hooks).values()):
             yield f"{hooks} {number}", getattr(hook, "__qualname__", type(hook).__qualname__)
+
+
+def _is_plain(value: object) -> bool:
+    """Return whether a value is a setting whose repr is the same in every process."""
+    return all(map(_is_plain, value)) if isinstance(value, tuple | list) else isinstance(value, PLAIN)
 
 
 def _class_source_digest(cls: type) -> str | None:

@@ -18,6 +18,7 @@ SIZES: Mapping[str, Size] = {
     "cifar10": Size(50_000, 10_000, 10),
     "cifar100": Size(50_000, 10_000, 100),
     "svhn": Size(73_257, 26_032, 10),
+    "gtsrb": Size(39_209, 12_630, 43),
     "digits": Size(1_347, 450, 10),
     "imagenet": Size(1_281_167, 50_000, 1_000),
     "mnist_c": Size(60_000, 10_000, 10),

@@ -38,7 +38,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "small.toml").write_text(RECIPE)
     trained = radii("train", "small.toml", "--run", "runs/g", cwd=folder)
     assert trained.code == 0, trained.error
-    assert "next: radii certify runs/g" in trained.out
+    assert "next, in 3 min: radii audit runs/g --minutes 3" in trained.out
     pixels = np.random.default_rng(0).integers(0, 256, (8, 8), dtype=np.uint8)
     Image.fromarray(pixels).save(folder / "photo.png")
     Image.fromarray(np.zeros((10, 9), np.uint8)).save(folder / "large.png")
@@ -105,7 +105,7 @@ def test_predict_warns_about_another_engine_and_uses_the_certified_kind(home: Pa
     assert plain.error == prepared
     assert set(asked[:1]) == {"soft"}
     assert set(asked[-1:]) == {"prediction"}
-    warning = "radii: the certificates of g are of the engine 'torch': they do not hold for 'openvino'\n"
+    warning = "radii: the certificates of g were made with the engine 'torch': they do not hold for 'openvino'\n"
     assert sorted(other.error.splitlines(keepends=True)) == sorted([prepared, warning])
 
 

@@ -44,9 +44,9 @@ def test_onnx_file_can_be_imported_certified_and_reported(
     constants = ("--mean", "0.5,0.5,0.5", "--std", "0.5,0.5,0.5")
     assert radii("import", "model.onnx", "--sigma", "0.5", "--data", "pictures", "--run", "runs/mine", *constants) == 0
     said = capsys.readouterr().out
-    assert "runs/mine: imported for sigma 0.5; " in said
-    assert "% of 6 test images right without noise" in said
-    assert "\nnext: radii certify runs/mine\n" in said
+    assert "runs/mine: imported for sigma 0.5\n" in said
+    assert ") of 6 test images right without noise" in said
+    assert "\nnext, in 3 min: radii audit runs/mine --minutes 3\n" in said
     (tmp_path / "model.onnx").unlink()
     assert radii("certify", "runs/mine", "--set", "estimation=200", "--workers", "2") == 0
     assert "6 images" in capsys.readouterr().out

@@ -134,3 +134,20 @@ def test_pictures_are_prepared_as_the_test_pictures(home: Path, monkeypatch: pyt
     assert predict(home, "pictures/light/2.png").code == 0
     images = datasets.create("folder", home / "pictures", size=8).split("test")
     assert torch.equal(seen[0], images.batch(torch.tensor([5]))[0])
+
+
+def test_one_pass_answers_without_a_radius(home: Path) -> None:
+    found = predict(home, "pictures/dark/0.png", "--one-pass")
+    assert found.code == 0, found.error
+    words = "dark, by one noisy pass, nothing is proven about this picture, engine torch"
+    assert found.out == f"pictures/dark/0.png: {words}\n"
+    answers = [json.loads(predict(home, "middle.png", "--one-pass", "--json").out) for _ in range(12)]
+    assert {answer["class"] for answer in answers} == {"dark", "light"}, "the noise is fresh"
+    assert answers[0]["radius"] is None
+    assert "seed" not in answers[0]
+
+
+def test_one_pass_takes_no_certifier(home: Path) -> None:
+    found = predict(home, "middle.png", "--one-pass", "--with", "fixed")
+    assert found.code == 2
+    assert "--one-pass has no certifier. Leave out --with, --radii and --set." in found.error

@@ -17,7 +17,7 @@ CALLS = 20_000
 
 
 def certification(bar: CertificationBar, number: int) -> None:
-    bar(CALLS, Row(number, 1, number % 2, 0.5, 0.1))
+    bar(CALLS, Row(number, 1, number % 2, 0.5, 0.1, 100))
 
 
 def counting(bar: CountingBar, number: int) -> None:
@@ -94,7 +94,8 @@ def test_without_a_terminal_a_line_is_printed_every_half_minute(
     lines = capsys.readouterr().err.splitlines()
     assert len(lines) == 3, "one each half minute of a hundred seconds"
     assert re.fullmatch(
-        r"certifying: 62 of 20000 images, 1/s, \d+ h \d+ min left, 50.0% \(37.0-63.0\), ACR 0.250", lines[1]
+        r"certifying: 62 of 20000 images, 1/s, \d+ h \d+ min left, 50.0% \(37.0-63.0\), ACR 0.250, 6,200 copies",
+        lines[1],
     )
     assert out.getvalue() == "", "stdout is for results"
 

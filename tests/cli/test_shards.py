@@ -1,6 +1,7 @@
 """Shards and their merge on the command line."""
 
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -9,19 +10,18 @@ import torch
 from radii.certification.data import EvaluatedImages
 from radii.datasets.base import DataError, InMemory
 from radii.runs.run import Run
-from radii.training.loop import train
 from tests.cli.running import radii
 from tools.cluster import without_times
-from tools.processes import RECIPE, copied
+from tools.processes import copied
 
 OTHERS = InMemory(torch.zeros(1, 1, 8, 8), torch.zeros(1, dtype=torch.int64))
 SET = ("--engine", "torch", "--every", "60", "--workers", "1", "--set", "estimation=300")
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(trained_digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("home")
-    train(RECIPE, folder / "run")
+    shutil.copytree(trained_digits, folder / "run")
     return folder
 
 

@@ -6,31 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from radii.runs.recipe import Recipe, Training
-from radii.training.loop import train
 from tests.cli.running import radii
-
-SMALL = Recipe(
-    dataset="digits",
-    model="digits_cnn",
-    sigma=0.25,
-    training=Training(epochs=1, images_per_step=256, learning_rate=0.05),
-)
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def home(trained_digits: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("inspected")
-    train(SMALL, folder / "runs" / "my own")
+    shutil.copytree(trained_digits, folder / "runs" / "my own")
     return folder
 
 
 def test_show_fits_a_screen(home: Path) -> None:
     shown = radii("show", "runs/my own", cwd=home)
     assert shown.code == 0, shown.error
-    for word in ("digits_cnn", "digits", "sigma 0.25", "10: 0, 1, 2", "trained: 1 of 1 epochs", "gaussian", "torch "):
+    for word in ("digits_cnn", "digits", "sigma 0.25", "10: 0, 1, 2", "trained: 2 of 2 epochs", "gaussian", "torch "):
         assert word in shown.out
-    assert shown.out.endswith("next: radii certify 'runs/my own'\n")
+    assert shown.out.endswith("next: radii audit 'runs/my own' --minutes 3\n")
     assert shown.out.count("\n") < 24
     options = ["--every", "90", "--set", "estimation=200", "--engine", "torch", "--workers", "1"]
     certified = radii("certify", "runs/my own", *options, "--json", "-q", cwd=home)
@@ -42,7 +33,7 @@ def test_show_fits_a_screen(home: Path) -> None:
     assert again.endswith("next: radii report 'runs/my own'\n")
     data = json.loads(radii("show", "runs/my own", "--json", cwd=home).out)
     assert data["recipe"]["model"] == {"name": "digits_cnn"}
-    assert (data["epochs"], data["finished"], len(data["certified"])) == (1, True, 1)
+    assert (data["epochs"], data["finished"], len(data["certified"])) == (2, True, 1)
     verified = radii("verify", "runs/my own", "--json", "--rows", "1", cwd=home)
     assert (verified.code, json.loads(verified.out)["equal"]) == (0, True)
 
@@ -61,5 +52,5 @@ def test_show_says_how_to_continue_a_training(home: Path, tmp_path: Path) -> Non
     shutil.copytree(home / "runs" / "my own", tmp_path / "half", ignore=shutil.ignore_patterns("certificates"))
     (tmp_path / "half" / "model.safetensors").unlink()
     shown = radii("show", "half", cwd=tmp_path).out
-    assert "in training: 1 of 1 epochs" in shown
+    assert "in training: 2 of 2 epochs" in shown
     assert "next: radii train RECIPE --run half as before, to continue" in shown

@@ -4,6 +4,8 @@ import csv
 import gzip
 import shutil
 from collections.abc import Iterator
+from concurrent.futures import Executor, ThreadPoolExecutor
+from contextlib import contextmanager
 from importlib import import_module
 from pathlib import Path
 
@@ -17,7 +19,7 @@ from radii.papers.make import Maker
 from radii.papers.match import match_runs, scan_runs
 from radii.papers.tables import TableError
 from radii.published_datasets import corrupted_sets
-from tools.cluster import dask_cluster, without_times
+from tools.cluster import without_times
 
 TINY = """
 [tiny]
@@ -159,12 +161,22 @@ def test_rows_are_made_cheapest_first_and_not_twice(away: Path, capsys: pytest.C
 
 
 @pytest.mark.slow
-def test_rows_made_by_dask_workers_are_the_same(away: Path) -> None:
+def test_rows_made_by_a_cluster_are_the_same(away: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With threads for the cluster: tests/workers/test_cluster.py has a real one."""
+    addresses: list[str] = []
+
+    @contextmanager
+    def cluster_executor(address: str) -> Iterator[Executor]:
+        addresses.append(address)
+        with ThreadPoolExecutor(2) as pool:
+            yield pool
+
+    monkeypatch.setattr("radii.workers.cluster.cluster_executor", cluster_executor)
     words = ("table", "mine.toml", "--run", "--budget", "tiny", "--only", "CAT-RS")
     radii(*words, "--workers", "1")
     (away / "runs").rename(away / "alone")
-    with dask_cluster() as cluster:
-        radii(*words, "--cluster", cluster.address)
+    radii(*words, "--cluster", "tcp://host:8786")
+    assert addresses == ["tcp://host:8786"]
     for pattern, content in (("soft-labels.npy", Path.read_bytes), ("*/certificates/*.tsv", without_times)):
         (alone,), (here,) = ((away / folder / "tables").rglob(pattern) for folder in ("alone", "runs"))
         assert content(here) == content(alone)
@@ -293,8 +305,8 @@ def test_rows_of_corruptions_are_made_of_every_kind(away: Path, capsys: pytest.C
     assert "no complete file of" in capsys.readouterr().out
     (*_, seeds, place), *_ = list(csv.reader((away / "out" / "corruptions.csv").read_text().splitlines()))[1:]
     assert (seeds, place) == ("0", str(made[0].parents[1].relative_to(away)))
-    with made[0].parents[1].joinpath("model.safetensors").open("ab") as weights:
-        weights.write(b"\0")
+    weights = made[0].parents[1] / "model.safetensors"
+    weights.write_bytes(weights.read_bytes()[:-1] + bytes([weights.read_bytes()[-1] ^ 1]))
     radii(*shown)
     assert "not made yet" in capsys.readouterr().out
     with pytest.raises(TableError, match="no certificates for the images of corruptions and its present weights"):

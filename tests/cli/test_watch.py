@@ -93,7 +93,10 @@ def test_ctrl_c_stops_the_watching_not_the_work(tmp_path: Path) -> None:
         assert watching.stdout is not None
         watching.stdout.readline()
         watching.send_signal(signal.SIGINT)
-        _, error = watching.communicate()
+        try:
+            _, error = watching.communicate(timeout=60)
+        finally:
+            watching.kill()
     assert watching.returncode == 0
     assert "Traceback" not in error
     assert json.loads((run / events.FILE).read_text()) == before

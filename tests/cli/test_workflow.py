@@ -74,12 +74,12 @@ def test_import_certify_train_transfer_report_predict_and_export(home: Path, mon
     monkeypatch.setattr("webbrowser.open", lambda place: not opened.append(place))  # type: ignore[func-returns-value]
     pixels = "--sigma 0.25 --data pictures/ --size 16 --mean 0.5,0.5,0.5 --std 0.25,0.25,0.25"
     imported = said(f"import my.nets:load --weights mine.pt {pixels} --run runs/mine")
-    assert "100.0 % of 40 test images right without noise\n" in imported
+    assert "of 40 test images right without noise\n" in imported
     few = "--every 4 --workers 1 --engine torch"
     assert "10 images" in said(f"certify runs/mine {few} --set estimation=200")
     one = "--set training.epochs=1 --set training.images_per_step=80"
     tuned = said(f"train consistency --from runs/mine --run runs/tuned {one}")
-    assert "next: radii certify runs/tuned" in tuned
+    assert "next, in 3 min: radii audit runs/tuned" in tuned
     small = "--set 'model.denoiser={ name = \"dncnn\", depth = 3, width = 8 }'"
     said(f"train denoising --from runs/mine --run runs/defended {one} {small}")
     student = "'{ name = \"resnet18\", width = 8 }'"

@@ -7,8 +7,9 @@ import sys
 import tomllib
 import traceback
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, redirect_stdout
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
@@ -33,10 +34,13 @@ answers = Console(highlight=False, emoji=False)
 """Prints what the user asked for."""
 
 STDIN = "/dev/stdin"
+_PLANNED: ContextVar[Sequence[str] | None] = ContextVar("planned", default=None)
+"""The words of the command that a plan runs."""
 
 FLAGS = {
     "device": "name one with --device or RADII_DEVICE",
     "data": "name it with --data or RADII_DATA",
+    "grey": "or take it as it is with --grey",
     "mean": "pass --mean and --std, such as 0.5,0.5,0.5",
     "run": "name another with --run",
     "size": "pass --size",
@@ -53,6 +57,12 @@ def say(text: str) -> None:
     answers.print(plain(text), soft_wrap=True, markup=False, emoji=False)
 
 
+def say_lines(text: str) -> None:
+    """Print the lines of an answer."""
+    for line in text.splitlines():
+        say(line)
+
+
 def say_json(answer: Any) -> None:
     """Print an answer as one line of JSON."""
     answers.print(json.dumps(answer), soft_wrap=True, markup=False, emoji=False)
@@ -61,6 +71,27 @@ def say_json(answer: Any) -> None:
 def hint(text: str) -> None:
     """Print one line that is not part of the answer, unless --quiet was given."""
     console.print(plain(text), soft_wrap=True, markup=False, emoji=False)
+
+
+def suggest(text: str) -> None:
+    """Print which command may come next, unless a plan runs this one: it knows the next."""
+    if _PLANNED.get() is None:
+        hint(text)
+
+
+def typed() -> list[str]:
+    """Return the words of the present command: those typed, or those of the step of a plan."""
+    planned = _PLANNED.get()
+    return list(sys.argv[1:] if planned is None else planned)
+
+
+def run_planned(words: Sequence[str]) -> None:
+    """Run a command of a plan in this process, exactly as if it were typed."""
+    token = _PLANNED.set(words)
+    try:
+        app(list(words), console=answers, exit_on_error=False, print_error=False, result_action="return_value")
+    finally:
+        _PLANNED.reset(token)
 
 
 def print_error(text: str) -> None:
@@ -112,6 +143,8 @@ def _main() -> NoReturn:
     """Run the command line. An error that the user can fix is one line on stderr and exit code 2."""
     # - stands for stdin; cyclopts would read it as an option.
     arguments = [STDIN if argument == "-" else argument for argument in sys.argv[1:]]
+    if not any(argument in app for argument in arguments if not argument.startswith("-")):
+        app.resolved_commands()  # without a verb, help shows what each verb does
     try:
         with _sigterm_raises():
             app.meta(arguments, console=answers, exit_on_error=False, print_error=False)
@@ -124,6 +157,9 @@ def _main() -> NoReturn:
         sys.exit(128 + (signal.SIGTERM if isinstance(stopped, Terminated) else signal.SIGINT))
     except (ValueError, LookupError, OSError, tomllib.TOMLDecodeError) as error:
         print_error(in_words(error))
+        sys.exit(2)
+    except MemoryError:
+        print_error("the memory is not enough: use fewer workers or a smaller batch, or check what is so large")
         sys.exit(2)
     sys.exit(0)
 
@@ -186,7 +222,7 @@ def _sigterm_raises() -> Iterator[None]:
 
 
 def is_rank_0() -> bool:
-    """Whether this process shows progress and results: rank 0 under torchrun, any other process otherwise."""
+    """Return whether this process shows progress and results: rank 0 under torchrun, any other process otherwise."""
     return not _is_under_torchrun() or os.environ.get("RANK", "0") == "0"
 
 

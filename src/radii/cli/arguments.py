@@ -1,5 +1,6 @@
 """Types, parsers and checks of command-line arguments that several verbs share."""
 
+import math
 import shlex
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
@@ -15,11 +16,21 @@ Data = Annotated[Path | None, Parameter(help="The folder with the dataset's file
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON.")]
 Switch = Annotated[bool, Parameter(negative="")]
 Strings = Annotated[list[str] | None, Parameter(negative="", json_list=False)]
+LOG = "answers.jsonl"
+"""The file by which a folder of evidence is known."""
 RUN_FLAGS = ("--run", "--into")
 """Two spellings of one flag: torchrun takes `--run` for an option of its own."""
 Settings = Annotated[Strings, Parameter(name="--set", help="KEY=VALUE: override a key of the recipe.")]
 Fields = Annotated[Strings, Parameter(name="--set", help="KEY=VALUE: set a field of the certifier.")]
 Trust = Annotated[Strings, Parameter(help="Allow the run to use this module's code, if the run was made elsewhere.")]
+Minutes = Annotated[
+    float | None,
+    Parameter(help="Train for about so long, instead of the recipe's epochs. The run records the steps that this is."),
+]
+WithinMinutes = Annotated[
+    float | None,
+    Parameter(help="Take about so long: fewer images, spread over the test set. The file records which."),
+]
 Cluster = Annotated[
     str | None,
     Parameter(help="Compute on the workers of the Dask scheduler at this address, such as tcp://host:8786."),
@@ -63,6 +74,17 @@ def command(*words: object, **options: Any) -> str:
         elif value is not None and value is not False:
             parts += [flag, str(value)]
     return shlex.join(parts)
+
+
+def check_minutes(minutes: float | None, settings: Sequence[str]) -> None:
+    """Refuse minutes beside settings that state the length of a training, and minutes that are not a time."""
+    if minutes is None:
+        return
+    if not 0 < minutes < math.inf:
+        raise ValueError(f"--minutes {minutes:g}: expected a number above 0.")
+    lengths = tuple(f"training.{name}" for name in recipes.LENGTHS)
+    if stated := [setting for setting in settings if setting.partition("=")[0].strip() in lengths]:
+        raise ValueError(f"--minutes and --set {stated[0]} both state how long to train. Leave out one.")
 
 
 def flag_of(parameter: str) -> str:

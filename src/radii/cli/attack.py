@@ -2,14 +2,14 @@
 
 from pathlib import Path
 
-from radii.cli.app import app, console, hint, printed_warnings
-from radii.cli.arguments import Data, Trust, Whole, parse_numbers
+from radii.cli.app import console, printed_warnings, say, suggest
+from radii.cli.arguments import Data, Trust, Whole, WithinMinutes, command, parse_numbers
+from radii.cli.estimates import announce
 from radii.cli.progress import AttackBar
 from radii.reports.attacks import in_words
 from radii.runs import attacks
 
 
-@app.command
 def attack(
     run: Path,
     /,
@@ -18,8 +18,10 @@ def attack(
     steps: Whole = 20,
     copies: Whole = 16,
     images: Whole = 100,
+    minutes: WithinMinutes = None,
     samples: Whole = 1000,
     seed: Whole = 0,
+    sigma: float | None = None,
     engine: str = "auto",
     data: Data = None,
     trust: Trust = None,
@@ -34,12 +36,14 @@ def attack(
             times its sigma.
         steps: The number of gradient ascent steps for each image and radius.
         copies: The number of noisy copies that a gradient is averaged over.
-        images: The number of images.
+        images: The number of images; with --minutes, the most.
         samples: The number of votes that decide whether a change succeeds. An abstention is no success.
         seed: The seed of the noise.
+        sigma: The sigma of Gaussian noise; by default the noise of the certificates, or the run's.
         engine: The engine that counts the votes; auto takes the one that the model was certified with.
     """
     from radii.certification.attack import AttackConfig, attack_run
+    from radii.smoothing import noise as noises
 
     config = AttackConfig(
         run=run,
@@ -49,10 +53,14 @@ def attack(
         images=images,
         samples=samples,
         seed=seed,
+        noise=None if sigma is None else noises.create("gaussian", sigma=sigma),
         engine=engine,
         data=data,
         trust=frozenset(trust or ()),
     )
     with printed_warnings(), AttackBar(console) as bar:
-        path = attack_run(config, on_image=bar)
-    hint(f"{path}: {in_words(attacks.read(path))}; next: radii report {run}")
+        path = attack_run(
+            config, minutes=minutes, on_image=bar, on_estimate=announce(bar, cheaper="--minutes 10, or fewer --images")
+        )
+    say(f"{path}: {in_words(attacks.read(path))}")
+    suggest(f"next: {command('report', run)}")

@@ -2,13 +2,12 @@
 
 from pathlib import Path
 
-from radii.cli.app import app, console, say
+from radii.cli.app import console, say
 from radii.cli.arguments import Data, Whole
 from radii.cli.progress import CountingBar
 from radii.runs import recipe as recipes
 
 
-@app.command
 def corrupt(dataset: str, /, *, out: Path, seed: Whole = 0, every: Whole = 1, data: Data = None) -> None:
     """Write corrupted copies of a dataset's test images: 15 kinds at 5 severities, radii's own, not a published set.
 

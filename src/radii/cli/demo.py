@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from radii.cli.app import app, console
+from radii.cli.app import console, printed_warnings
 from radii.cli.progress import AttackBar, CertificationBar, TrainingBar
 from radii.reports.metrics import Summary, in_words
 from radii.runs import certificates
@@ -13,7 +13,6 @@ from radii.runs.run import Run
 STUDENT = "digits_mlp"
 
 
-@app.command
 def demo(*, run: Path = Path("runs/demo")) -> None:
     """Train on the embedded digits, certify and write a report, in a few minutes on two cores.
 
@@ -40,7 +39,8 @@ def demo(*, run: Path = Path("runs/demo")) -> None:
     console.print("5. Attacks on some of these images: what they leave is above what is certified.")
     for trained in (gaussian, teacher, student):
         _attack(trained)
-    page = report([gaussian.path, teacher.path, student.path], run / "report", command="radii demo")
+    with printed_warnings():
+        page = report([gaussian.path, teacher.path, student.path], run / "report", command="radii demo")
     console.print(f"\nOpen {page} in a browser.", soft_wrap=True, markup=False)
 
 

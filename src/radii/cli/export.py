@@ -2,21 +2,21 @@
 
 from pathlib import Path
 
-from radii.cli.app import app, say
-from radii.cli.arguments import Trust
+from radii.cli.app import say
+from radii.cli.arguments import Switch, Trust
 from radii.runs.run import Run
 
 
-@app.command
-def export(run: Path, file: Path, /, *, trust: Trust = None) -> None:
+def export(run: Path, file: Path, /, *, one_pass: Switch = False, trust: Trust = None) -> None:
     """Write a run's base classifier as ONNX, checked against torch, and a card of its certificates as JSON.
 
     Args:
         run: A trained run directory.
         file: The file to write, such as tuned.onnx; its card is then tuned.onnx.json.
+        one_pass: Put the noise into the graph, fresh in every call: a call answers a request by one noisy pass.
     """
-    from radii.interop.export import card_file
     from radii.interop.export import export as export_run
+    from radii.onnx import card_file
 
-    written = export_run(Run(run, trust or ()), file)
+    written = export_run(Run(run, trust or ()), file, one_pass=one_pass)
     say(f"{written}: checked against torch; its card is {card_file(written)}")

@@ -6,16 +6,15 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, hint, say
+from radii.cli.app import hint, say, suggest
 from radii.cli.arguments import Data, Whole, command, parse_numbers
-from radii.reports.text import import_check
+from radii.reports.costs import check_in_words, never_saw_noise, noisy_in_words
 from radii.runs import recipe as recipes
 from radii.runs.run import Run
 
 NORMALISATIONS = ("inside", "none", "full", "centre")
 
 
-@app.command(name="import")
 def import_(
     source: str,
     /,
@@ -31,11 +30,12 @@ def import_(
     std: str | None = None,
     data: Data = None,
 ) -> None:
-    """Make a run from a classifier that was trained elsewhere, and check it on test images without noise.
+    """Make a run from a classifier that was trained elsewhere, and check it on test images without and with noise.
 
     Args:
         source: module:name of a class or function that makes a torch.nn.Module; or an ONNX file, used as it is; or a
-            checkpoint written by torch. A checkpoint that holds more than tensors is refused.
+            checkpoint written by torch. A checkpoint that holds more than tensors is refused. Or an ensemble of
+            trained runs, such as '{ name = "ensemble", members = ["runs/a", "runs/b"] }'.
         run: The run directory to make.
         weights: The weights for module:name, a file of torch or safetensors; by default those that it makes.
         dataset: The dataset: a name, or a table such as '{ name = "folder", size = 64, enlarge = true }'; by default
@@ -43,7 +43,7 @@ def import_(
         model: The architecture of a checkpoint: a name, or a table such as '{ name = "resnet18", width = 32 }'.
         normalisation: inside: the model normalises, or takes pixels in [0, 1] as they are. full: subtract the mean
             and divide, by the dataset's constants; the default for a checkpoint. centre: subtract the mean only.
-        sigma: The noise that the model was trained with.
+        sigma: The noise that the model was trained with, or is to be certified with.
         size: The side of the square images in pixels; by default the ONNX file's, or the dataset's.
         mean: Subtract these from the channels, such as 0.5,0.5,0.5.
         std: Divide the channels by these.
@@ -65,6 +65,9 @@ def import_(
         raise ValueError(f"--weights needs a factory such as my.nets:load, but {source} is a file. Leave it out.")
     if model is not None and (is_factory or is_onnx):
         raise ValueError(f"{source} has its own architecture. Leave out --model.")
+    if is_factory and _is_ensemble(recipes.parse_value(source)):
+        _import_ensemble(recipes.parse_value(source), run, {**inputs, "weights": weights})
+        return
     if is_factory:
         from radii.interop.factory import import_model
 
@@ -75,9 +78,23 @@ def import_(
         import_onnx(Path(source), run, sigma=sigma, **inputs)
     else:
         _import_checkpoint(Path(source), model, run, sigma, inputs)
-    if (is_factory or is_onnx) and not _states_normalisation(inputs):
+    if (is_factory or is_onnx) and not _states_normalisation(inputs) and Run(run).recipe.normalisation == "none":
         hint("no normalisation was stated: the model gets pixels in [0, 1] as they are (--normalisation inside)")
     _print_imported(Run(run), sigma)
+
+
+def _is_ensemble(spec: Any) -> bool:
+    return isinstance(spec, Mapping) and spec.get("name") == "ensemble"
+
+
+def _import_ensemble(table: Mapping[str, Any], run: Path, inputs: Mapping[str, Any]) -> None:
+    from radii.interop.ensemble import import_ensemble, members_of
+
+    if stated := [key for key, value in inputs.items() if value is not None and key != "data"]:
+        raise ValueError(f"An ensemble takes its images and weights from its members. Leave out --{stated[0]}.")
+    members = members_of(table)
+    combined = import_ensemble(members, run, consensus=table.get("consensus", 0), data=inputs.get("data"))
+    _print_imported(combined, combined.recipe.sigma)
 
 
 def _import_checkpoint(file: Path, model: str | None, run: Path, sigma: float, inputs: Mapping[str, Any]) -> None:
@@ -106,13 +123,22 @@ def _states_normalisation(inputs: Mapping[str, Any]) -> bool:
 
 
 def _print_imported(run: Run, sigma: float) -> None:
-    """Print how many test images the model gets right without noise. Ask about the normalisation if they are few."""
+    """Print how many test images the model gets right without and with noise, and what to do next with its time."""
+    say(f"{run.path}: imported for sigma {sigma:g}")
     check = run.check()
     if not check:
-        checked = "not checked: there are no test images to read"
+        say("  not checked: there are no test images to read")
     else:
-        checked = import_check(check)
-        if check["right"] / check["images"] <= max(0.5, 1.2 / len(run.class_names())):
-            checked += ": is the normalisation right, and the order of the classes?"
-    say(f"{run.path}: imported for sigma {sigma:g}; {checked}")
-    hint(f"next: {command('certify', run.path)}")
+        say(f"  {check_in_words(check)}{_doubts(run)}")
+        say(f"  {noisy_in_words(check)}")
+    if never_saw_noise(run, sigma):
+        hint("it was never trained with noise: little can be certified before `radii harden`")
+    suggest(f"next, in 3 min: {command('audit', run.path, minutes=3)}")
+    suggest(f"then, in 1 h: {command('harden', run.path, sigma=f'{sigma:g}', minutes=60)}")
+
+
+def _doubts(run: Run) -> str:
+    """Ask about normalisation and classes if few answers are right."""
+    check = run.check()
+    few = check["right"] / check["images"] <= max(0.5, 1.2 / len(run.class_names()))
+    return ": is the normalisation right, and the order of the classes?" if few else ""

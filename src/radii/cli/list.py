@@ -5,7 +5,7 @@ from dataclasses import MISSING
 from typing import Any
 
 from radii import plugins
-from radii.cli.app import answers, app, hint, say, say_json
+from radii.cli.app import answers, hint, say, say_json
 from radii.cli.arguments import Json
 from radii.fields import did_you_mean, settings_of
 from radii.runs import recipe as recipes
@@ -13,6 +13,7 @@ from radii.runs import recipe as recipes
 FOLDERS = {
     "objectives": "objectives",
     "certifiers": "certifiers",
+    "populations": "certifiers/population",
     "models": "models",
     "denoisers": "models/denoisers",
     "datasets": "datasets",
@@ -25,9 +26,10 @@ FACTORIES = ("models", "denoisers")
 RECIPES = "recipes"
 
 
-@app.command(name="list")
 def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = False) -> None:
     """List the objectives, certifiers, models, denoisers, datasets, engines, noises and recipes.
+
+    Certifiers are about single images, populations about all pictures like those of a sample.
 
     Args:
         kind: List only these, such as models, with their fields and defaults.
@@ -37,7 +39,7 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
     if kind is not None and kind not in kinds:
         raise LookupError(f"there are no {kind!r} to list{did_you_mean(kind, kinds)}")
     if json:
-        say_json({each: _as_data(each, beginning) for each in ([kind] if kind else kinds)})
+        say_json({entry: _as_data(entry, beginning) for entry in ([kind] if kind else kinds)})
     elif kind is None:
         _print_all()
     elif kind == RECIPES:

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from cyclopts import Parameter
 
-from radii.cli.app import STDIN, app, console, in_words, print_error, printed_warnings, say, say_json
-from radii.cli.arguments import Fields, Json, Trust, parse_fields
+from radii.cli.app import STDIN, console, in_words, print_error, printed_warnings, say, say_json
+from radii.cli.arguments import Fields, Json, Switch, Trust, parse_fields
 from radii.cli.progress import CountingBar
 from radii.reports.text import down
 from radii.runs.recipe import fields_of, parse_value
@@ -20,6 +20,7 @@ from radii.smoothing.norms import L2
 if TYPE_CHECKING:
     from torch import Tensor
 
+    from radii.certification.one_pass import OnePassAnswer
     from radii.engines import SmoothedClassifier
     from radii.smoothing.certificate import Certificate
     from radii.training.weights import ModelSpec
@@ -32,7 +33,6 @@ CLASS_ONLY = "prediction"
 """The certifier that proves the class but no radius."""
 
 
-@app.command
 def predict(
     run: Path,
     /,
@@ -41,6 +41,8 @@ def predict(
     radii: str | None = None,
     engine: str = "auto",
     noise: str | None = None,
+    one_pass: Switch = False,
+    grey: Switch = False,
     json: Json = False,
     set: Fields = None,
     trust: Trust = None,
@@ -59,14 +61,20 @@ def predict(
         engine: The engine that runs the forward passes; auto takes the one that the model was certified with.
         noise: The noise: a name (see `radii list noises`), or a table of name and fields. By default that of the run's
             certificates.
+        one_pass: Answer each picture by one noisy pass. Nothing is proven about one picture; `radii certify --with
+            one_pass` proves how many answers are right under attack.
+        grey: Take grey pictures too where the model was trained on colours; they are refused otherwise.
     """
     from radii.training.weights import model_spec
+
+    if one_pass and (with_ is not None or radii is not None or set):
+        raise ValueError("--one-pass has no certifier. Leave out --with, --radii and --set.")
 
     trained = Run(run, trust or ())
     spec = model_spec(trained)
     files = _files(pictures)
     with printed_warnings(), CountingBar(console) as bar:
-        predictor = _Predictor(trained, spec, with_, parse_fields(set, radii), engine, noise)
+        predictor = _Predictor(trained, spec, with_, parse_fields(set, radii), engine, noise, one_pass, grey)
         answered = 0
         for number, file in enumerate(files, start=1):
             answered += _answer(predictor, file, json)
@@ -100,6 +108,8 @@ class _Predictor:
         fields: dict[str, Any],
         engine: str,
         noise: str | None,
+        one_pass: bool,
+        grey: bool,
     ) -> None:
         from radii import certifiers, datasets
         from radii.certification.deployment import certified_prediction
@@ -108,7 +118,7 @@ class _Predictor:
         dataset = run.recipe.dataset
         self.noise = deployed_noise(run, None if noise is None else parse_value(noise))
         self.run, self.class_names, self._engine = run, spec.class_names, engine
-        self.preparation = datasets.preparation(dataset["name"], fields_of(dataset), spec.shape)
+        self.preparation = datasets.preparation(dataset["name"], fields_of(dataset), spec.shape, grey)
         self.certifier, default_fields = certified_prediction(run, certifier)
         if certifier is None and self.certifier == CLASS_ONLY:
             self.certifier = "fixed"
@@ -116,6 +126,9 @@ class _Predictor:
             default_fields = {"estimation": ESTIMATION}
         self.fields = {**default_fields, **fields}
         certifiers.create(self.certifier, **self.fields)  # wrong fields are an error before the model is loaded
+        self.one_pass = one_pass
+        if one_pass:
+            self.noise.probability_after(1.0, 0.0)  # raises for a noise whose single passes prove nothing
         self._described = False
 
     @property
@@ -136,13 +149,24 @@ class _Predictor:
         return engine, classifier
 
     def certify(self, picture: "Tensor") -> "Certificate":
-        """Certify a picture. Say once how pictures are prepared."""
+        """Certify a picture."""
         from radii.certification.predict import certify
 
+        self._describe()
+        return certify(self.loaded[1], picture, self.certifier, **self.fields)
+
+    def answer_once(self, picture: "Tensor") -> "OnePassAnswer":
+        """Answer a picture by one noisy pass."""
+        from radii.certification.one_pass import answer_once
+
+        self._describe()
+        return answer_once(self.loaded[1], [picture])[0]
+
+    def _describe(self) -> None:
+        """Say once how pictures are prepared."""
         if not self._described and not console.quiet:
             print_error(f"pictures are prepared as the test pictures: {self.preparation.words}")
         self._described = True
-        return certify(self.loaded[1], picture, self.certifier, **self.fields)
 
 
 def _answer(predictor: _Predictor, file: Path, json: bool) -> bool:
@@ -157,12 +181,43 @@ def _answer(predictor: _Predictor, file: Path, json: bool) -> bool:
         if json:
             say_json({"file": str(file), "error": in_words(error)})
         return False
+    if predictor.one_pass:
+        _print_once(predictor, file, picture, json)
+        return True
     certificate = predictor.certify(picture)
     if json:
         say_json(_as_data(predictor, file, certificate))
     else:
         say(f"{file}: {_as_text(predictor, certificate)}")
     return certificate.prediction >= 0
+
+
+def _print_once(predictor: _Predictor, file: Path, picture: "Tensor", json: bool) -> None:
+    answer, (engine, classifier) = predictor.answer_once(picture), predictor.loaded
+    name = predictor.class_names[answer.prediction]
+    if json:
+        say_json(
+            {
+                "file": str(file),
+                "class": name,
+                "label": answer.prediction,
+                "one_pass": True,
+                "radius": None,
+                "samples": 1,
+                "noise": classifier.noise.describe(),
+                "engine": engine,
+                "prepared": predictor.preparation.words,
+                "proven": "nothing about this picture",
+            }
+        )
+        return
+    words = [
+        name,
+        "by one noisy pass, nothing is proven about this picture",
+        *predictor.named_noise,
+        f"engine {engine}",
+    ]
+    say(f"{file}: {', '.join(words)}")
 
 
 def _as_text(predictor: _Predictor, certificate: "Certificate") -> str:

@@ -2,7 +2,8 @@
 
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console, RenderableType
@@ -48,6 +49,15 @@ class _Bar:
     def __exit__(self, *_: object) -> None:
         self._mark(time.monotonic())
         self.progress.stop()
+
+    @contextmanager
+    def paused(self) -> Iterator[None]:
+        """Hide the bar while something else is printed or asked."""
+        shown = self.progress.live.is_started
+        self.progress.stop()
+        yield
+        if shown:
+            self.progress.start()
 
     def notes(self) -> Sequence[str]:
         """Return the texts to show beside the bar."""
@@ -150,9 +160,10 @@ class TrainingBar(_Bar):
         if event.row:
             self.accuracy = f"noisy test accuracy {down(event.row['noisy_test_accuracy'], 4)}"
         self.event = event
-        done = event.epoch * event.steps + event.step
+        total = event.epochs * event.steps if event.total is None else event.total
+        done = min(total, event.epoch * event.steps + event.step)
         epoch = f"epoch {min(event.epoch + 1, event.epochs)}/{event.epochs}"
-        self.update(done, event.epochs * event.steps, epoch)
+        self.update(done, total, epoch)
 
     def notes(self) -> Sequence[str]:
         if self.event is None:
@@ -167,17 +178,18 @@ def loss_texts(loss: float, terms: Mapping[str, float]) -> list[str]:
 
 
 class CertificationBar(_Bar):
-    """Shows the images done, and the certified accuracy so far, with its interval over the choice of images."""
+    """Shows images and noisy copies done, and the certified accuracy so far, with its interval over the images."""
 
     def __init__(self, console: Console, radii: Sequence[float] = (0.0,), *, independent: bool = True) -> None:
         super().__init__(console, "certifying", "images")
         self.independent = independent  # corruptions of one image are not independent: they get no interval
-        self.images, self.radius_sum = 0, 0.0
+        self.images, self.samples, self.radius_sum = 0, 0, 0.0
         self.certified = dict.fromkeys(radii, 0)
 
     def __call__(self, total: int, row: Row | None) -> None:
         if row is not None:
             self.images += 1
+            self.samples += row.samples or 0
             self.radius_sum += row.radius * row.correct
             for radius in self.certified:
                 self.certified[radius] += row.correct and row.radius >= radius
@@ -187,7 +199,7 @@ class CertificationBar(_Bar):
         if not self.images:
             return ()
         shares = [self._share(radius, count) for radius, count in self.certified.items()]
-        return [*shares, f"ACR {down(self.radius_sum / self.images, 3)}"]
+        return [*shares, f"ACR {down(self.radius_sum / self.images, 3)}", f"{self.samples:,} copies"]
 
     def _share(self, radius: float, count: int) -> str:
         share = Share(count, self.images)

@@ -1,19 +1,18 @@
 """radii report: write tables, figures and a page about runs or certificate files."""
 
 import shlex
-import sys
 import webbrowser
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, hint, printed_warnings, say
-from radii.cli.arguments import Strings, Switch, Trust, parse_numbers
+from radii.cli.app import hint, printed_warnings, say, typed
+from radii.cli.arguments import LOG, Strings, Switch, Trust, parse_numbers
 from radii.runs.run import Run
 
 
-@app.command
 def report(
     *inputs: Annotated[Path, Parameter(json_list=False)],
     out: Path | None = None,
@@ -21,22 +20,29 @@ def report(
     title: str | None = None,
     label: Strings = None,
     open: Switch = False,
+    evidence: Switch = False,
     trust: Trust = None,
 ) -> None:
     """Write tables and curves of runs or certificate files: Markdown, CSV, LaTeX, SVG, PDF, PNG and one HTML page.
 
     Args:
         inputs: Run directories, certificate files in Cohen's format from any tool, or folders of such files, one file
-            for each kind of corruption.
+            for each kind of corruption. With --evidence also folders of evidence that `radii serve` wrote.
         out: The folder to write to; by default RUN/report for one run, ./report otherwise.
         radii: The radii in the tables, such as 0,0.25,0.5; by default radii that fit the data.
         title: The title of the page.
         label: RUN=NAME: show this name for a run or file.
         open: Open the page in a browser.
+        evidence: Also write auditors.html, a page for auditors: what was claimed, how it was tested and on which data,
+            who can check it and how, and the limits.
     """
     from radii.reports.page.page import TITLE
     from radii.reports.report import report as write_report
 
+    served = [path for path in inputs if (path / LOG).is_file()]
+    if served and not evidence:
+        raise ValueError(f"{served[0]} is evidence of a server. Add --evidence for a page about it.")
+    inputs = tuple(path for path in inputs if path not in served)
     if out is None:
         is_one_run = len(inputs) == 1 and Run(inputs[0]).recipe_file.is_file()
         out = inputs[0] / "report" if is_one_run else Path("report")
@@ -48,11 +54,29 @@ def report(
             radii=() if radii is None else parse_numbers("--radii", radii),
             title=(title or "").strip() or TITLE,
             labels=dict(_parse_label(text) for text in label or ()),
-            command=shlex.join(["radii", *sys.argv[1:]]),
+            command=shlex.join(["radii", *typed()]),
         )
     say(str(page))
+    if evidence:
+        say(str(_write_auditors_page(inputs, served, out, trust)))
     if open and not webbrowser.open(page.resolve().as_uri()):
         hint("no browser could be opened: open that file yourself")
+
+
+def _write_auditors_page(inputs: Sequence[Path], served: Sequence[Path], out: Path, trust: list[str] | None) -> Path:
+    """Write the page for auditors about the runs among the inputs, and the evidence of servers."""
+    from radii.reports.auditors import ServedAnswers, write_page
+
+    runs = [run for path in inputs if (run := Run(path, trust or ())).recipe_file.is_file()]
+    answers = []
+    for folder in served:
+        from radii.serving.audit import verify_evidence
+
+        result = verify_evidence(folder, rows=0)
+        problems = (*result.differences, *result.unchecked)
+        counts = result.lines, result.answers, result.unanswered
+        answers.append(ServedAnswers(folder.name, *counts, result.head, result.claims, problems))
+    return write_page(runs, out, answers, shlex.join(["radii", *typed()]))
 
 
 def _parse_label(text: str) -> tuple[str, str]:

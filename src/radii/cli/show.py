@@ -1,18 +1,21 @@
 """radii show: tell what a run is, how it was made and what is certified. It imports no code that the run names."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from radii.cli.app import app, hint, say, say_json
+from radii.cli.app import say, say_json, say_lines, suggest
 from radii.cli.arguments import Json, command
 from radii.cli.train import accuracy_text
+from radii.reports import population
+from radii.reports.costs import answer_cost, check_in_words, milliseconds, noisy_in_words, without_noise
 from radii.reports.metrics import Summary, epoch_time, in_words
 from radii.reports.model_card import certified
 from radii.reports.protocol import describe_certifier, describe_images, describe_noise
-from radii.reports.text import duration, import_check
-from radii.runs import certificates, trust
+from radii.reports.tables import Cell, Table, terminal
+from radii.reports.text import UNKNOWN, down, duration, radius_text
+from radii.runs import certificates, readers, trust
 from radii.runs import recipe as recipes
 from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
@@ -22,14 +25,16 @@ MOST_CLASSES = 12
 """The most class names to show."""
 
 
-@app.command
 def show(run: Path, /, *, json: Json = False) -> None:
     """Show what a run is, how it was made and what is certified.
 
     Args:
-        run: A run directory.
+        run: A run directory, or a folder of runs, which are listed.
     """
     shown = Run(run)
+    if runs := [] if shown.recipe_file.exists() else _runs_in(run):
+        _list_runs(runs, json)
+        return
     if json:
         say_json(_as_data(shown))
         return
@@ -39,9 +44,41 @@ def show(run: Path, /, *, json: Json = False) -> None:
     for title, text in lines:
         say(f"  {title:<10} {text}")
     if shown.finished:
-        hint(f"next: {command('report' if certified_files else 'certify', run)}")
+        suggest(f"next: {command('report', run) if certified_files else command('audit', run, minutes=3)}")
     else:
-        hint(f"next: {command('train', 'RECIPE', run=run)} as before, to continue")
+        suggest(f"next: {command('train', 'RECIPE', run=run)} as before, to continue")
+
+
+def _runs_in(folder: Path) -> list[Run]:
+    """Return the runs in a folder, and in the folders in it."""
+    return [Run(file.parent) for depth in ("*", "*/*") for file in sorted(folder.glob(f"{depth}/recipe.toml"))]
+
+
+def _list_runs(runs: Sequence[Run], json: bool) -> None:
+    """Print a line for every run: its model, data, noise and state, and what is certified."""
+    if json:
+        say_json([_as_data(run) for run in runs])
+        return
+    head = ("run", "model", "dataset", "sigma", "made", "no noise", "certified")
+    rows = [[Cell(text) for text in _row(run)] for run in runs]
+    say_lines(terminal(Table(head, rows)))
+    suggest(f"next: {command('show', runs[0].path)}")
+
+
+def _row(run: Run) -> tuple[str, ...]:
+    recipe = run.stated_recipe()
+    share = without_noise(run)
+    objective = recipe.objective["name"]
+    made = objective if run.finished else f"{objective}, in training"
+    plain = UNKNOWN if share is None else down(share.value, 1, 2)
+    files = "; ".join(_brief(Summary(file)) for file in _certificates(run)) or UNKNOWN
+    return str(run.path), recipe.model["name"], recipe.dataset["name"], f"{recipe.sigma:g}", made, plain, files
+
+
+def _brief(summary: Summary) -> str:
+    """Return the largest radius at which something is certified, and the share."""
+    radii = summary.tested_radii or (0.0, summary.certificates.sigma or 0.0)
+    return ", ".join(f"{down(summary.at(radius).value, 1, 2)} % at {radius_text(radius)}" for radius in radii)
 
 
 def _certificates(run: Run) -> list[Certificates]:
@@ -54,13 +91,18 @@ def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str,
     recipe = run.stated_recipe()
     yield "model", _component(recipe.model)
     yield "dataset", _component(recipe.dataset)
-    yield "noise", f"sigma {recipe.sigma:g}; normalisation {recipe.normalisation}"
+    yield "noise", f"sigma {recipe.sigma:g}"
+    yield "normalised", _normalisation(run, recipe)
     if names := run.class_names():
         more = ", ..." if len(names) > MOST_CLASSES else ""
         yield "classes", f"{len(names)}: {', '.join(names[:MOST_CLASSES])}{more}"
     yield "made", _made(run, recipe)
     for key, source in run.origin().items():
         yield key, f"{source['path']} ({source['hash'][:8]})"
+    if check := run.check():
+        yield "right", check_in_words(check)
+        if text := noisy_in_words(check):
+            yield "", text
     if recipe.training is not None:
         yield "training", _component({"name": recipe.training.optimizer, **asdict(recipe.training)}, ("optimizer",))
     if run.environment_file.is_file():
@@ -70,6 +112,17 @@ def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str,
     weights = run.weights_digest() if run.finished and certified_files else None
     for file in certified_files:
         yield "certified", _certified(file, recipe.sigma, weights)
+    for name, proof in population.of_runs([("", run)]):
+        yield "one pass", " ".join([*filter(None, [name.strip()]), "; ".join(population.in_words(proof))])
+
+
+def _normalisation(run: Run, recipe: Recipe) -> str:
+    """Return how the first layer normalises pixels, with its constants."""
+    constants = readers.normalisation(run.weights_file) if run.finished else None
+    if not constants or not constants[0]:
+        return recipe.normalisation
+    mean, std = (", ".join(f"{value:g}" for value in values) for values in constants)
+    return f"{recipe.normalisation}: mean {mean}; std {std}"
 
 
 def _component(table: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
@@ -85,11 +138,11 @@ def _component(table: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
 def _made(run: Run, recipe: Recipe) -> str:
     """Return how a run was made: imported or trained, for how long and how well."""
     if recipe.training is None:
-        check = run.check()
-        return f"imported, {import_check(check)}" if check else "imported"
+        return "imported"
     time = epoch_time(run)
     state = "trained" if run.finished else "in training"
-    epochs = f"{len(run.history())} of {recipe.training.epochs} epochs"
+    length = f"{recipe.training.epochs:g}"
+    epochs = f"{length if run.finished else len(run.history())} of {length} epochs"
     took = f", {duration(time.total)}" if time else ""
     return f"{state}: {epochs}{took}{accuracy_text(run)}; {_component(recipe.objective)}"
 
@@ -101,7 +154,7 @@ def _environment(environment: Mapping[str, Any]) -> str:
 
 
 def _is_unknown_code(name: str) -> bool:
-    """Whether a component's name is module:name, and the user has not run this module yet."""
+    """Return whether a component's name is module:name, and the user has not run this module yet."""
     module = trust.module_of(name)
     return bool(module) and not trust.is_known(module)
 
@@ -114,7 +167,9 @@ def _certified(file: Certificates, sigma: float, weights: str | None) -> str:
     usual = file.noise.get("name") == "gaussian" and file.sigma in (None, sigma)
     noise = "" if usual else f"; noise {describe_noise(file)}"
     how = f"{describe_images(file)}; {describe_certifier(file)}{noise}; engine {engine}{other}"
-    return f"{in_words(Summary(file))}; {how}"
+    cost = answer_cost(Summary(file))
+    answer = f"; an answer: {cost}, {milliseconds(cost.milliseconds / cost.copies)} each" if cost else ""
+    return f"{in_words(Summary(file))}; {how}{answer}"
 
 
 def _as_data(run: Run) -> dict[str, Any]:
@@ -130,4 +185,5 @@ def _as_data(run: Run) -> dict[str, Any]:
         "seconds": time.total if time else None,
         "environment": run.environment() if run.environment_file.is_file() else {},
         "certified": certified(run) if run.finished else [],
+        "proven": population.proven(run) if run.finished else [],
     }

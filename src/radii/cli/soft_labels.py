@@ -3,13 +3,13 @@
 import shlex
 from pathlib import Path
 
-from radii.cli.app import app, console, hint, printed_warnings, say
+from radii.cli.app import console, printed_warnings, say, suggest
 from radii.cli.arguments import Cluster, Data, Trust, Whole, executor_at
+from radii.cli.estimates import announce
 from radii.cli.progress import CountingBar
 from radii.runs.run import Run
 
 
-@app.command
 def soft_labels(
     run: Path,
     /,
@@ -49,6 +49,7 @@ def soft_labels(
             workers=workers,
             executor=executor,
             on_image=bar,
+            on_estimate=announce(bar, cheaper="--settle 1024, or fewer --samples"),
         )
     say(str(path))
-    hint(f"next: radii train RECIPE --soft-labels {shlex.quote(str(path))} --run RUN")
+    suggest(f"next: radii train RECIPE --soft-labels {shlex.quote(str(path))} --run RUN")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import answers, app, console, in_words, printed_warnings
+from radii.cli.app import answers, console, in_words, printed_warnings
 from radii.cli.arguments import Cluster, Data, Whole, executor_at
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.errors import RunWarning
@@ -33,7 +33,6 @@ Paths = Annotated[list[Path] | None, Parameter(negative="", json_list=False)]
 Switch = Annotated[bool, Parameter(negative="")]
 
 
-@app.command
 def table(
     name: str | None = None,
     /,
@@ -113,11 +112,13 @@ def _add_files(
     """Add results from the files of --from to the rows of --row, unless they are there already."""
     if len(files) != len(labels):
         raise ValueError(f"--from and --row go in pairs: there are {len(files)} of --from, {len(labels)} of --row")
-    known = {label: {each.file.resolve() for each in some if each.file} for label, some in results.items()}
+    known = {label: {result.file.resolve() for result in some if result.file} for label, some in results.items()}
     for path, label in zip(files, labels, strict=True):
         row = shown.row(label)
         named = results_from(shown, row, path)
-        results[row.label] += [each for each in named if each.file and each.file.resolve() not in known[row.label]]
+        results[row.label] += [
+            result for result in named if result.file and result.file.resolve() not in known[row.label]
+        ]
 
 
 # Printing.
@@ -274,6 +275,6 @@ def _is_done(shown: PaperTable, row: Row, seed: int, budget: Budget, runs: Seque
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)
         results = match_runs(replace(shown, rows=(row,)), runs)[row.label]
-    same = [each for each in results if each.run and each.run.finished]
-    same = [each for each in same if (each.budget, each.seed) == (budget.name, seed)]
+    same = [result for result in results if result.run and result.run.finished]
+    same = [result for result in same if (result.budget, result.seed) == (budget.name, seed)]
     return any(not missing_corruptions(shown, group) for group in group_results(shown, same))

@@ -1,21 +1,22 @@
 """radii train: train a recipe in a run directory."""
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console, hint, is_rank_0, say
-from radii.cli.arguments import RUN_FLAGS, Data, Settings, Switch, Trust, command
+from radii.cli.app import console, is_rank_0, printed_warnings, say, suggest
+from radii.cli.arguments import RUN_FLAGS, Data, Minutes, Settings, Switch, Trust, check_minutes, command
+from radii.cli.estimates import announce
 from radii.cli.progress import TrainingBar
-from radii.cli.tensorboard import step_writer
+from radii.cli.trackers import chosen, step_writer
 from radii.reports.text import down
 from radii.runs import recipe as recipes
+from radii.runs.recipe import Recipe
 from radii.runs.run import Run
-from radii.runs.trust import require_data
 
 
-@app.command
 def train(
     recipe: Path,
     /,
@@ -23,9 +24,12 @@ def train(
     run: Annotated[Path, Parameter(name=RUN_FLAGS)],
     from_: Annotated[Path | None, Parameter(name="--from")] = None,
     set: Settings = None,
+    minutes: Minutes = None,
     teacher: Path | None = None,
     soft_labels: Path | None = None,
     tensorboard: Switch = False,
+    mlflow: Switch = False,
+    wandb: Switch = False,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
@@ -33,36 +37,57 @@ def train(
 
     Args:
         recipe: A recipe file, or the name of a shipped recipe (see `radii list recipes`). With --from, also the name
-            of an objective.
+            of an objective; without it too, if dataset, model and sigma are set.
         run: The run directory to create or continue.
         from_: Start from this trained run, with its data, model and sigma. The objective `denoising` puts a denoiser
             in front of its model; any other objective fine-tunes the model.
         teacher: The teacher's run, for the objective `transfer`.
         soft_labels: A file written by `radii soft-labels`, for the objective `catrs`.
         tensorboard: Also write loss and accuracy for TensorBoard, to RUN/tensorboard.
+        mlflow: Also log them to MLflow, where MLFLOW_TRACKING_URI says.
+        wandb: Also log them to Weights & Biases, in the project radii or WANDB_PROJECT.
     """
+    from radii.training.fine_tuning import fine_tuning_recipe
     from radii.training.loop import train as train_run
 
     trusted, settings = trust or (), set or ()
+    check_minutes(minutes, settings)
     if from_ is None:
-        stated = recipes.read(recipes.find(recipe), settings)
+        stated = _named_recipe(recipe, settings, data)
     else:
         start = Run(from_, trusted)
-        stated = recipes.recipe_from(start.recipe, start.path, recipe, settings)
-        if data is None and stated.dataset.get("path") and not any(key.startswith("dataset") for key in settings):
-            require_data(Path(stated.dataset["path"]), stated.dataset["name"], start.path)
+        stated = fine_tuning_recipe(start, recipe, settings, data)
     teacher_run = None if teacher is None else Run(teacher, trusted)
-    with TrainingBar(console) as bar, step_writer(run, bar, enabled=tensorboard and is_rank_0()) as on_step:
+    trackers = chosen(tensorboard=tensorboard, mlflow=mlflow, wandb=wandb) if is_rank_0() else []
+    with printed_warnings(), TrainingBar(console) as bar, step_writer(run, bar, trackers) as on_step:
         trained = train_run(
-            stated, run, data=data, teacher=teacher_run, soft_labels=soft_labels, trust=trusted, on_step=on_step
+            stated,
+            run,
+            data=data,
+            teacher=teacher_run,
+            soft_labels=soft_labels,
+            trust=trusted,
+            minutes=minutes,
+            on_step=on_step,
+            on_estimate=announce(bar, cheaper="--minutes 30"),
         )
     print_trained(trained)
+
+
+def _named_recipe(recipe: Path, settings: Sequence[str], data: Path | None) -> Recipe:
+    """Read a recipe, or make one of an objective's name and the settings."""
+    from radii import objectives
+    from radii.training.fine_tuning import scratch_recipe
+
+    if str(recipe) in objectives.names() and not recipe.exists():
+        return scratch_recipe(str(recipe), settings, data)
+    return recipes.read(recipes.find(recipe), settings)
 
 
 def print_trained(run: Run) -> None:
     """Print how long a run was trained, and the next command."""
     say(f"{run.path}: trained {len(run.history())} epochs{accuracy_text(run)}")
-    hint(f"next: {command('certify', run.path)}")
+    suggest(f"next, in 3 min: {command('audit', run.path, minutes=3)}")
 
 
 def accuracy_text(run: Run) -> str:

@@ -6,15 +6,15 @@ from typing import Annotated
 
 from cyclopts import Parameter
 
-from radii.cli.app import app, console
-from radii.cli.arguments import RUN_FLAGS, Data, Settings, Strings, Trust, Whole
+from radii.cli.app import console
+from radii.cli.arguments import RUN_FLAGS, Data, Minutes, Settings, Strings, Switch, Trust, Whole, check_minutes
+from radii.cli.estimates import announce
 from radii.cli.progress import TrainingBar
 from radii.cli.train import print_trained
 from radii.runs import recipe as recipes
 from radii.runs.run import Run, RunError
 
 
-@app.command
 def transfer(
     *,
     model: Annotated[list[str], Parameter(negative="", json_list=False)],
@@ -26,14 +26,17 @@ def transfer(
     votes: Whole = 10_000,
     recipe: Path | None = None,
     run: Annotated[Path | None, Parameter(name=RUN_FLAGS)] = None,
+    siblings: Switch = False,
     set: Settings = None,
+    minutes: Minutes = None,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
     """Transfer a teacher's robustness to students, at about the cost of plain training. Each student teaches the next.
 
     Args:
-        model: The student's architecture: a name, or a table of name and fields. Several are trained as a chain.
+        model: The student's architecture: a name, or a table of name and fields. Several are trained as a chain, or
+            as siblings.
         teacher: The run of the first teacher. With --bootstrap, the directory to train it in; by default
             runs/DATASET-RECIPE-MODEL.
         bootstrap: Train a teacher with this recipe first.
@@ -45,10 +48,14 @@ def transfer(
         votes: The number of noisy copies of each image for these soft labels.
         recipe: The student's recipe; by default the shipped transfer recipe of the teacher's dataset, at its sigma.
         run: The student's directory; by default TEACHER-to-MODEL beside the teacher.
+        siblings: Let the first teacher teach every student, instead of each student the next. Its answers are computed
+            once, for the first of them, and kept in TEACHER/tapes.
     """
+    from radii.training.fine_tuning import student_recipe
     from radii.training.transfer import train_students
 
     settings = set or ()
+    check_minutes(minutes, settings)
     if ignored := [setting for setting in settings if setting.startswith(("model=", "model."))]:
         raise ValueError(
             f"--set {ignored[0]} sets the recipe's model, which --model replaces. "
@@ -63,13 +70,20 @@ def transfer(
         raise ValueError("--teacher-model, --teacher-set and --voter-set need --bootstrap. Add it, or leave them out.")
     else:
         first = Run(teacher, trust or ())
-    if recipe:
-        student_recipe = recipes.read(recipes.find(recipe), settings)
-    else:
-        student_recipe = recipes.transfer_recipe(first.recipe, settings)
+    stated = recipes.read(recipes.find(recipe), settings) if recipe else student_recipe(first, settings, data)
     students = [recipes.parse_value(text) for text in model]
     with TrainingBar(console) as bar:
-        for student in train_students(first, student_recipe, students, run=run, data=data, on_step=bar):
+        for student in train_students(
+            first,
+            stated,
+            students,
+            run=run,
+            data=data,
+            siblings=siblings,
+            minutes=minutes,
+            on_step=bar,
+            on_estimate=announce(bar),
+        ):
             print_trained(student)
 
 

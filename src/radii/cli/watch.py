@@ -11,7 +11,7 @@ from typing import Any
 from rich.live import Live
 from rich.text import Text
 
-from radii.cli.app import app, console, hint
+from radii.cli.app import console, hint
 from radii.cli.progress import loss_texts
 from radii.reports.metrics import Share
 from radii.reports.text import down, duration, plain, up
@@ -22,7 +22,6 @@ SECONDS_BETWEEN_READS = 0.5
 Event = Mapping[str, Any]
 
 
-@app.command
 def watch(run: Path, /) -> None:
     """Show the progress of a run while another process works on it, until that process ends.
 
@@ -58,12 +57,12 @@ def _texts(run: Path) -> Iterator[str]:
 
 
 def is_over(log: Sequence[Event]) -> bool:
-    """Whether the process of the last event has ended or was killed, as far as this machine can tell."""
+    """Return whether the process of the last event has ended or was killed, as far as this machine can tell."""
     return not log or log[-1]["event"] in events.ENDS or _is_gone(log[-1])
 
 
 def _is_gone(event: Event) -> bool:
-    """Whether the process that wrote an event no longer runs; False if it runs on another machine."""
+    """Return whether the process that wrote an event no longer runs; False if it runs on another machine."""
     if event.get("host") != socket.gethostname() or not isinstance(event.get("process"), int):
         return False
     try:

@@ -3,7 +3,18 @@
 # The submodule `torch` takes that name in this package: nothing here may use torch itself.
 from radii.engines._classifier import SmoothedClassifier, check_image
 from radii.engines._folding import folded
-from radii.engines.base import AUTO, Engine, EngineSpec, agreement, create, drawn, names, prepare
+from radii.engines.base import (
+    AUTO,
+    Engine,
+    EngineSpec,
+    agreement,
+    create,
+    default_batch_size,
+    device_of,
+    drawn,
+    names,
+    prepare,
+)
 
 __all__ = [
     "AUTO",
@@ -13,6 +24,8 @@ __all__ = [
     "agreement",
     "check_image",
     "create",
+    "default_batch_size",
+    "device_of",
     "drawn",
     "folded",
     "names",

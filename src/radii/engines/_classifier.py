@@ -1,4 +1,4 @@
-"""The smoothed classifier that users make: any nn.Module, run by an engine."""
+"""The smoothed classifier: any nn.Module under noise, run by an engine."""
 
 import threading
 from collections.abc import Hashable, Sequence
@@ -13,33 +13,36 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor, nn
 
+from radii.engines._module import SmoothedModule
 from radii.engines._state import state_of
-from radii.engines.base import AUTO, PROBE, EngineSpec, create, drawn, prepare
+from radii.engines.base import AUTO, PROBE, EngineSpec, create, default_batch_size, device_of, drawn, prepare
 from radii.errors import ParameterError
 from radii.onnx import OnnxGraph
 from radii.smoothing.addresses import NoiseAddress, generator
 from radii.smoothing.forward import evaluating
-from radii.smoothing.logits import check_logits, unwrapped
+from radii.smoothing.logits import check_logits, check_rows, double, unwrapped
 from radii.smoothing.noise.base import Noise
 from radii.smoothing.noise.gaussian import Gaussian
+from radii.smoothing.normalisation import Normalised
 from radii.smoothing.packing import answer_tasks
 from radii.smoothing.probe import BlockProbe
 from radii.smoothing.questions import Answer, Task, Votes
 
 DEFAULT = "torch"
 PROBED_IMAGES, PROBED_CLASSES = 8, 16
-"""What is recorded of a function: logits of so many drawn images, for so many classes at most."""
-PROBE_NOISE = Gaussian(0.25)
+"""A header records the logits of so many random images, for at most so many classes."""
+PROBE_NOISES = (Gaussian(0.25), Gaussian(1.0))
+"""The images are probed under each: strong noise reaches values at which activations differ that are alike near 0."""
 
 
 @dataclass(frozen=True)
 class _Prepared:
-    """The base in an engine's form, and what it was prepared from."""
+    """The base in an engine's form, and the state that it was prepared from."""
 
     engine: str
     form: nn.Module
-    made_of: Hashable | None
-    """The state of the base; None where the caller sees to it that the base does not change."""
+    state: Hashable | None
+    """The state of the base; None if the caller ensures that the base does not change."""
 
 
 class SmoothedClassifier:
@@ -47,16 +50,18 @@ class SmoothedClassifier:
 
     `base` is any nn.Module that maps images [batch, channel, height, width] with pixels in [0, 1] to logits
     [batch, class], or to an output that has them as `logits`. `sigma` is short for noise=Gaussian(sigma); `names` are
-    the names of the classes.
+    the names of the classes; `mean` and `std` those that the base expects its pixels to be normalised by. With a
+    `shape` (channel, height, width), images of another shape are refused; the classifier of a run has one.
 
-    `engine` runs the forward passes: "torch" (BatchNorm folded where that keeps the function, the base itself
-    otherwise), "openvino", "openvino_bf16", "onnx", "compile", or "auto", the fastest that only rounds differently. The
-    form that it runs is prepared at the first image of every size and compared with the base, on that image and on
-    drawn ones; it is prepared again when weights, buffers, hooks or attributes of the base have changed. What a forward
-    pass reads from anywhere else, such as global variables, must not change.
+    `engine` runs the forward passes: "torch" (with BatchNorm folded if that keeps the function, otherwise the base
+    itself), "torch_bf16", "torch_fp16", "openvino", "openvino_bf16", "onnx", "compile", or "auto", the fastest that
+    only rounds differently. The engine prepares its form of the base at the first image of every size, and compares it
+    with the base on that image and on random ones. It prepares it again when weights, buffers, hooks or attributes of
+    the base have changed. What a forward pass reads from elsewhere, such as global variables, must not change. Nor must
+    the `data` of weights on a GPU be changed in place: only a new classifier would notice.
 
-    Outputs that depend on anything but the image are refused (`BlockProbe`): the first image of every size costs 4.5
-    more forward passes of a block. Threads may share a classifier.
+    A base whose output depends on anything but the image is refused (`BlockProbe`); this check costs 4.5 forward passes
+    at the first image of every size. Threads may share a classifier.
 
     >>> import torch, radii
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
@@ -71,10 +76,13 @@ class SmoothedClassifier:
         sigma: float | None = None,
         classes: int,
         noise: Noise | None = None,
-        batch_size: int = 128,
+        batch_size: int | None = None,
         engine: str | None = None,
         names: Sequence[str] | None = None,
         artefact: Path | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        shape: Sequence[int] | None = None,
     ) -> None:
         if (sigma is None) == (noise is None):
             raise ValueError("a smoothed classifier needs either sigma or noise, and not both")
@@ -82,6 +90,10 @@ class SmoothedClassifier:
             raise ValueError(f"the base classifier is a {type(base).__name__}, expected a torch.nn.Module")
         if noise is not None and not isinstance(noise, Noise):
             raise ValueError(f"noise = {noise!r}, expected a noise, such as radii.smoothing.noise.create('grid', ...)")
+        if mean is not None or std is not None:
+            base = Normalised(base, mean or (), std or ())
+        if batch_size is None:
+            batch_size = default_batch_size(device_of(base))
         for name, value, least in (("classes", classes, 2), ("batch_size", batch_size, 1)):
             if not isinstance(value, Integral) or value < least:
                 raise ValueError(f"{name} = {value!r}, expected at least {least}, a whole number")
@@ -90,21 +102,23 @@ class SmoothedClassifier:
         self.classes = int(classes)
         self.batch_size = int(batch_size)
         self.names = None if names is None else _checked_names(names, self.classes)
+        self.shape = None if shape is None else tuple(shape)
+        """The shape of the images that are taken; None for any."""
         self.engine = _checked_engine(engine, base, artefact)
         self.artefact = artefact
-        """Where an engine that calibrates keeps its files, for the classifier of a run."""
+        """Where an engine that calibrates keeps its files; only the classifier of a run has them."""
         self._lock = threading.RLock()
         self._forms: dict[Hashable, _Prepared] = {}
         self._probe = BlockProbe()
         self._compared = False
-        """Whether the engine was compared with the base on real images already, in the process that sent this one."""
+        """Whether the process that sent this classifier has compared the engine with the base already."""
 
     def __repr__(self) -> str:
         base, noise = type(self.base).__name__, self.noise
         return f"SmoothedClassifier({base}, noise={noise!r}, classes={self.classes}, engine={self.engine!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Without what is prepared: another process prepares it again."""
+        """Leave out what is prepared: another process prepares it again."""
         return {**vars(self), "_lock": None, "_forms": {}, "_probe": BlockProbe(), "_compared": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
@@ -114,24 +128,37 @@ class SmoothedClassifier:
     def sigma(self) -> float:
         """The standard deviation of Gaussian noise."""
         if not isinstance(self.noise, Gaussian):
-            raise AttributeError(f"the noise {self.noise} has no sigma: ask for `noise`")
+            raise AttributeError(f"the noise {self.noise} has no sigma: use `noise`")
         return self.noise.sigma
 
     @property
     def device(self) -> torch.device:
-        """Where the base classifier is."""
-        return next((tensor.device for tensor in self.base.parameters()), torch.device("cpu"))
+        """The device of the base classifier."""
+        return device_of(self.base)
 
     def count(self, tasks: Sequence[Task]) -> list[Answer]:
-        """Answer the question of every task. Tasks about images of one size share forward passes."""
+        """Answer the question of every task; tasks about images of one size share forward passes."""
         answers: dict[int, Answer] = {}
         sizes: dict[torch.Size, list[int]] = {}
         for number, task in enumerate(tasks):
             check_image(task.image)
+            self._check_shape(tuple(task.image.shape))
+            self.noise.check(task.image)
             sizes.setdefault(task.image.shape, []).append(number)
         for numbers in sizes.values():
             answers.update(zip(numbers, self._count([tasks[number] for number in numbers]), strict=True))
         return [answers[number] for number in range(len(tasks))]
+
+    def _check_shape(self, shape: tuple[int, ...]) -> None:
+        if self.shape is None or shape == self.shape:
+            return
+        got, expected = (" x ".join(map(str, sides)) for sides in (shape, self.shape))
+        grey = " It is grey: repeat its channel." if shape[0] == 1 and self.shape[0] == 3 else ""
+        raise ParameterError(
+            f"the image is {got} (channels, height, width), the model was trained on {expected}.{grey} "
+            "Prepare it as the training images, or set the classifier's shape to None.",
+            "image",
+        )
 
     def votes(self, image: Tensor, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
         """Count how often each class wins over `samples` noisy copies: [class]."""
@@ -141,41 +168,60 @@ class SmoothedClassifier:
     def _count(self, tasks: Sequence[Task]) -> list[Answer]:
         """Answer tasks about images of one size."""
         device = self.device
-        pixels = tasks[0].image.detach().to(device, torch.float32).permute(1, 2, 0)
+        pixels = tasks[0].image.detach().to(torch.float32).permute(1, 2, 0)
         form = self._prepared(pixels).form
-        forward = partial(self._logits, form)
         with evaluating(form):
-            self._probe.check(form, forward, pixels, self.noise, self.batch_size)
-            return answer_tasks(tasks, self.noise, self.batch_size, device, forward)
+            self._probe.check(form, partial(self._logits, form), pixels, self.noise, self.batch_size, device)
+            return answer_tasks(tasks, self.noise, self.batch_size, device, partial(self._rows, form))
+
+    def as_module(self, samples: int = 32, *, seed: int | None = None, logits: bool = False) -> SmoothedModule:
+        """Return a torch module of the mean class probabilities over `samples` noisy copies: [batch, class].
+
+        It has gradients, for attacks and metrics of other libraries; it proves nothing, and it runs the base itself
+        and not an engine. The noise is fresh in every call; with a `seed`, all calls and images have the same noise,
+        so that the output is a function of the image alone. Attack libraries expect `logits=True`: the logarithms of
+        the probabilities.
+
+        >>> import torch, radii
+        >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(64, 10))
+        >>> smoothed = radii.SmoothedClassifier(model, sigma=0.25, classes=10)
+        >>> smoothed.as_module(samples=8)(torch.rand(5, 1, 8, 8)).shape
+        torch.Size([5, 10])
+        """
+        return SmoothedModule(self.base, self.noise, self.classes, samples, seed, logits)
 
     def state(self) -> Hashable:
-        """Equal as long as the base is the same function: it changes with weights, buffers, hooks and attributes."""
+        """Return a value that changes when weights, buffers, hooks or attributes of the base do."""
         return state_of(self.base)
 
-    def probe_logits(self, shape: tuple[int, int, int]) -> list[list[float]]:
-        """Return rounded logits of some drawn images, by which this function is recognised: few classes of many.
+    def probe_logits(self, shape: tuple[int, int, int], image: Tensor | None = None) -> list[list[float]]:
+        """Return rounded logits of some random images, or of one image, under noise: a header recognises them.
 
-        The last number of a row is the logarithm of the sum of the exponentials of all logits.
+        Of many classes some are taken. The last number of a row is the logsumexp of all logits.
         """
-        images = drawn(PROBED_IMAGES, shape)[: self.batch_size]
-        noisy = PROBE_NOISE.perturb(images, torch.empty_like(images), generator("cpu", PROBE, 3))
-        block = noisy.to(self.device).permute(0, 2, 3, 1).contiguous()
-        form = self._prepared(block[0]).form
-        with evaluating(form):
-            logits = self._logits(form, block).double().cpu()
+        images = drawn(PROBED_IMAGES, shape) if image is None else image.cpu().float().expand(PROBED_IMAGES, *shape)
+        images = images[: self.batch_size]
+        logits = torch.cat([self._probe_block(images, noise) for noise in PROBE_NOISES])
         step = -(-self.classes // PROBED_CLASSES)
         rows = torch.cat([logits[:, ::step], logits.logsumexp(1, keepdim=True)], 1)
         return [[float(f"{value:.6g}") for value in row] for row in rows.tolist()]
 
+    def _probe_block(self, images: Tensor, noise: Gaussian) -> Tensor:
+        noisy = noise.perturb(images, torch.empty_like(images), generator("cpu", PROBE, 3))
+        block = noisy.to(self.device).permute(0, 2, 3, 1).contiguous()
+        form = self._prepared(block[0]).form
+        with evaluating(form):
+            return double(self._logits(form, block))
+
     def prepared_for(self, image: Tensor) -> tuple[str, nn.Module]:
-        """The engine that runs images of this size, which is the one that `auto` chose, and the base in its form."""
-        found = self._prepared(image.to(self.device, torch.float32).permute(1, 2, 0))
-        return found.engine, found.form
+        """Return the engine that runs images of this size (for `auto`, the chosen one) and its form of the base."""
+        prepared = self._prepared(image.to(self.device, torch.float32).permute(1, 2, 0))
+        return prepared.engine, prepared.form
 
     def adopt(self, engine: str, image: Tensor, form: nn.Module, *, watched: bool = False) -> None:
-        """Use a form of the base that an engine has prepared and compared for images of this size.
+        """Use a form of the base that an engine has already prepared and compared for images of this size.
 
-        It is not prepared again when the base changes, unless it is `watched`, which takes time.
+        It is prepared again when the base changes only if it is `watched`, which takes time.
         """
         self.engine = engine
         self._forms[self._key(image.permute(1, 2, 0))] = _Prepared(engine, form, self.state() if watched else None)
@@ -183,31 +229,31 @@ class SmoothedClassifier:
     def _prepared(self, pixels: Tensor) -> _Prepared:
         key = self._key(pixels)
         with self._lock:
-            found = self._forms.get(key)
-            if found is not None and self._is_stale(found):
-                self._forms, self._probe = {}, BlockProbe()  # which holds the forms that have passed
-                found = None
-            if found is None:
+            prepared = self._forms.get(key)
+            if prepared is not None and self._is_stale(prepared):
+                self._forms, self._probe = {}, BlockProbe()  # the probe holds forms that have passed
+                prepared = None
+            if prepared is None:
                 engine, form = self._prepare(pixels)
-                found = self._forms[key] = _Prepared(engine, form, self.state())
-            return found
+                prepared = self._forms[key] = _Prepared(engine, form, self.state())
+            return prepared
 
-    def _is_stale(self, found: _Prepared) -> bool:
-        return found.made_of is not None and found.form is not self.base and found.made_of != self.state()
+    def _is_stale(self, prepared: _Prepared) -> bool:
+        return prepared.state is not None and prepared.form is not self.base and prepared.state != self.state()
 
     def _key(self, pixels: Tensor) -> Hashable:
-        return self.base, self.engine, self.noise, self.batch_size, tuple(pixels.shape)
+        return self.base, self.device, self.engine, self.noise, self.batch_size, tuple(pixels.shape)
 
     def _prepare(self, pixels: Tensor) -> tuple[str, nn.Module]:
         with evaluating(self.base):
-            output = self._output(self.base, pixels[None].clone())  # the base may work in place
+            output = self._output(self.base, pixels[None].to(self.device, copy=True))  # the base may work in place
         original = self.base if isinstance(output, Tensor) or unwrapped(output) is output else _LogitsOf(self.base)
         try:
             return prepare(self._spec(original, pixels), self.engine)
         except Exception:
             if self.engine != DEFAULT:
                 raise
-            return DEFAULT, self.base  # as it is: what is wrong with it, if anything, the probe finds
+            return DEFAULT, self.base  # if something is wrong with the base, the probe finds it
 
     def _spec(self, original: nn.Module, pixels: Tensor) -> EngineSpec:
         image = pixels.permute(2, 0, 1)[None].cpu()
@@ -221,13 +267,17 @@ class SmoothedClassifier:
         return EngineSpec(original, shape, self.noise, self.batch_size, artefact, _no_calibration, compared_on)
 
     def _logits(self, form: nn.Module, block: Tensor) -> Tensor:
-        """Logits of a block [batch, height, width, channel]."""
+        """Return the logits of a block [batch, height, width, channel]."""
         return check_logits(self._output(form, block), len(block), self.classes)
 
-    # Around each forward pass, not the loop: the caller that iterates over blocks keeps its own mode.
+    def _rows(self, form: nn.Module, block: Tensor) -> Tensor:
+        """Return the logits of a block without looking at them: a GPU would have to be waited for."""
+        return check_rows(self._output(form, block), len(block), self.classes)
+
+    # Around each forward pass and not around the loop, so that a caller who iterates over blocks keeps its own mode.
     @torch.inference_mode()
     def _output(self, form: nn.Module, block: Tensor) -> object:
-        """What a module returns for a block [batch, height, width, channel]."""
+        """Call a module with a block [batch, height, width, channel]."""
         try:
             return form(block.permute(0, 3, 1, 2))
         except Exception as error:
@@ -259,7 +309,7 @@ def _checked_engine(engine: str | None, base: nn.Module, artefact: Path | None) 
         raise ParameterError(f"engine = {engine!r}, expected the name of an engine, such as 'torch'", "engine")
     if engine != AUTO and create(engine).calibrates and artefact is None:
         raise ParameterError(
-            f"the engine {engine!r} needs training images to calibrate on: import the model as a run, and load that",
+            f"the engine {engine!r} needs training images to calibrate on: import the model as a run, and load the run",
             "engine",
         )
     return engine
@@ -270,7 +320,7 @@ def _no_calibration() -> Tensor:
 
 
 def _checked_names(names: Sequence[str], classes: int) -> tuple[str, ...]:
-    """The names of the classes, checked."""
+    """Return the names of the classes, or raise a ValueError."""
     if isinstance(names, str) or not all(isinstance(name, str) for name in names):
         raise ValueError(f"names = {names!r}, expected the name of every class, such as ('cat', 'dog')")
     if len(names) != classes:

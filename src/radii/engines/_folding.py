@@ -12,7 +12,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules import module as torch_module
 from torch.nn.utils.fusion import fuse_conv_bn_eval
 
-from radii.smoothing.forward import channels_last, evaluating
+from radii.smoothing.forward import channels_last, evaluating, without_tf32
 from radii.smoothing.logits import check_logits, same_up_to_rounding
 
 FOLDING = 16.0
@@ -20,13 +20,16 @@ FOLDING = 16.0
 
 
 def folded(model: nn.Module, probe: Tensor | None = None) -> nn.Module:
-    """Copy a model in eval mode, channels last, with BatchNorm merged into the convolution before it where it is safe.
+    """Copy a model in eval mode, with BatchNorm merged into the convolution before it where it is safe.
+
+    On a CPU it is channels last, and 2x2 pooling is done without indices.
 
     Both have to be torch's own, called once, with weights that nothing else uses; a model with hooks, or with a forward
     or call that tracing would miss, is not folded. Nor is one whose logits on `probe` change when folded.
     """
     try:
-        plain = channels_last(copy.deepcopy(model).eval().requires_grad_(False))
+        plain = copy.deepcopy(model).eval().requires_grad_(False)
+        plain = channels_last(plain) if _is_on_cpu(plain) else plain
     except (RuntimeError, TypeError):  # weights that are computed in a hook cannot be copied, nor can locks
         return model
     fast = _fold(plain) if _is_all_traced(plain) else plain
@@ -34,7 +37,7 @@ def folded(model: nn.Module, probe: Tensor | None = None) -> nn.Module:
 
 
 def _same(model: nn.Module, fast: nn.Module, probe: Tensor) -> bool:
-    with evaluating(model), torch.inference_mode():
+    with evaluating(model), torch.inference_mode(), without_tf32():
         expected = check_logits(model(probe), len(probe))
         logits = fast(probe)
     return logits.shape == expected.shape and same_up_to_rounding(logits, expected, FOLDING)
@@ -84,7 +87,7 @@ def _fold(plain: nn.Module) -> nn.Module:
         return plain
     _fold_batch_norms(graph)
     for name, module in list(graph.named_modules()):
-        if type(module) is nn.MaxPool2d and _halves(module):
+        if type(module) is nn.MaxPool2d and _halves(module) and _is_on_cpu(plain):
             _replace(graph, name, _HalvingPool())
     graph.delete_all_unused_submodules()
     graph.recompile()
@@ -101,7 +104,8 @@ def _fold_batch_norms(graph: fx.GraphModule) -> None:
             continue
         convolution = modules[str(before.target)]
         if type(norm) is nn.BatchNorm2d and type(convolution) is nn.Conv2d and {norm, convolution} <= own:
-            _replace(graph, str(before.target), channels_last(fuse_conv_bn_eval(convolution, norm)))
+            fused = fuse_conv_bn_eval(convolution, norm)
+            _replace(graph, str(before.target), channels_last(fused) if _is_on_cpu(fused) else fused)
             node.replace_all_uses_with(before)
             graph.graph.erase_node(node)
 
@@ -129,6 +133,10 @@ def _tensors(module: nn.Module) -> list[Tensor]:
     """Return the parameters and buffers that a module holds itself."""
     held = [*module._parameters.values(), *module._buffers.values()]
     return [tensor for tensor in held if tensor is not None]
+
+
+def _is_on_cpu(model: nn.Module) -> bool:
+    return all(tensor.device.type == "cpu" for tensor in (*model.parameters(), *model.buffers()))
 
 
 class _HalvingPool(nn.Module):

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from radii.engines.base import EngineSpec
-from radii.errors import install
+from radii.errors import MissingExtraError
 
 
 def is_installed() -> bool:
@@ -52,12 +52,15 @@ def capabilities() -> list[str]:
 def convert(spec: EngineSpec) -> Any:
     """Convert the model to OpenVINO's form."""
     if not is_installed():
-        raise LookupError(f"the engine 'openvino' is not installed: {install('openvino')}")
+        raise MissingExtraError("The engine 'openvino' needs OpenVINO, which is not installed.", "openvino")
     without_telemetry()
     import openvino
+    from openvino.frontend.pytorch.ts_decoder import TorchScriptPythonDecoder
 
     example = torch.zeros(spec.batch_size, *spec.shape)
-    return openvino.convert_model(spec.model, example_input=example, input=[list(example.shape)])
+    # The form is compared with the model afterwards; torch's own check of the trace would cost half a second.
+    decoder = TorchScriptPythonDecoder(spec.model, example_input=example, trace_kwargs={"check_trace": False})
+    return openvino.convert_model(decoder, example_input=example, input=[list(example.shape)])
 
 
 def infer(model: Any, precision: str = "f32") -> Callable[[Tensor], Tensor]:

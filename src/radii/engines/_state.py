@@ -12,8 +12,9 @@ PLAIN = (int, float, complex, str, bytes, bool, type(None), torch.dtype, torch.d
 def state_of(model: nn.Module) -> Hashable:
     """Return a value that stays equal until something changes that a prepared copy of the model would miss.
 
-    Reading every weight once is a small part of one forward pass. Objects that a module keeps beside tensors, numbers
-    and text are compared by identity: what changes inside them is not seen.
+    On a CPU, reading every weight once is a small part of one forward pass. Other devices would have to be waited for:
+    there, torch's count of changes is compared, and a change in place of a tensor's `data` is not seen. Objects that a
+    module keeps beside tensors, numbers and text are compared by identity: what changes inside them is not seen.
     """
     return tuple((id(module), _state(module)) for module in model.modules())
 
@@ -42,6 +43,8 @@ def _bits(tensor: Tensor) -> Hashable:
     version = None if tensor.is_inference() else tensor._version
     if tensor.is_meta or tensor.layout is not torch.strided or tensor.is_quantized:
         return id(tensor), version
+    if tensor.device.type != "cpu":
+        return id(tensor), version, tuple(tensor.shape), tensor.data_ptr()
     plain = torch.view_as_real(tensor.detach()) if tensor.is_complex() else tensor.detach()
     content = plain.cpu().contiguous().reshape(-1).view(torch.uint8).numpy()
     return id(tensor), version, tuple(tensor.shape), zlib.crc32(content.data)

@@ -1,11 +1,12 @@
 """The contract of an engine, and how a model is prepared for one: converted, compared with torch, timed for `auto`."""
 
+import copy
 import math
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
@@ -20,11 +21,12 @@ from radii.errors import ParameterError
 from radii.onnx import OnnxGraph
 from radii.plugins import Component
 from radii.smoothing.addresses import Purpose, generator
-from radii.smoothing.forward import evaluating
-from radii.smoothing.logits import check_logits, check_rows, rounding
+from radii.smoothing.forward import evaluating, without_tf32
+from radii.smoothing.logits import check_logits, check_rows, double, rounding
 from radii.smoothing.noise.base import Noise
 
 AUTO = "auto"
+CPU = torch.device("cpu")
 PROBE: Purpose = "probe"
 CALIBRATION: Purpose = "calibrate"
 
@@ -55,7 +57,7 @@ class EngineSpec:
 
     @property
     def device(self) -> torch.device:
-        return next((parameter.device for parameter in self.original.parameters()), torch.device("cpu"))
+        return device_of(self.original)
 
     @cached_property
     def probe(self) -> Tensor:
@@ -65,7 +67,7 @@ class EngineSpec:
     @cached_property
     def expected(self) -> Tensor:
         """Return the original's logits on the probe."""
-        with evaluating(self.original), torch.inference_mode():
+        with evaluating(self.original), torch.inference_mode(), without_tf32():
             return check_logits(self.original(self.probe), len(self.probe))
 
     def _block(self, images: Tensor) -> Tensor:
@@ -114,6 +116,18 @@ class Engine(Component, ABC):
         """Convert the model to the form that this engine runs, for blocks of up to `spec.batch_size` images."""
 
 
+class OnCpu(nn.Module):
+    """A form that runs on the CPU, for images on another device."""
+
+    def __init__(self, form: nn.Module) -> None:
+        super().__init__()
+        self.form = form
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.form(images.cpu())
+        return logits.to(images.device)
+
+
 class FixedBlock(nn.Module):
     """A compiled function of one block size and layout; a shorter block is padded."""
 
@@ -136,6 +150,20 @@ class FixedBlock(nn.Module):
         return check_rows(logits, self.block)[: len(images)]
 
 
+def device_of(model: nn.Module) -> torch.device:
+    """Return the device of a model's weights; a model with an ONNX graph runs on the CPU."""
+    if any(isinstance(module, OnnxGraph) for module in model.modules()):
+        return CPU
+    return next((tensor.device for tensor in (*model.parameters(), *model.buffers())), CPU)
+
+
+def default_batch_size(device: torch.device, numbers: int | None = None) -> int:
+    """Return how many noisy copies a forward pass has: on a GPU fewer of larger images, of `numbers` numbers each."""
+    if device.type == "cpu":
+        return 128
+    return 512 if numbers is None or numbers > 3 * 64 * 64 else 1024 if numbers > 3 * 32 * 32 else 2048
+
+
 def names() -> list[str]:
     return plugins.names("engines")
 
@@ -153,7 +181,10 @@ def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
     if engine == AUTO:
         return _fastest(spec)
     chosen = create(engine)
-    form = _form(chosen, engine, spec)
+    if not chosen.runs_on(spec.device) and chosen.runs_on(CPU):
+        form: nn.Module = OnCpu(_form(chosen, engine, replace(spec, original=copy.deepcopy(spec.original).to(CPU))))
+    else:
+        form = _form(chosen, engine, spec)
     _expect_agreement(spec, engine, form, chosen.least_agreement)
     return engine, form
 
@@ -195,15 +226,15 @@ def agreement(spec: EngineSpec, form: nn.Module, *, exact: bool = True) -> float
     That is the class, where an image whose two best logits differ by no more than rounding may get either; and, of an
     `exact` engine, which only rounds, all logits.
     """
-    expected = spec.expected
-    with torch.inference_mode():
-        logits = check_logits(form(spec.probe), *expected.shape)
+    with torch.inference_mode(), without_tf32():
+        logits = check_logits(form(spec.probe), *spec.expected.shape).cpu()
+    expected = double(spec.expected)
     best, predicted = expected.argmax(1, keepdim=True), logits.argmax(1, keepdim=True)
     lead = expected.gather(1, best) - expected.gather(1, predicted)
-    tolerance = 2 * FOLDING * rounding(expected)
+    tolerance = rounding(expected, factor=2 * FOLDING)
     same = (lead <= tolerance.gather(1, best)).squeeze(1)
     if exact:
-        same &= ((logits.to(torch.float64) - expected.to(torch.float64)).abs() <= tolerance).all(1)
+        same &= ((double(logits) - expected).abs() <= tolerance).all(1)
     return float(same.double().mean())
 
 
@@ -230,6 +261,6 @@ def _seconds(form: nn.Module, probe: Tensor) -> float:
     with torch.inference_mode():
         for _ in range(5):
             began = time.perf_counter()
-            form(probe)
+            form(probe).sum().item()  # waits until a GPU is done
             seconds.append(time.perf_counter() - began)
     return min(seconds)

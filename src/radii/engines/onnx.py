@@ -19,4 +19,4 @@ class Onnx(Engine):
 
     def prepare(self, spec: EngineSpec) -> nn.Module:
         require("the engine 'onnx'")
-        return OnnxGraph(from_torch(spec.model, spec.shape))
+        return OnnxGraph(from_torch(spec.model, spec.shape), known=True)

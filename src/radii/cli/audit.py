@@ -1,0 +1,108 @@
+"""radii audit: a first answer to what is certified and what an attack leaves, within some minutes."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from radii.cli.app import say_lines, suggest
+from radii.cli.arguments import Data, Strings, Trust, check_minutes, command
+from radii.cli.plan import PlannedCommand, planned, run_plan, show_plan
+from radii.reports.compare import Comparison, compare
+from radii.reports.costs import WITHOUT_NOISE, never_saw_noise
+from radii.reports.tables import terminal
+from radii.runs.recipe import Recipe
+from radii.runs.run import Run
+
+MOST_SAMPLES = "most_samples=10000"
+"""A tenth of the usual: radii up to 3.2 sigma can be certified, and hard images cost less."""
+CERTIFYING, ATTACKING = 0.55, 0.25
+"""The shares of the minutes; starting and the page take the rest."""
+LOW_SIGMA = 0.12
+"""The noise that a model without training in noise bears best."""
+
+
+def audit(run: Path, /, *, minutes: float = 3.0, sigma: Strings = None, data: Data = None, trust: Trust = None) -> None:
+    """Certify and attack test images of a run within some minutes, and write its page. The same command continues.
+
+    A plan over `radii certify`, `radii attack` and `radii report`, which it prints first: type them yourself to change
+    them.
+
+    Args:
+        run: A run directory, trained or imported.
+        minutes: About how long it may take.
+        sigma: The sigma of the noise, once for each to try; by default the run's, and a smaller one.
+    """
+    check_minutes(minutes, ())
+    trained = Run(run, trust or ())
+    sigmas = [float(text) for text in sigma or ()] or sensible_sigmas(trained.recipe)
+    commands = [*_commands(trained, sigmas, minutes, data, trust)]
+    show_plan(f"To audit {run}", commands)
+    run_plan(commands)
+    say_lines(terminal(_beside(trained, sigmas).table()))
+    if never_saw_noise(trained, sigmas[-1]):
+        suggest(f"next, in 1 h: {command('harden', run, sigma=f'{sigmas[-1]:g}', minutes=60)}")
+    else:
+        suggest(f"next: {command('certify', run, with_='sequential', every=20)}")
+
+
+def sensible_sigmas(recipe: Recipe) -> list[float]:
+    """Return the sigmas to audit, rising: the recipe's, and a smaller one."""
+    low = LOW_SIGMA if recipe.objective["name"] in WITHOUT_NOISE else recipe.sigma / 2
+    return sorted({min(low, recipe.sigma), recipe.sigma})
+
+
+def certify_command(
+    run: Path, sigma: float, minutes: float, purpose: str, every: int | None, data: Path | None, trust: Strings
+) -> PlannedCommand:
+    """Return the command that certifies a run for a plan: every nth image, or those that fit the minutes."""
+    return planned(
+        purpose,
+        minutes,
+        "certify",
+        run,
+        sigma=sigma,
+        with_="sequential",
+        set=MOST_SAMPLES,
+        every=every,
+        minutes=None if every else round(minutes, 2),
+        data=data,
+        trust=trust,
+    )
+
+
+def attack_command(
+    run: Path, sigma: float, minutes: float, purpose: str, data: Path | None, trust: Strings
+) -> PlannedCommand:
+    """Return the command that attacks a run for a plan: weaker than usual, on as many images as fit the minutes."""
+    budget = {"steps": 10, "copies": 8, "samples": 500}
+    radii = f"{sigma:g},{2 * sigma:g}"
+    words = ("attack", run)
+    return planned(
+        purpose, minutes, *words, sigma=sigma, radii=radii, **budget, minutes=round(minutes, 2), data=data, trust=trust
+    )
+
+
+def has_gradients(recipe: Recipe) -> bool:
+    """Tell whether a model can be attacked and fine-tuned: an ONNX graph cannot."""
+    return "onnx" not in recipe.names()
+
+
+def _commands(
+    run: Run, sigmas: list[float], minutes: float, data: Path | None, trust: Strings
+) -> "list[PlannedCommand]":
+    share = CERTIFYING * minutes / len(sigmas)
+    commands = [
+        certify_command(run.path, sigma, share, f"what is certified at sigma {sigma:g}", None, data, trust)
+        for sigma in sigmas
+    ]
+    if has_gradients(run.recipe):
+        budget = ATTACKING * minutes
+        purpose = "what an attack leaves: above it no certificate can be"
+        commands.append(attack_command(run.path, sigmas[-1], budget, purpose, data, trust))
+    return [*commands, planned("the page", 0.1, "report", run.path, trust=trust)]
+
+
+def _beside(run: Run, sigmas: list[float]) -> Comparison:
+    """Put the certificates of several sigmas beside each other."""
+    compared = [compare(run, sigma=sigma) for sigma in sigmas]
+    radii = sorted({radius for one in compared for radius in one.radii})
+    return replace(compared[0], runs=[one.runs[0] for one in compared], radii=radii)

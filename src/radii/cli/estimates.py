@@ -1,0 +1,57 @@
+"""Say how long work will take before it begins; ask on a terminal if it takes hours."""
+
+import sys
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from typing import Protocol
+
+from radii.cli.app import console, hint
+from radii.estimate import Estimate
+from radii.reports.text import duration
+
+WORTH_SAYING = 60.0
+"""Work that takes fewer seconds than this is not announced."""
+LONG = 2 * 3600.0
+"""Work that takes more seconds than this is asked about, if somebody can answer."""
+
+
+class Declined(KeyboardInterrupt):
+    """The user does not want to wait so long."""
+
+
+class Pausable(Protocol):
+    """A progress bar that a question can interrupt."""
+
+    def paused(self) -> AbstractContextManager[None]: ...
+
+
+def in_words(estimate: Estimate) -> str:
+    """Return an estimate as text, with its range: about 3 min (2 min to 5 min)."""
+    return f"about {duration(estimate.seconds)} ({duration(estimate.low)} to {duration(estimate.high)})"
+
+
+def announce(bar: Pausable, cheaper: str = "") -> Callable[[Estimate], None]:
+    """Return what to do with an estimate: print it if it is more than a minute; if it is hours, ask on a terminal.
+
+    `cheaper` is the command or the option that takes less time.
+    """
+
+    def on_estimate(estimate: Estimate) -> None:
+        if estimate.high < WORTH_SAYING:
+            return
+        less = f"; sooner: {cheaper}" if cheaper and estimate.seconds > LONG / 4 else ""
+        with bar.paused():
+            hint(f"{in_words(estimate)}{less}")
+            if estimate.seconds > LONG and can_answer() and not _wants_to_wait():
+                raise Declined
+
+    return on_estimate
+
+
+def can_answer() -> bool:
+    """Return whether somebody sits at a terminal and sees hints."""
+    return sys.stdin.isatty() and console.is_terminal and not console.quiet
+
+
+def _wants_to_wait() -> bool:
+    return console.input("Start anyway? [y/N] ", markup=False).strip().lower() in ("y", "yes")

@@ -1,0 +1,211 @@
+"""radii harden: make a run robust within some minutes, and report before and after."""
+
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from cyclopts import Parameter
+
+from radii import disk
+from radii.cli.app import hint, say, suggest
+from radii.cli.arguments import RUN_FLAGS, Data, Strings, Trust, check_minutes, command
+from radii.cli.audit import attack_command, certify_command, has_gradients
+from radii.cli.plan import PlannedCommand, planned, run_plan, show_plan
+from radii.fields import first_difference
+from radii.reports.text import duration
+from radii.runs import readers
+from radii.runs.run import Run, RunError
+
+TWO_STAGES = 20.0
+"""With fewer minutes of training than this, `consistency`, whose steps cost twice as much, is left out."""
+GAUSSIAN_SHARE = 0.5
+"""The share of fine-tuning with plain Gaussian noise before `consistency`."""
+TEACHER_SHARE = 0.5
+"""The share of the training that the teacher of another architecture gets."""
+COPIES = 1000
+"""The noisy copies of an image that a hardened model is expected to need."""
+MOST_CERTIFIED, FEWEST_CERTIFIED = 500, 50
+CERTIFYING, ATTACKING, STARTING = 0.08, 0.03, 0.05
+"""Shares of the minutes: each certification, each attack, and what starting takes."""
+ATTACKED = 10.0
+"""With fewer minutes than this, nothing is attacked."""
+DENOISER = 10
+"""How many times more a forward pass is expected to cost behind a denoiser."""
+
+
+def harden(
+    run: Path,
+    /,
+    *,
+    sigma: float | None = None,
+    minutes: float = 60.0,
+    model: str | None = None,
+    into: Annotated[Path | None, Parameter(name=RUN_FLAGS)] = None,
+    data: Data = None,
+    trust: Trust = None,
+) -> None:
+    """Make a run robust within some minutes, certify it before and after, and compare.
+
+    Fine-tunes the model with noise: plain Gaussian first, then `consistency`. A model without gradients, an ONNX file,
+    gets a denoiser in front of it. With --model, another architecture learns from the fine-tuned one. It is a plan
+    over other verbs, which it prints first: type them yourself to change them. The same command continues after an
+    interruption.
+
+    Args:
+        run: The run to harden, trained or imported.
+        sigma: The noise to train and certify with; by default the run's.
+        minutes: About how long it may take in all.
+        model: Transfer the robustness into this architecture: a name, or a table of name and fields.
+        into: The directory of the hardened run; by default `hardened` beside the run.
+    """
+    check_minutes(minutes, ())
+    source, target = Run(run, trust or ()), into or run.parent / "hardened"
+    recipe = source.recipe
+    source.weights()  # raises if it is not trained to the end
+    noise = recipe.sigma if sigma is None else sigma
+    if target.resolve() == run.resolve():
+        raise ValueError(f"The hardened run cannot be {target} itself. Name another with --run.")
+    stated = {"run": str(run), "sigma": noise, "minutes": minutes, "model": model, "weights": source.weights_digest()}
+    plan = Plan(target, stated)
+    if not plan.commands:
+        if target.exists():
+            raise RunError(f"{target} exists and is no hardening of {run}", "run")
+        plan.begin(_commands(source, target, noise, minutes, model, data, trust))
+    began = time.monotonic()
+    show_plan(f"To harden {run} at sigma {noise:g}", plan.commands)
+    hint(f"the plan is in {plan.file}: the same command continues it")
+    run_plan(plan.commands, plan.done, plan.finish)
+    say(f"{target}: hardened in {duration(time.monotonic() - began)}; the page is {target / 'report' / 'report.html'}")
+    suggest(f"next: {command('compare', run, target, at_least=f'0.5@{noise:g}')}")
+
+
+class Plan:
+    """The commands of a hardening in a file beside the hardened run, so that a stopped one continues as it began."""
+
+    def __init__(self, target: Path, stated: Mapping[str, Any]) -> None:
+        self.file = target.with_name(f"{target.name}.plan.json")
+        self.stated = dict(stated)
+        self.commands: list[PlannedCommand] = []
+        self.done = 0
+        if self.file.is_file():
+            self._read()
+
+    def begin(self, commands: list[PlannedCommand]) -> None:
+        """Write the commands before the first one runs."""
+        self.commands = commands
+        self.finish(0)
+
+    def finish(self, done: int) -> None:
+        """Record how many commands are finished."""
+        self.done = done
+        disk.make_folder(self.file.parent)
+        steps = [{"words": step.words, "minutes": step.minutes, "purpose": step.purpose} for step in self.commands]
+        disk.write_json(self.file, {"plan": self.stated, "done": done, "commands": steps})
+
+    def _read(self) -> None:
+        table = readers.json_object(self.file)
+        theirs, steps, done = table.get("plan"), table.get("commands"), table.get("done")
+        good = readers.is_object(theirs) and isinstance(steps, list) and readers.is_integer(done)
+        if not good or not isinstance(steps, list) or not all(map(_is_step, steps)):
+            raise RunError(f"{self.file} is not a plan that `radii harden` wrote: move it away")
+        if difference := first_difference(dict(theirs or {}), self.stated):
+            raise RunError(
+                f"{self.file} is another plan, with {difference}. "
+                "Remove it to begin anew, or name another run with --run."
+            )
+        self.commands = [PlannedCommand(tuple(s["words"]), s["minutes"], s["purpose"]) for s in steps]
+        self.done = int(done or 0)
+
+
+def _is_step(step: Any) -> bool:
+    """Tell whether an entry of a plan's file is a command of a verb that plans use."""
+    if not isinstance(step, dict) or not isinstance(words := step.get("words"), list) or not words:
+        return False
+    texts = all(map(readers.is_text, words)) and readers.is_text(step.get("purpose"))
+    return texts and words[0] in VERBS and readers.is_number(step.get("minutes"))
+
+
+VERBS = ("certify", "train", "transfer", "attack", "report", "compare")
+
+
+def _commands(
+    source: Run, target: Path, sigma: float, minutes: float, model: str | None, data: Path | None, trust: Strings
+) -> list[PlannedCommand]:
+    """Divide the minutes: certify before, train, certify after, attack both if there is time, report and compare."""
+    certifying = max(CERTIFYING * minutes, min(0.4, minutes / 5))
+    attackable = has_gradients(source.recipe) and minutes >= ATTACKED
+    attacking = ATTACKING * minutes if attackable else 0.0
+    training = minutes * (1 - STARTING) - 1.5 * certifying - 2 * attacking
+    every = _every(source, sigma, certifying, data)
+    words = "certified on the same images"
+    before = certify_command(source.path, sigma, certifying / 2, f"before: {words}", every, data, trust)
+    after = certify_command(target, sigma, certifying, f"after: {words}", every, data, trust)
+    attacks = [
+        attack_command(path, sigma, attacking, f"attack the run {when}", data, trust)
+        for path, when in ((source.path, "before"), (target, "after"))
+        if attackable
+    ]
+    return [
+        before,
+        *_training(source, target, sigma, training, model, data, trust),
+        after,
+        *attacks,
+        planned("the page", 0.1, "report", source.path, target, out=target / "report", trust=trust),
+        planned("before and after", 0.02, "compare", source.path, target, sigma=sigma, trust=trust),
+    ]
+
+
+def _training(
+    source: Run, target: Path, sigma: float, minutes: float, model: str | None, data: Path | None, trust: Strings
+) -> list[PlannedCommand]:
+    """Return the commands that train: a denoiser, fine-tuning in one or two stages, or a teacher and its student."""
+    more = {"data": data, "trust": trust}
+    noise = f"sigma={sigma:g}"
+    if not has_gradients(source.recipe):
+        if model is not None:
+            raise ValueError(f"{source.path} has no gradients, so it cannot teach a {model}. Leave out --model.")
+        settings = [noise, "objective.stability=0"]
+        purpose = "train a denoiser in front of the model, which stays as it is"
+        options: dict[str, Any] = {"from_": source.path, "set": settings, **_length(minutes, target)}
+        return [planned(purpose, minutes, "train", "denoising", **options, **more)]
+    if model is not None:
+        teacher, share = target.with_name(f"{target.name}-teacher"), TEACHER_SHARE * minutes
+        tuning = _training(source, teacher, sigma, share, None, data, trust)
+        left = minutes - share
+        options = {"teacher": teacher, "model": model, **_length(left, target)}
+        return [*tuning, planned(f"transfer into {model}", left, "transfer", **options, **more)]
+    if minutes < TWO_STAGES:
+        options = {"from_": source.path, "set": noise, **_length(minutes, target)}
+        return [planned("fine-tune with noise", minutes, "train", "gaussian", **options, **more)]
+    middle, share = target.with_name(f"{target.name}-gaussian"), GAUSSIAN_SHARE * minutes
+    first = {"from_": source.path, "set": noise, **_length(share, middle)}
+    left = minutes - share
+    then = {"from_": middle, **_length(left, target)}
+    return [
+        planned("fine-tune with noise", share, "train", "gaussian", **first, **more),
+        planned("then for consistency", left, "train", "consistency", **then, **more),
+    ]
+
+
+def _length(minutes: float, target: Path) -> dict[str, Any]:
+    return {"minutes": round(minutes, 2), "run": target}
+
+
+def _every(source: Run, sigma: float, minutes: float, data: Path | None) -> int:
+    """Time a block of copies; return the n for which every nth image can be certified in some minutes."""
+    from radii.certification.certify import CertificationConfig, open_certification
+    from radii.certifiers.fixed import Fixed
+    from radii.device import default_workers
+    from radii.smoothing.noise import Gaussian
+    from radii.workers.forecast import every_within
+
+    certifier = Fixed(selection=100, estimation=COPIES - 100)
+    config = CertificationConfig(run=source.path, certifier=certifier, noise=Gaussian(sigma), data=data)
+    certification = open_certification(config, source)
+    images = len(certification.samples)
+    image = certification.forecast(range(images))
+    assert image is not None, "votes can always be simulated"
+    image = image if has_gradients(source.recipe) else image.times(DENOISER)
+    every = every_within(image, images, minutes, default_workers())
+    return max(1, min(max(every, images // MOST_CERTIFIED), images // FEWEST_CERTIFIED))

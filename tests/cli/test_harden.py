@@ -1,0 +1,79 @@
+"""`radii harden`: which commands it plans for which model and how many minutes."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from radii.cli import harden
+from radii.cli.audit import sensible_sigmas
+from radii.runs.run import Run
+
+
+@pytest.fixture
+def source(digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Run:
+    monkeypatch.setattr(harden, "_every", lambda *_: 20)
+    return digits_run("mine")
+
+
+def planned(source: Run, minutes: float, model: str | None = None) -> tuple[list[str], float]:
+    """Return the planned commands with short names of the runs, and the minutes of all."""
+    target = source.path.with_name("hardened")
+    commands = harden._commands(source, target, 0.25, minutes, model, None, None)
+    texts = [str(command).replace(f"{source.path.parent}/", "") for command in commands]
+    return texts, sum(command.minutes for command in commands)
+
+
+def test_an_hour_is_for_gaussian_then_consistency(source: Run) -> None:
+    commands, minutes = planned(source, 60)
+    certify = "--sigma 0.25 --with sequential --set most_samples=10000 --every 20"
+    assert commands[0] == f"radii certify mine {certify}"
+    assert commands[1].startswith("radii train gaussian --from mine --set sigma=0.25 --minutes ")
+    assert commands[1].endswith("--run hardened-gaussian")
+    assert commands[2].startswith("radii train consistency --from hardened-gaussian --minutes ")
+    assert commands[2].endswith("--run hardened")
+    assert commands[3] == f"radii certify hardened {certify}"
+    assert [command.split()[1:3] for command in commands[4:6]] == [["attack", "mine"], ["attack", "hardened"]]
+    assert commands[6:] == [
+        "radii report mine hardened --out hardened/report",
+        "radii compare mine hardened --sigma 0.25",
+    ]
+    assert 0.8 * 60 < minutes <= 60
+
+
+def test_a_few_minutes_are_for_gaussian_alone(source: Run) -> None:
+    commands, minutes = planned(source, 5)
+    assert [command.split()[1] for command in commands] == ["certify", "train", "certify", "report", "compare"]
+    assert minutes <= 5.1
+
+
+def test_another_architecture_learns_from_the_fine_tuned_model(source: Run) -> None:
+    commands, _ = planned(source, 30, "digits_mlp")
+    assert [command.split()[1] for command in commands[:4]] == ["certify", "train", "transfer", "certify"]
+    assert commands[1].endswith("--run hardened-teacher")
+    assert commands[2].startswith("radii transfer --teacher hardened-teacher --model digits_mlp --minutes ")
+
+
+def test_a_model_without_gradients_gets_a_denoiser(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = replace(source.recipe, model={"name": "onnx"})
+    monkeypatch.setattr(Run, "recipe", property(lambda _: graph))
+    commands, _ = planned(source, 60)
+    assert "radii train denoising --from mine --set sigma=0.25 --set objective.stability=0 --minutes" in commands[1]
+    assert [command.split()[1] for command in commands] == ["certify", "train", "certify", "report", "compare"]
+    with pytest.raises(ValueError, match="has no gradients, so it cannot teach a digits_mlp"):
+        planned(source, 60, "digits_mlp")
+
+
+def test_audits_try_a_smaller_sigma_too(source: Run) -> None:
+    recipe = source.recipe
+    assert sensible_sigmas(recipe) == [0.125, 0.25]
+    assert sensible_sigmas(replace(recipe, objective={"name": "imported"})) == [0.12, 0.25]
+    assert sensible_sigmas(replace(recipe, objective={"name": "standard"}, sigma=0.1)) == [0.1]
+
+
+@pytest.mark.parametrize("content", ["{}", '{"plan": {}, "done": 0, "commands": [{"words": ["serve"]}]}'])
+def test_a_file_that_is_no_plan_is_refused(content: str, tmp_path: Path) -> None:
+    (tmp_path / "hardened.plan.json").write_text(content)
+    with pytest.raises(ValueError, match="is not a plan that `radii harden` wrote"):
+        harden.Plan(tmp_path / "hardened", {"run": "mine"})
