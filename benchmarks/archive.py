@@ -35,7 +35,7 @@ class Measured(NamedTuple):
 
 
 class Archive:
-    """The files behind docs/results.md, under the root of the repository."""
+    """The files behind docs/results.md and results/diary.md, under the root of the repository."""
 
     def __init__(self, root: Path) -> None:
         self.folder = root / "results"

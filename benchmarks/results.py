@@ -1,6 +1,6 @@
-"""scripts/results: write docs/results.md from docs/results.template.md and the files in results/.
+"""scripts/results: write docs/results.md, results/diary.md and the README's numbers from templates and results/.
 
-The template is the page with a placeholder, {{NAME ARGUMENT ...}}, for every number. A literal number in its prose
+A template is the page with a placeholder, {{NAME ARGUMENT ...}}, for every number. A literal number in its prose
 is an error, so each one on the page comes from a file, or is an aim or a setting that LITERALS lists.
 Commands, indented or in backticks, stay as they are.
 """
@@ -11,11 +11,15 @@ import textwrap
 from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks import scoreboard
 from benchmarks.archive import Archive, Measured, describe_images, down, up
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 120
 NOTICE = "<!-- Written by scripts/results: edit docs/results.template.md and run it again. -->"
+DIARY_NOTICE = "<!-- Written by scripts/results: edit results/diary.template.md and run it again. -->"
+README_NOTICE = "<!-- Written by scripts/results: edit docs/readme.template.md and run it again. -->"
+README_END = "<!-- End of what scripts/results writes. -->"
 PLACEHOLDER = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 COMMAND = re.compile(r"^ {4}.*$|`[^`]*[A-Za-z][^`]*`", re.MULTILINE)
 NUMBER = re.compile(r"(?<!\w)(?<!\w-)\d(?:[\d.,]*\d)?")
@@ -23,20 +27,36 @@ NUMBER = re.compile(r"(?<!\w)(?<!\w-)\d(?:[\d.,]*\d)?")
 RADIUS = re.compile(r"\d\.\d\d")
 LITERALS = {
     "aim": {"0.01", "0.02", "0.03", "0.60"},
-    "setting": {"0.001", "256", "1,024"},
+    "setting": {"0.001", "256", "1,024", "0.25", "0.5", "0.50", "100,000"},
 }
 """Numbers that are not measured: aims, and the papers' settings."""
 
 
 def main() -> None:
-    page = ROOT / "docs" / "results.md"
-    page.write_text(write(ROOT))
-    print(page.relative_to(ROOT))
+    pages = {"docs/results.md": write(ROOT), "results/diary.md": write_diary(ROOT), "README.md": write_readme(ROOT)}
+    for name, text in pages.items():
+        (ROOT / name).write_text(text)
+        print(name)
 
 
 def write(root: Path) -> str:
-    """Return the page, from the template and the files under this root."""
-    return render((root / "docs" / "results.template.md").read_text(), Archive(root))
+    """Return docs/results.md, from the template and the files under this root."""
+    return f"{NOTICE}\n\n{render((root / 'docs' / 'results.template.md').read_text(), Archive(root))}"
+
+
+def write_diary(root: Path) -> str:
+    """Return results/diary.md, from its template and the files under this root."""
+    return f"{DIARY_NOTICE}\n\n{render((root / 'results' / 'diary.template.md').read_text(), Archive(root))}"
+
+
+def write_readme(root: Path) -> str:
+    """Return the README, with its numbers from the template and the files under this root."""
+    readme = (root / "README.md").read_text()
+    if (readme.count(README_NOTICE), readme.count(README_END)) != (1, 1):
+        raise ValueError(f"README.md should have the line {README_NOTICE!r} and the line {README_END!r}, each once")
+    before, _, rest = readme.partition(README_NOTICE)
+    numbers = render((root / "docs" / "readme.template.md").read_text(), Archive(root))
+    return f"{before}{README_NOTICE}\n\n{numbers}\n{README_END}{rest.partition(README_END)[2]}"
 
 
 def render(template: str, archive: Archive) -> str:
@@ -44,7 +64,7 @@ def render(template: str, archive: Archive) -> str:
     if typed := typed_numbers(template):
         raise ValueError(f"the template has the number {typed[0]}: put a placeholder there that reads it from a file")
     filled = PLACEHOLDER.sub(lambda found: _value(found[1].strip(), archive), template)
-    return "\n\n".join([NOTICE, *map(_wrapped, filled.strip().split("\n\n"))]) + "\n"
+    return "\n\n".join(map(_wrapped, filled.strip().split("\n\n"))) + "\n"
 
 
 def typed_numbers(template: str) -> list[str]:
@@ -170,6 +190,12 @@ def _teacher(archive: Archive, name: str) -> str:
     return _below(archive, name, str(run.path.relative_to(archive.folder)), "4")
 
 
+def _teacher_epochs(archive: Archive, name: str) -> str:
+    """Return for how many epochs the teacher of a student was trained; empty for a run without a teacher."""
+    teacher = archive.run(name).source("teacher")
+    return "" if teacher is None else VALUES["epochs"](archive, str(Path(teacher).relative_to(archive.folder)))
+
+
 def _worth(archive: Archive, name: str) -> str:
     """Return the training time of a student, in epochs of the teacher's method."""
     return f"{sum(archive.history(name, 'seconds')) / archive.method_seconds(name):.1f}"
@@ -206,6 +232,7 @@ def _paper(archive: Archive, name: str) -> str:
 
 VALUES: dict[str, Callable[..., str]] = {
     "table": _table,
+    "scoreboard": scoreboard.scoreboard,
     "acr": _acr,
     "share": _share,
     "error": lambda archive, name: f"{archive.error(name):.3f}",
@@ -246,11 +273,13 @@ COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "sharpness": lambda archive, name: f"{archive.made(name).parameters['sharpness']:g}",
     "images": VALUES["count"],
     "sigma": VALUES["sigma"],
+    "n": VALUES["samples"],
     "samples per image": _samples_per_image,
     "minutes of certifying": lambda archive, name: f"{archive.summary(name).seconds / 60:.0f}",
     "engine": lambda archive, name: str(archive.made(name).header["engine"]),
     "seconds per epoch": VALUES["seconds"],
     "epochs": VALUES["epochs"],
+    "epochs of its teacher": _teacher_epochs,
     "minutes of training": lambda archive, name: f"{sum(archive.history(name, 'seconds')) / 60:.0f}",
     "below the first teacher": _teacher,
     "an epoch of the first teacher's method": lambda archive, name: f"{archive.method_seconds(name):.0f}",

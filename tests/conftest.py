@@ -10,6 +10,8 @@ import pytest
 import torch
 
 if TYPE_CHECKING:
+    from multiprocessing.context import ForkServerContext
+
     from radii.runs.run import Run
 
 # Tests run two at a time on two cores: more threads would compete for them.
@@ -48,6 +50,20 @@ def digits_run(trained_digits: Path, tmp_path: Path) -> "Callable[..., Run]":
         return Run(shutil.copytree(trained_digits, tmp_path / name))
 
     return copy
+
+
+@pytest.fixture(autouse=True)
+def warm_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Fork worker processes from one that has torch loaded. tests/workers/test_pool.py starts them as users do."""
+    from radii.workers import pool
+
+    monkeypatch.setattr(pool, "get_context", _warm_context)
+
+
+def _warm_context(_: str) -> "ForkServerContext":
+    from tools.processes import warm_context
+
+    return warm_context()
 
 
 @pytest.fixture

@@ -4,9 +4,10 @@ import re
 from pathlib import Path
 
 import pytest
+import torch
 
 import benchmarks
-from benchmarks import sample_cost, students
+from benchmarks import gpu, sample_cost, students
 from benchmarks.performance import SECTIONS
 from radii.runs.run import Run
 
@@ -40,3 +41,20 @@ def test_timed_students_are_the_archived_ones() -> None:
     assert found["smoothmix"].training.epochs == students.EPOCHS["smoothmix"]
     for model in (recipe.model for recipe in pupils):
         assert model.items() >= students.FIELDS[model["name"]].items()
+
+
+def test_the_benchmark_of_gpus_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("RADII_DEVICE", raising=False)
+    monkeypatch.setattr(gpu, "default_device", lambda: torch.device("cpu"))
+    with pytest.raises(ValueError, match="torch finds no GPU here: run it on a machine with one, or rehearse it"):
+        gpu.measure()
+
+
+def test_the_benchmark_of_gpus_can_be_rehearsed(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RADII_DEVICE", "cpu")
+    monkeypatch.setattr(gpu, "SUBJECTS", {"lenet": (1, 28, 28)})
+    monkeypatch.setattr(gpu, "ENGINES", ("torch", "torch_bf16"))
+    numbers = gpu.measure(samples=128, rounds=1)
+    text = SECTIONS["gpu"](numbers)
+    assert text.count("bit for bit | yes |") == 2
+    assert re.search(r"\| lenet \| torch_bf16 \| [\d,]+ \| \d+\.\d\d \|", text)

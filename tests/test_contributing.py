@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from tools import reading
+
 pytestmark = pytest.mark.docs
 
 ROOT = Path(__file__).parents[1]
@@ -47,6 +49,13 @@ def test_every_package_is_in_the_table() -> None:
 @pytest.mark.parametrize("name", re.findall(r"\]\(([^)]+)\)", TEXT))
 def test_every_linked_file_exists(name: str) -> None:
     assert (ROOT / name).is_file()
+
+
+def test_way_to_a_first_hardened_model_is_short_and_stated() -> None:
+    read = reading.count()
+    assert read.commands <= reading.MOST_COMMANDS
+    assert read.words <= reading.MOST_WORDS
+    assert f"types {read.commands} commands and reads {read.words} words" in TEXT
 
 
 def test_files_of_the_index_exist() -> None:

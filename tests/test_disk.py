@@ -17,15 +17,15 @@ WRITERS = {"disk.py"}
 """The files that may change other files."""
 ELSEWHERE = {
     ("engines/openvino_int8.py", "save_model"),
-    ("datasets/_files.py", "retrieve"),
     ("reports/figures.py", "savefig"),
     ("cli/app.py", "open"),
+    ("serving/decoder.py", "write_bytes"),
 }
-"""Writes of other libraries: to a temporary folder, an atomic download, into memory, to nowhere."""
+"""Writes of other libraries, and those to a temporary folder, into memory or to nowhere."""
 CHANGES = {
     "Path": {"write_text", "write_bytes", "mkdir", "touch", "unlink", "rmdir", "rename", "symlink_to", "hardlink_to"},
     "os": {"open", "write", "replace", "rename", "remove", "unlink", "mkdir", "makedirs", "truncate", "link", "rmdir"},
-    "libraries": {"tofile", "savez", "savez_compressed", "savetxt", "savefig", "save_file", "save_model", "retrieve"},
+    "libraries": {"tofile", "savez", "savez_compressed", "savetxt", "savefig", "save_file", "save_model"},
 }
 
 
@@ -36,7 +36,9 @@ def changes(path: Path) -> Iterator[str]:
             continue
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         owner = node.func.value if isinstance(node.func, ast.Attribute) else None
-        by_os = isinstance(owner, ast.Name) and (owner.id == "shutil" or (owner.id == "os" and name in CHANGES["os"]))
+        by_os = isinstance(owner, ast.Name) and (
+            (owner.id == "shutil" and name != "which") or (owner.id == "os" and name in CHANGES["os"])
+        )
         if by_os or name in CHANGES["Path"] | CHANGES["libraries"] or (name == "open" and not _reads(node)):
             yield name
 

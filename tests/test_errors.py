@@ -1,6 +1,7 @@
 """Errors advise commands that work for this installation."""
 
 import json
+import sys
 from typing import Any
 
 import pytest
@@ -32,4 +33,15 @@ class Distribution:
 )
 def test_extra_is_installed_from_where_radii_came(source: Any, command: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radii.errors.metadata.distribution", lambda _: Distribution(source))
+    monkeypatch.setattr("radii.errors._installer", lambda: ["pip", "install"])
     assert errors.install("onnx") == command
+
+
+def test_extra_is_installed_into_this_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radii.errors.metadata.distribution", lambda _: Distribution(None))
+    monkeypatch.setattr("shutil.which", lambda _: f"{sys.prefix}/bin/pip")
+    assert errors.install("onnx") == "pip install 'radii[onnx]'"
+    monkeypatch.setattr("shutil.which", lambda _: "/usr/bin/pip")
+    assert errors.install("onnx") == f"{sys.executable} -m pip install 'radii[onnx]'"
+    monkeypatch.setattr("importlib.machinery.PathFinder.find_spec", lambda _: None)
+    assert errors.install("onnx") == f"uv pip install --python {sys.executable} 'radii[onnx]'"

@@ -95,12 +95,19 @@ def test_uses_of_private_names_are_recognised(line: str, used: list[str], tmp_pa
     assert list(private_uses(file, tmp_path / "radii")) == used
 
 
+def test_chain_of_imports_is_short() -> None:
+    chain = longest_chain(module_graph())
+    assert len(chain) - 1 <= 12, " -> ".join(chain)
+
+
 def light() -> Iterator[str]:
     """Yield the dotted names of what starts without torch."""
     for name in LIGHT:
         found = [*SOURCE.glob(f"{name}.py"), *sorted(SOURCE.glob(f"{name}/*.py"))]
         assert found, f"LIGHT has {name}, which does not exist"
-        yield from (".".join(path.relative_to(SOURCE.parent).with_suffix("").parts) for path in found)
+        yield from (
+            ".".join(path.relative_to(SOURCE.parent).with_suffix("").parts).removesuffix(".__init__") for path in found
+        )
 
 
 def test_starts_without_torch() -> None:

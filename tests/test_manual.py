@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -21,7 +22,7 @@ from tools.manual import drawing
 from tools.manual.__main__ import FIGURES, MEASURED, OF_LOGS, measured
 from tools.manual.blocks import Block, blocks, commands, every_command
 from tools.manual.components import SHELVES, meanings
-from tools.manual.reference import MADE, MARK, fill
+from tools.manual.reference import MADE, MARK, TOPICS, fill
 
 pytestmark = pytest.mark.docs
 
@@ -41,6 +42,8 @@ TINY = {
 }
 """What a test adds to a command of a page, to make it quick."""
 FEW_SAMPLES = 1_000
+SHORT = "0.05"
+"""The minutes of a plan."""
 ONE_EPOCH = ["training.epochs=1"]
 
 
@@ -50,13 +53,17 @@ def name(page: Path) -> str:
 
 def tiny(words: list[str]) -> list[str]:
     """A command with fewer epochs, images and samples."""
+    if "--minutes" in words:
+        at = words.index("--minutes") + 1
+        words = [*words[:at], SHORT, *words[at + 1 :]]
     fewer = [re.sub(r"^(estimation|most_samples)=\d+$", rf"\1={FEW_SAMPLES}", word) for word in words]
-    if words[0] == "certify" and not any(word.startswith(("estimation=", "most_samples=")) for word in words):
+    of_images = words[0] == "certify" and not {"one_pass", "--from"} & set(words)
+    if of_images and not any(word.startswith(("estimation=", "most_samples=")) for word in words):
         fewer += [
             "--set",
             f"{'most_samples' if {'sequential', 'planned'} & set(words) else 'estimation'}={FEW_SAMPLES}",
         ]
-    added = TINY.get(words[0], [])
+    added = [] if "--from" in words and words[0] == "certify" else TINY.get(words[0], [])
     for flag, value in zip(added[::2], added[1::2], strict=True):
         fewer += [flag, value] if flag == "--set" or flag not in words else []
     return fewer
@@ -133,6 +140,7 @@ def test_first_hour_is_ten_commands_or_more() -> None:
     verbs = [words[1] for words in every_command(DOCS / "first-hour.md")]
     assert len(verbs) >= 10
     assert {"demo", "list", "train", "certify", "report", "predict", "import", "transfer", "verify"} <= set(verbs)
+    assert {"audit", "harden", "compare"} <= set(verbs)
 
 
 def test_blocks_that_are_not_run_say_why() -> None:
@@ -165,7 +173,10 @@ def test_every_command_is_in_the_reference() -> None:
 
 def test_every_public_name_is_in_the_reference() -> None:
     made = fill("<!-- made: python -->")
-    assert [name for name in radii_package.__all__ if f"## `{name}`" not in made] == []
+    listed = [name for names in TOPICS.values() for name in names]
+    assert sorted(listed) == sorted(radii_package.__all__), "add the name to TOPICS in tools/manual/reference.py"
+    assert [name for name in radii_package.__all__ if f"\n### `{name}`" not in made] == []
+    assert "radii.Run.claim" not in made, "only what is promised is on the page"
     assert "<function" not in made
     assert " object at 0x" not in made
 
@@ -210,3 +221,24 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     }
     assert {name(page) for page in PAGES} <= made
     assert "made: " not in (tmp_path / "site" / "reference" / "recipes.html").read_text()
+    listed = objects(tmp_path / "site" / "objects.inv")
+    public = [f"radii.{name}" for name in radii_package.__all__]
+    assert [name for name in (*public, "radii.Results.to_pandas", "radii.bounds.radius") if name not in listed] == []
+
+
+def objects(inventory: Path) -> set[str]:
+    """The names of Python's objects in objects.inv, which other manuals link to."""
+    *_, packed = inventory.read_bytes().split(b"\n", 4)
+    lines = [line.split(" ") for line in zlib.decompress(packed).decode().splitlines()]
+    return {name for name, kind, *_ in lines if kind.startswith("py:")}
+
+
+def test_messages_of_the_troubleshooting_page_are_those_of_the_code() -> None:
+    """A message on the page has … in place of values; the code may write it in several pieces."""
+    source = "\n".join(path.read_text() for path in (ROOT / "src" / "radii").rglob("*.py"))
+    joined = re.sub(r"\"\s*\n?\s*f?\"", "", source)
+    plain = re.sub(r"\{[^{}]*\}", "…", re.sub(r"\{[^{}]*\}", "…", joined))
+    quoted = re.findall(r"(?<!\*)\*([^*|]+)\*(?!\*)", (DOCS / "troubleshooting.md").read_text())
+    assert len(quoted) > 20
+    pieces = {piece.strip(" :;,.") for words in quoted for piece in words.split("…")}
+    assert [piece for piece in sorted(pieces) if piece not in plain] == []

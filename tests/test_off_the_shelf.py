@@ -10,8 +10,11 @@ import torch
 from torch import Tensor, nn
 
 import radii
+from radii import cli
+from tools.manual.blocks import every_command
 
-PAGE = (Path(__file__).parents[1] / "docs" / "off_the_shelf.md").read_text()
+ROOT = Path(__file__).parents[1]
+PAGE = (ROOT / "docs" / "off_the_shelf.md").read_text()
 SNIPPETS = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
 NAMES = [f"class {number}" for number in range(1000)]
 
@@ -52,14 +55,23 @@ LIBRARIES: dict[str, Any] = {
 
 @pytest.mark.parametrize("library", LIBRARIES)
 def test_three_lines_make_a_smoothed_classifier(library: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    shared, *_, last = SNIPPETS
+    *_, last = SNIPPETS
     (three,) = [snippet for snippet in SNIPPETS if f"{library}." in snippet]
     assert len(three.strip().splitlines()) == 3
     monkeypatch.chdir(tmp_path)
     images, labels = torch.rand(2, 3, 16, 16), torch.tensor([0, 1])
     known = {"radii": radii, "dataset": (images, labels), **LIBRARIES}
     quick = last.replace("every=20", "workers=1, most_samples=200").replace("0.25, 0.5", "0.25, 0.3")
-    exec(shared + three + quick.replace("(0.5)", "(0.3)"), known)
+    exec(three + quick.replace("(0.5)", "(0.3)"), known)
     assert len(known["results"].rows) == 2
     assert (tmp_path / "report" / "report.html").is_file()
     assert known["smoothed"].prepared_for(images[0])[0] == "torch"
+
+
+def test_commands_parse() -> None:
+    """They name models that are not installed here, and a hub."""
+    commands = every_command(ROOT / "docs" / "off_the_shelf.md")
+    assert {words[1] for words in commands} == {"import", "push", "pull"}
+    for words in commands:
+        function, _, _ = cli.app.parse_args(words[1:], exit_on_error=False, print_error=False)
+        assert callable(function)

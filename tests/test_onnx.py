@@ -4,6 +4,8 @@ import copy
 import importlib.util
 import pickle
 import re
+import signal
+import subprocess
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -13,11 +15,12 @@ import pytest
 import torch
 from torch import Tensor
 
-from radii import engines, models
+from radii import engines, models, onnx
 from radii.engines import EngineSpec
 from radii.errors import install
 from radii.onnx import OnnxError, OnnxGraph, is_installed, read, with_normalisation
 from radii.smoothing.noise import Gaussian
+from tools.graphs import CLASSES, SHAPE, looping
 
 Write = Callable[..., Path]
 needs_onnx = pytest.mark.skipif(not is_installed(), reason="the extra radii[onnx] is not installed")
@@ -219,3 +222,43 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkey
             use()
     assert not engines.create("onnx").runs_on(torch.device("cpu"))
     assert is_installed() is False
+
+
+def test_graph_that_loops_for_ever_is_refused_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx, "TRIAL_SECONDS", 2)
+    graph = OnnxGraph(read(looping(tmp_path / "loop.onnx")))
+    with pytest.raises(OnnxError, match="does not classify one image within 2 s"):
+        graph(images(1))
+
+
+def test_graph_that_crashes_its_process_is_refused(linear_onnx: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(onnx, "_TRIED", set())
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], -signal.SIGSEGV, b"", b""))
+    with pytest.raises(OnnxError, match="ends ONNX Runtime with signal 11"):
+        OnnxGraph(read(linear_onnx()))(images(1))
+
+
+def test_signals_end_a_run_that_loops_for_some_images(tmp_path: Path) -> None:
+    graph = OnnxGraph(read(looping(tmp_path / "loop.onnx", only_bright=True)))
+    assert graph(torch.zeros(2, *SHAPE)).shape == (2, CLASSES)
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    before = signal.signal(signal.SIGALRM, stop)
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.5)
+        with pytest.raises(KeyboardInterrupt):
+            graph(torch.ones(2, *SHAPE))
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert graph(torch.zeros(2, *SHAPE)).shape == (2, CLASSES)
+
+
+def test_a_graph_is_tried_once_and_copies_know_it(linear_onnx: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = OnnxGraph(read(linear_onnx()))
+    expected, sent = graph(images(2)), pickle.dumps(graph)
+    monkeypatch.setattr(onnx, "_TRIED", set())
+    monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was tried again"))
+    assert torch.equal(pickle.loads(sent)(images(2)), expected)

@@ -1,6 +1,7 @@
 import pytest
 
 from radii import plugins
+from radii.fields import settings_of
 from radii.objectives import Objective
 
 
@@ -28,3 +29,11 @@ def test_unknown_name_suggests_the_nearest() -> None:
 def test_relative_module_name_is_refused(name: str) -> None:
     with pytest.raises(LookupError, match="expected module:name, with the module's full name"):
         plugins.import_object(name, "model")
+
+
+@pytest.mark.parametrize("name", plugins.names("objectives"))
+def test_defaults_in_the_source_are_those_of_the_class(name: str) -> None:
+    stated = {setting.name: setting.default for setting in settings_of(plugins.find("objectives", name, Objective))}
+    defaults = plugins.defaults("objectives", name)
+    assert defaults == {key: stated[key] for key in defaults}
+    assert defaults or name in ("gaussian", "standard")

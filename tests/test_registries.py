@@ -1,4 +1,4 @@
-"""A dataset, a noise of another norm, an engine and a certifier, each added by one file: listed and working."""
+"""A dataset, a noise of another norm, an engine, a certifier and a worker backend, each added by one file."""
 
 import json
 import os
@@ -124,6 +124,22 @@ class Halves(Certifier):
         lower = binomial_lower(int(counts[top]), self.samples, self.failure)
         return self.proven(top, about.noise.radius(lower), 2 * self.samples, counts)
 '''
+TURNS = '''"""A worker backend: two threads that answer in turn."""
+
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from itertools import cycle
+from typing import Any
+
+
+class Turns(Executor):
+    def __init__(self) -> None:
+        self.threads = (ThreadPoolExecutor(1), ThreadPoolExecutor(1))
+        self.turns, self.calls = cycle(self.threads), 0
+
+    def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
+        self.calls += 1
+        return next(self.turns).submit(fn, *args, **kwargs)
+'''
 RECIPE = """
 dataset = { name = "stripes", size = 12, images = 128 }
 model = "digits_cnn"
@@ -134,17 +150,43 @@ epochs = 4
 images_per_step = 32
 learning_rate = 0.05
 """
+COMMANDS = """
+import sys
+from radii import cli
+
+COMMON = ["--noise", "uniform", "--every", "8"]
+if __name__ == "__main__":
+    for command in (
+        ["train", "stripes.toml", "--run", "run"],
+        ["certify", "run", *COMMON, "--engine", "eager", "--workers", "1", "--set", "estimation=500"],
+        ["certify", "run", *COMMON, "--with", "halves", "--workers", "2", "--set", "samples=300"],
+        ["report", "run"],
+    ):
+        sys.argv = ["radii", *command]
+        try:
+            cli.main()
+        except SystemExit as ended:
+            assert ended.code == 0, command
+"""
+CONTRACTS = {
+    "stripes": "datasets/test_datasets",
+    "uniform": "smoothing/test_noise",
+    "eager": "engines/test_engines",
+    "halves": "certifiers/test_counting",
+}
+"""The contract tests of each new entry."""
 FILES = {
     "datasets/stripes.py": STRIPES,
     "smoothing/noise/uniform.py": UNIFORM,
     "engines/eager.py": EAGER,
     "certifiers/halves.py": HALVES,
+    "workers/turns.py": TURNS,
 }
 
 
 @pytest.fixture(scope="module")
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy of the package with one more file in four registries."""
+    """A copy of the package with one more file in four registries, and one more worker backend."""
     folder = tmp_path_factory.mktemp("package")
     shutil.copytree(SOURCE, folder / "src" / "radii", ignore=shutil.ignore_patterns("__pycache__"))
     shutil.copytree(ROOT / "recipes", folder / "recipes")
@@ -174,68 +216,62 @@ def test_a_new_file_is_listed(package: Path) -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(
-    ("tests", "entry"),
-    [
-        ("tests/datasets/test_datasets.py", "stripes"),
-        ("tests/smoothing/test_noise.py", "uniform"),
-        ("tests/engines/test_engines.py", "eager"),
-        ("tests/certifiers/test_counting.py", "halves"),
-    ],
-)
-def test_a_new_file_passes_the_contract_tests(package: Path, tests: str, entry: str) -> None:
-    output = python(package, "-m", "pytest", "-q", "-p", "no:cacheprovider", tests, "-k", entry, cwd=ROOT)
-    passed = int(output.split(" passed")[0].split()[-1])
-    assert passed >= 1
-    assert "skipped" not in output
+def test_new_files_pass_the_contract_tests(package: Path) -> None:
+    files = [f"tests/{name}.py" for name in CONTRACTS.values()]
+    command = ["-m", "pytest", "-v", "-p", "no:cacheprovider", "-k", " or ".join(CONTRACTS), *files]
+    lines = python(package, *command, cwd=ROOT).splitlines()
+    for entry, name in CONTRACTS.items():
+        assert any(line.startswith(f"tests/{name}.py::") and entry in line and " PASSED " in line for line in lines)
+    assert not any("SKIPPED" in line for line in lines)
 
 
 @pytest.mark.slow
 def test_new_files_work_end_to_end(package: Path, tmp_path: Path) -> None:
     (tmp_path / "stripes.toml").write_text(RECIPE)
-    python(package, "-m", "radii", "train", "stripes.toml", "--run", "run", cwd=tmp_path)
-    options = ["--noise", "uniform", "--engine", "eager", "--every", "8", "--set", "estimation=500"]
-    python(package, "-m", "radii", "certify", "run", *options, cwd=tmp_path)
-    (file,) = (tmp_path / "run" / "certificates").glob("*.json")
-    header = json.loads(file.read_text())
-    assert header["noise"] == {"name": "uniform", "width": 0.5}
-    assert (header["engine"], header["dataset"]) == ("eager", "stripes")
-    assert len(file.with_suffix(".tsv").read_text().splitlines()) == 17
+    (tmp_path / "commands.py").write_text(COMMANDS)
+    python(package, "commands.py", cwd=tmp_path)
+    eager, halves = (
+        json.loads(next((tmp_path / "run" / "certificates").glob(f"{name}-*.json")).read_text())
+        for name in ("fixed", "halves")
+    )
+    assert eager["noise"] == halves["noise"] == {"name": "uniform", "width": 0.5}
+    assert (eager["engine"], eager["dataset"]) == ("eager", "stripes")
+    assert (halves["procedure"], halves["parameters"]["samples"]) == ("halves", 300)
+    for file in (tmp_path / "run" / "certificates").glob("*.tsv"):
+        assert len(file.read_text().splitlines()) == 17
     assert "size = 12" in (tmp_path / "run" / "recipe.toml").read_text()
-    python(package, "-m", "radii", "report", "run", cwd=tmp_path)
     assert "vertical" in (tmp_path / "run" / "report" / "report.html").read_text()
 
 
-@pytest.mark.slow
-def test_a_new_certifier_and_a_new_norm_work_end_to_end(package: Path, tmp_path: Path) -> None:
-    (tmp_path / "stripes.toml").write_text(RECIPE)
-    python(package, "-m", "radii", "train", "stripes.toml", "--run", "run", cwd=tmp_path)
-    options = ["--with", "halves", "--noise", "uniform", "--every", "8", "--set", "samples=300"]
-    python(package, "-m", "radii", "certify", "run", *options, "--workers", "2", cwd=tmp_path)
-    (file,) = (tmp_path / "run" / "certificates").glob("*.json")
-    header = json.loads(file.read_text())
-    assert (header["procedure"], header["parameters"]["samples"]) == ("halves", 300)
-    assert header["noise"]["name"] == "uniform"
-    assert len(file.with_suffix(".tsv").read_text().splitlines()) == 17
-
-
-def test_a_new_certifier_and_a_new_norm_certify_no_more_than_the_truth(package: Path, tmp_path: Path) -> None:
+def test_new_files_work_in_python(package: Path, tmp_path: Path) -> None:
     """A classifier of one pixel: its l1 radius is the distance of the pixel from the threshold."""
     code = """
 import torch, radii
+from radii import datasets
 from radii.smoothing import noise
+from radii.workers.turns import Turns
+
 base = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2, bias=False))
 base[1].weight.data = torch.tensor([[1.0, 0, 0, 0], [-1.0, 0, 0, 0]])
 smoothed = radii.SmoothedClassifier(base, noise=noise.create("uniform", width=0.5), classes=2)
+assert str(smoothed.noise.norm) == "l1"
 image = torch.tensor([0.3, 0.5, 0.5, 0.5]).view(1, 2, 2)
-found = [radii.certify(smoothed, image, "halves", seed=seed, samples=2_000) for seed in range(20)]
-assert {(proof.prediction, proof.samples) for proof in found} == {(0, 4_000)}
-assert 0.25 < max(proof.radius for proof in found) <= 0.3, found
-print(smoothed.noise.norm)
+proofs = [radii.certify(smoothed, image, "halves", seed=seed, samples=2_000) for seed in range(20)]
+assert {(proof.prediction, proof.samples) for proof in proofs} == {(0, 4_000)}
+assert 0.25 < max(proof.radius for proof in proofs) <= 0.3, proofs
+
+data = image.expand(8, -1, -1, -1), [0] * 8
+turns = Turns()
+alone, by_turns = (
+    radii.certify_dataset(smoothed, data, "halves", seed=0, samples=2_000, progress=False, **backend).rows
+    for backend in ({"workers": 1}, {"executor": turns})
+)
+assert [(row.index, row.radius) for row in by_turns] == [(row.index, row.radius) for row in alone]
+assert len(alone) == 8 and turns.calls >= 2
+
+try:
+    datasets.create("stripes", siz=3)
+except LookupError as error:
+    print(error)
 """
-    assert python(package, "-c", code, cwd=tmp_path).split() == ["l1"]
-
-
-def test_fields_of_a_new_dataset_are_checked(package: Path, tmp_path: Path) -> None:
-    code = "from radii import datasets\ntry: datasets.create('stripes', siz=3)\nexcept LookupError as e: print(e)"
     assert "has no field 'siz'; did you mean 'size'?" in python(package, "-c", code, cwd=tmp_path)

@@ -4,13 +4,21 @@ import json
 import re
 import shlex
 import shutil
-from itertools import accumulate
 from pathlib import Path
 
 import pytest
 
+from benchmarks import scoreboard
 from benchmarks.archive import Archive
-from benchmarks.results import render, typed_numbers, write
+from benchmarks.results import (
+    NOTICE,
+    README_END,
+    README_NOTICE,
+    render,
+    typed_numbers,
+    write_diary,
+    write_readme,
+)
 from radii import cli
 from radii.reports.report import report
 from radii.runs.run import Run
@@ -20,6 +28,7 @@ pytestmark = pytest.mark.archive
 ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGE = (ROOT / "docs" / "results.md").read_text()
+DIARY = (RESULTS / "diary.md").read_text()
 OWN = ("examples.convnet",)
 """The module of a user-defined architecture that runs in the archive name."""
 RUNS = sorted(path.parent for path in RESULTS.rglob("recipe.toml"))
@@ -59,16 +68,49 @@ class Recorder(Archive):
 
 def test_page_is_up_to_date_and_reads_every_certificate_file() -> None:
     archive = Recorder(ROOT)
-    assert render((ROOT / "docs" / "results.template.md").read_text(), archive) == PAGE, "run scripts/results"
+    page = render((ROOT / "docs" / "results.template.md").read_text(), archive)
+    assert f"{NOTICE}\n\n{page}" == PAGE, "run scripts/results"
     assert archive.asked == set(RESULTS.rglob("*.tsv"))
+
+
+def test_diary_is_up_to_date() -> None:
+    assert write_diary(ROOT) == DIARY, "run scripts/results"
+
+
+def test_points_are_of_the_file_with_the_most_images() -> None:
+    points = scoreboard.points(Archive(ROOT), "cifar10", 0.25, 0.25)
+    shares = {method: share for method, _, share in points}
+    assert int(10 * shares["smoothmix"]) == 583
+    assert len(points) == len(list((RESULTS / "cifar10").glob("*/*/recipe.toml")))
+
+
+def test_scoreboard_states_hours_accuracy_and_protocol() -> None:
+    """SmoothMix on CIFAR-10, by both certifiers; hours are those of one thread."""
+    lines = scoreboard.scoreboard(Archive(ROOT), "cifar10", "0.25", "0.75").splitlines()
+    fixed, sequential = (line for line in lines if "`twelve-epochs/smoothmix` |" in line)
+    seconds = Archive(ROOT).history("cifar10/twelve-epochs/smoothmix", "seconds")
+    assert f"| smoothmix | cifar_resnet20, width 16 | 0.25 | {sum(seconds) / 3600:.2f} |" in fixed
+    assert "| 57.6 | 35.0 | 500 | fixed, n = 10,000, openvino_int8 |" in fixed
+    assert "|  | 58.3 |  | 10,000 | sequential, n at most 10,000, openvino_int8 |" in sequential
+    assert "| consistency | published | 0.25 |  | 0.552 | 67.6 | 46.7 |" in lines[-1]
+
+
+def test_hours_count_threads_and_processes(tmp_path: Path) -> None:
+    shutil.copytree(RESULTS / "digits/thirty-epochs/gaussian", tmp_path / "run")
+    run = Run(tmp_path / "run")
+    once = scoreboard.core_hours(run)
+    stated = {**run.environment(), "threads": 2, "training": [{"epoch": 0, "processes": 3, "step": 0}]}
+    threads = run.environment()["threads"]
+    (tmp_path / "run" / "environment.json").write_text(json.dumps(stated))
+    assert once is not None
+    assert scoreboard.core_hours(Run(tmp_path / "run")) == pytest.approx(once * 6 / threads)
 
 
 @pytest.mark.parametrize("place", [0, -1])
 def test_missing_certificate_file_is_an_error(copy: Path, place: int) -> None:
-    """The page asks for every file: see the test before."""
     sorted((copy / "results").rglob("*.tsv"))[place].unlink()
     with pytest.raises(ValueError, match="certificate files, expected 1"):
-        write(copy)
+        write_diary(copy)
 
 
 def test_changed_certificate_changes_the_page(copy: Path) -> None:
@@ -108,7 +150,7 @@ def test_points_between_two_certificate_files_of_a_radius(decided: Archive) -> N
     assert render(f"{{{{points {name} {name} 0.25}}}}", decided).strip().endswith("0.0 ± 0.0")
 
 
-@pytest.mark.parametrize("placeholder", ["share NAME 0.75", "points NAME NAME 0.00"])
+@pytest.mark.parametrize("placeholder", ["share NAME 0.75", "points NAME NAME 0.75"])
 def test_a_radius_that_was_not_decided_is_refused(decided: Archive, placeholder: str) -> None:
     text = placeholder.replace("NAME", "digits/thirty-epochs/gaussian:sequential")
     with pytest.raises(ValueError, match="did not decide the radius"):
@@ -121,7 +163,7 @@ def test_a_radius_that_was_not_decided_is_refused(decided: Archive, placeholder:
 def test_missing_history_or_timing_is_an_error(copy: Path, file: str) -> None:
     (copy / "results" / file).unlink()
     with pytest.raises((ValueError, OSError), match=r"training\.csv|transfer\.json"):
-        write(copy)
+        write_diary(copy)
 
 
 def test_every_number_of_the_page_is_refused_in_the_template() -> None:
@@ -189,7 +231,7 @@ def test_the_archive_is_small() -> None:
 
 def commands() -> list[str]:
     """The commands of the page, each on one line."""
-    text = PAGE.replace("\\\n", "")
+    text = DIARY.replace("\\\n", "")
     settings = dict(re.findall(r'^    (\w)="(.*)"$', text, re.MULTILINE))
     lines = [line.partition(" # ")[0].strip() for line in text.splitlines() if line.startswith("    radii ")]
     return [re.sub(r"\$(\w)", lambda found: settings[found[1]], line) for line in lines]
@@ -201,28 +243,23 @@ def test_every_command_of_the_page_parses(command: str) -> None:
     assert callable(function)
 
 
-CIFAR = "cifar10/twelve-epochs"
-CHAIN = list(
-    accumulate(("smoothmix-to-regnetx_200mf", "resnext29_2x64d", "cifar_resnet20"), lambda run, to: f"{run}-to-{to}")
-)
+def test_numbers_of_the_readme_are_written_by_the_script() -> None:
+    assert write_readme(ROOT) == (ROOT / "README.md").read_text(), "run scripts/results"
 
 
-def test_the_readme_has_the_same_numbers() -> None:
-    """The README's numbers, rendered from the files."""
-    made = render(
-        "here, int8 | {{acr mnist/published-schedule/mnist-gaussian-0.25}}\n\n"
-        "its ACR is {{acr mnist/forty-epochs/smoothmix-to-lenet_wide}}, "
-        "the teacher's {{acr mnist/six-epochs/smoothmix}}\n\n"
-        'An epoch took {{speed "A student" transfer "over gaussian"}} times as long as plain Gaussian training\n\n'
-        f"| ResNet-20 | SmoothMix, the first teacher | {{{{acr {CIFAR}/smoothmix}}}} |\n\n"
-        f"| RegNetX | transfer from it | {{{{acr {CIFAR}/{CHAIN[0]}}}}} |\n\n"
-        f"| ResNeXt | transfer from the RegNetX | {{{{acr {CIFAR}/{CHAIN[1]}}}}} |\n\n"
-        f"| ResNet-20 | transfer from the ResNeXt | {{{{acr {CIFAR}/{CHAIN[2]}}}}} |\n\n"
-        f"| ResNet-20 | plain Gaussian training | {{{{acr {CIFAR}/gaussian}}}} |",
-        Archive(ROOT),
-    )
-    readme = " ".join((ROOT / "README.md").read_text().split())
-    assert [line for line in made.split("\n\n")[1:] if line.strip() not in readme] == []
+PROTOCOL = {"sigma", "epochs", "engine", "images", "n"}
+
+
+def test_every_table_of_the_readme_states_the_protocol_of_its_numbers() -> None:
+    """A row of the README has its sigma, epochs, engine, images and samples; outside, no certified number is typed."""
+    readme = (ROOT / "README.md").read_text()
+    before, _, rest = readme.partition(README_NOTICE)
+    written, _, after = rest.partition(README_END)
+    heads = re.findall(r"^(\|.*\|)\n\| ---", written, re.MULTILINE)
+    assert len(heads) == 3
+    for head in heads:
+        assert {cell.strip() for cell in head.strip("|").split("|")} >= {*PROTOCOL, "ACR"}
+    assert re.findall(r"\d\.\d{3}|\d\.\d %", before + after) == []
 
 
 def test_published_numbers_of_a_teacher_are_not_its_students() -> None:

@@ -137,7 +137,9 @@ done
 
 
 def parts() -> list[str]:
-    return re.findall(r"^((?:digits|fashion|mnist|cifar10|svhn)_\w+)\(\) \{", text("scripts/reproduce"), re.MULTILINE)
+    return re.findall(
+        r"^((?:digits|fashion|gtsrb|mnist|cifar10|svhn)_\w+)\(\) \{", text("scripts/reproduce"), re.MULTILINE
+    )
 
 
 @pytest.mark.parametrize("part", parts())

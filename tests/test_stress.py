@@ -15,6 +15,7 @@ IN_TESTS_OF_THEIR_OWN = {
     16: "tests/cli/test_signals.py",
     17: "tests/certification/test_crash_points.py",
     22: "tests/workers/test_cluster.py",
+    46: "tests/serving/test_server.py",
 }
 """Minutes even in the short form."""
 

@@ -44,14 +44,16 @@ def browser(*, script: bool = True) -> Iterator[Chrome]:
         driver.quit()
 
 
-def look(driver: Chrome, page: Path, *, size: tuple[int, int] = WIDE, scheme: str = "light", media: str = "") -> None:
-    """Open a page in a window of this size, light or dark, as a screen shows it or a printer."""
+def look(
+    driver: Chrome, page: Path | str, *, size: tuple[int, int] = WIDE, scheme: str = "light", media: str = ""
+) -> None:
+    """Open a page, a file or an address, in a window of this size, light or dark, as a screen shows it or a printer."""
     width, height = size
     metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": width < 600}
     driver.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", metrics)
     features = [{"name": "prefers-color-scheme", "value": scheme}]
     driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": features})
-    driver.get(page.resolve().as_uri())
+    driver.get(page if isinstance(page, str) else page.resolve().as_uri())
 
 
 def hover(driver: Chrome, across: float) -> None:

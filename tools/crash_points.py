@@ -1,7 +1,7 @@
-"""Kill a command at each of its writes in turn, and run it again: `python -m tools.crash_points COMMAND FOLDER`.
+"""Kill commands at each of their writes in turn, and run them again: `python -m tools.crash_points FOLDER COMMAND...`.
 
-Prints as JSON the number of kills, and those after which the second run did not give the same result. Every try is a
-forked process that really ends, so nothing can clean up after it.
+Prints as JSON, for each command, the number of kills, and those after which the second run did not give the same
+result. Every try is a forked process that really ends, so nothing can clean up after it.
 """
 
 import csv
@@ -24,6 +24,8 @@ from safetensors.torch import load_file
 
 from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
+from radii.certification.population import certify_run_population
+from radii.certifiers.population import OnePass
 from radii.engines import openvino_int8
 from radii.interop.checkpoint import import_checkpoint
 from radii.runs import certificates, trust
@@ -101,6 +103,11 @@ def do_certify(folder: Path) -> None:
     certify_run(CertificationConfig(run=folder / "trained", certifier=fixed, engine="torch"), workers=1)
 
 
+def do_population(folder: Path) -> None:
+    certifier = OnePass(radii=(0.1,), votes=3)
+    certify_run_population(CertificationConfig(run=folder / "trained", certifier=certifier, engine="torch"), workers=1)
+
+
 def do_soft_labels(folder: Path) -> None:
     soft_labels(Run(folder / "trained"), samples=8, engine="torch")
 
@@ -146,8 +153,12 @@ def attempt(act: Callable[[Path], None], folder: Path, last: int | None) -> tupl
 
 
 def end(folder: Path) -> dict[str, Any]:
-    """Return everything that a command has written, without times."""
-    return {str(path.relative_to(folder)): content(path) for path in sorted(folder.rglob("*")) if path.is_file()}
+    """Return everything that a command has written, without times.
+
+    A teacher's tape may lack an epoch in which the training was killed: a later student records it.
+    """
+    files = (path for path in sorted(folder.rglob("*")) if path.is_file() and path.suffix != ".logits")
+    return {str(path.relative_to(folder)): content(path) for path in files}
 
 
 def content(path: Path) -> Any:
@@ -157,7 +168,8 @@ def content(path: Path) -> Any:
         with path.open(newline="") as file:
             return [{name: cell for name, cell in row.items() if name != "seconds"} for row in csv.DictReader(file)]
     if path.suffix == ".tsv":
-        return [(row.index, row.prediction, row.radius, row.counts) for row in certificates.read(path).rows]
+        rows = certificates.read_rows(path, certificates.read_header(certificates.header_file(path)))
+        return [(row.index, row.prediction, row.radius, row.counts) for row in rows]
     if path.name == "soft-labels.seconds":
         return path.stat().st_size
     if path.name == "trusted":
@@ -165,26 +177,33 @@ def content(path: Path) -> Any:
     return path.read_bytes()
 
 
-def kill_at_every_write(command: str, folder: Path) -> dict[str, Any]:
-    """Do what this module's docstring says, in a new process; return what it prints."""
-    arguments = [sys.executable, "-m", "tools.crash_points", command, str(folder)]
-    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=600, cwd=ROOT)
+def kill_at_every_write(folder: Path, *commands: str) -> dict[str, dict[str, Any]]:
+    """Do what this module's docstring says, in a new process; return what it prints, and the errors of each command."""
+    arguments = [sys.executable, "-m", "tools.crash_points", str(folder), *commands]
+    done = subprocess.run(arguments, check=False, capture_output=True, text=True, timeout=1200, cwd=ROOT)
     if done.returncode:
-        raise RuntimeError(f"tools.crash_points {command} failed: {done.stderr}")
-    result: dict[str, Any] = json.loads(done.stdout)
-    return result | {"errors": done.stderr}
+        raise RuntimeError(f"tools.crash_points {' '.join(commands)} failed: {done.stderr}")
+    results: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    return {command: result | {"errors": done.stderr} for command, result in results.items()}
 
 
-def main(command: str, folder: Path) -> None:
+def main(folder: Path, *commands: str) -> None:
     torch.set_num_threads(1)
     os.environ["XDG_STATE_HOME"] = str(folder / "record")
     loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
     sys.modules["openvino"] = types.ModuleType("openvino")
     sys.modules["openvino"].save_model = save_model  # type: ignore[attr-defined]
-    act, template, place = COMMANDS[command], folder / "template", folder / "place"
+    template = folder / "template"
     template.mkdir()
     prepare(template)
-    warm_up(act, template, folder / "warm")
+    print(json.dumps({command: kill_each_time(COMMANDS[command], template, folder / command) for command in commands}))
+
+
+def kill_each_time(act: Callable[[Path], None], template: Path, place: Path) -> dict[str, Any]:
+    """Kill one command at each of its writes; return the number of writes and those that it did not recover from."""
+    record = os.environ["XDG_STATE_HOME"]
+    warm_up(act, template, place.with_name(f"{place.name}-warm"))
+    os.environ["XDG_STATE_HOME"] = record  # the command `trust` changes it
     fresh(template, place)
     code, points = attempt(act, place, None)
     assert code == 0
@@ -195,7 +214,7 @@ def main(command: str, folder: Path) -> None:
         again, _ = attempt(act, place, None)
         if killed != KILLED or again or not alike(end(place), wanted):
             bad.append([point, killed, again, sorted(end(place))])
-    print(json.dumps({"points": points, "bad": bad}))
+    return {"points": points, "bad": bad}
 
 
 def warm_up(act: Callable[[Path], None], template: Path, place: Path) -> None:
@@ -218,4 +237,4 @@ def fresh(template: Path, place: Path) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1], Path(sys.argv[2]))
+    main(Path(sys.argv[1]), *sys.argv[2:])

@@ -9,19 +9,19 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "radii"
 LAYERS = (
-    ("errors", "fields", "published_datasets"),
+    ("errors", "fields", "published_datasets", "estimate", "notebook"),
     ("disk", "onnx", "plugins"),
     ("smoothing",),
     ("objectives", "certifiers", "models", "datasets", "engines", "runs", "device"),
     ("reports", "provenance"),
     ("workers", "training", "certification", "interop"),
-    ("papers", "bounds"),
+    ("papers", "bounds", "serving"),
     ("cli",),
 )
 """The layers, the lowest first, and the packages of each. A package imports only from lower layers."""
 PEERS = {"workers", "training", "certification", "interop"}
 """Packages of one layer that may import each other's public modules, without cycles."""
-PACKAGE_OF = {"__main__": "cli"}
+PACKAGE_OF = {"__main__": "cli", "_onnx_trial": "onnx"}
 """Files beside the packages that belong to a package of another name."""
 
 Graph = dict[str, set[str]]

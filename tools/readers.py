@@ -23,6 +23,7 @@ from radii.interop.checkpoint import match_keys, read_checkpoint
 from radii.reports import inputs
 from radii.reports.page.page import Content, markdown
 from radii.runs import certificates, lineage, readers, recipe
+from radii.runs.certificate_writer import CertificateFile
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
@@ -82,7 +83,7 @@ def _sealed(folder: Path) -> Path:
     rows = certificates.read(path).rows
     for old in path.parent.iterdir():
         old.unlink()
-    file = certificates.CertificateFile(path, HEADER)
+    file = CertificateFile(path, HEADER)
     for row in rows:
         file.append(row)
     return path

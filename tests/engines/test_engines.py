@@ -1,4 +1,5 @@
 import importlib.util
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -144,3 +145,53 @@ def test_bf16_rounds_and_openvino_does_not(tmp_path: Path) -> None:
 def test_an_unknown_engine_is_named(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="did you mean 'openvino'"):
         prepare(engine_spec(tmp_path), "openvin")
+
+
+class Coarse(nn.Module):
+    """Gives logits of 8 bits, whose rounding is as large as zeros' would be without a limit."""
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.stack([images.flatten(1).sum(1), images.flatten(1).amax(1)], 1).bfloat16()
+
+
+class Nothing(nn.Module):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(len(images), 2)
+
+
+def test_an_engine_that_returns_zeros_never_agrees(tmp_path: Path) -> None:
+    spec = replace(engine_spec(tmp_path), original=Coarse())
+    assert agreement(spec, Coarse()) == 1.0
+    assert agreement(spec, Nothing()) < 0.5
+
+
+@pytest.mark.parametrize("name", ["torch_bf16", "torch_fp16"])
+def test_engines_of_16_bits_round_and_are_functions_of_their_own(name: str, tmp_path: Path) -> None:
+    spec = engine_spec(tmp_path)
+    form = engines.create(name).prepare(spec)
+    assert agreement(spec, form) < 1.0 <= agreement(spec, form, exact=False) + 0.05
+    assert form(spec.probe).dtype == {"torch_bf16": torch.bfloat16, "torch_fp16": torch.float16}[name]
+    assert not engines.create(name).automatic
+
+
+def test_an_engine_of_the_cpu_serves_a_model_on_another_device(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[torch.device] = []
+
+    class CpuOnly(Engine):
+        @classmethod
+        def runs_on(cls, device: torch.device) -> bool:
+            return device.type == "cpu"
+
+        def prepare(self, spec: EngineSpec) -> nn.Module:
+            seen.append(spec.device)
+            return spec.model
+
+    monkeypatch.setattr(base, "create", lambda _: CpuOnly())
+    spec = engine_spec(tmp_path)
+    monkeypatch.setattr(EngineSpec, "device", property(lambda self: torch.device("meta" if self is spec else "cpu")))
+    monkeypatch.setattr(base, "_expect_agreement", lambda *_: None)
+    spec.__dict__["expected"] = torch.zeros(1, 10)
+    name, form = prepare(spec, "own")
+    assert (name, type(form), seen) == ("own", base.OnCpu, [torch.device("cpu")])
+    images = torch.zeros(2, *spec.shape)
+    torch.testing.assert_close(form(images), spec.original(images))

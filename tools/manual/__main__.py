@@ -7,10 +7,10 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from tools.manual import choices, choosing, drawing, guarantee
+from tools.manual import choices, choosing, drawing, guarantee, results
 
 DOCS = Path(__file__).parents[2] / "docs"
-FIGURES = guarantee.FIGURES | choosing.FIGURES
+FIGURES = guarantee.FIGURES | choosing.FIGURES | results.FIGURES
 MEASURED: dict[str, Callable[[], str]] = {
     "sigma": choices.sigma_table,
     "rule": choices.rule,

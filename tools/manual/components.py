@@ -27,6 +27,7 @@ GIVEN = ("shape", "classes", "normalisation")
 SHELVES: list[tuple[str, type]] = [
     ("objectives", Objective),
     ("certifiers", Certifier),
+    ("certifiers/population", Certifier),
     ("datasets", Dataset),
     ("smoothing/noise", Noise),
     ("engines", Engine),
@@ -48,6 +49,10 @@ def objectives() -> str:
 
 def certifier_shelf() -> str:
     return _shelf("certifiers", Certifier)
+
+
+def population_shelf() -> str:
+    return _shelf("certifiers/population", Certifier)
 
 
 def datasets() -> str:

@@ -18,6 +18,8 @@ from tools.manual.components import field_table
 
 TABLES = Path(__file__).parents[2] / "tables"
 WIDTH = 88
+NO_MODULE = "```{py:currentmodule} None\n```"
+"""Names that follow are complete."""
 
 
 def commands() -> str:
@@ -32,17 +34,52 @@ def commands() -> str:
     return re.sub(r"^## (radii [\w-]+)$", r"## `\1`", text, flags=re.MULTILINE)
 
 
+TOPICS = {
+    "Train": ("train", "transfer", "import_model", "Recipe", "Run"),
+    "A smoothed classifier": ("SmoothedClassifier", "Normalised", "load"),
+    "Predict and certify": (
+        *("predict", "predict_once", "certify", "certify_dataset", "certify_population", "Certificate", "ABSTAIN"),
+    ),
+    "Results": ("Results", "read_results", "compare", "report"),
+    "Check": ("attack", "Attack", "verify", "VerificationResult"),
+    "Share": ("export", "push", "pull"),
+    "Bounds": ("bounds",),
+    "Version": ("__version__",),
+}
+"""The public names by topic, in the order of the page."""
+INTERNAL = {
+    "Recipe": {"flat"},
+    "Run": {"claim", "environment", "origin", "source", "stated_recipe", "write_history", "writing"},
+    "SmoothedClassifier": {"adopt", "count", "prepared_for", "probe_logits", "state"},
+}
+"""Methods that the package's other modules need, and that are not promised to users."""
+
+
 def python() -> str:
-    """Return every public name with its signature and docstring."""
-    return "\n\n".join(_entry(name, getattr(radii, name)) for name in radii.__all__)
+    """Return every public name by topic, with its signature and docstring, as objects that other manuals can link."""
+    sections = [
+        "\n\n".join([f"## {topic}", *(_entry(name, getattr(radii, name)) for name in names)])
+        for topic, names in TOPICS.items()
+    ]
+    return "\n\n".join([_object("module", "radii"), NO_MODULE, *sections])
+
+
+def _object(kind: str, name: str) -> str:
+    """Return a directive that lists an object in objects.inv and shows nothing."""
+    call = "()" if kind in ("function", "method") else ""
+    options = "" if kind == "module" else "\n:no-typesetting:"
+    return f"```{{py:{kind}}} {name}{call}{options}\n```"
 
 
 def _entry(name: str, found: Any) -> str:
+    full = f"radii.{name}"
     if inspect.ismodule(found):
-        return "\n\n".join([f"## `{name}`", _text(found), *(_function(name, key, found) for key in _public(found))])
+        listed = "\n\n".join(_function(name, key, found) for key in _public(found))
+        return "\n\n".join([f"### `{name}`", _object("module", full), NO_MODULE, _text(found), listed])
     if not callable(found):
-        return f"## `{name}`\n\n`{found!r}`"
-    parts = [f"## `{name}`", _signature(f"radii.{name}", found), _text(found)]
+        return f"{_object('data', full)}\n\n### `{name}`\n\n`{found!r}`"
+    kind = "class" if inspect.isclass(found) else "function"
+    parts = [_object(kind, full), f"### `{name}`", _signature(full, found), _text(found)]
     if inspect.isclass(found):
         parts += [field_table(found)] if dataclasses.is_dataclass(found) else []
         parts += [_member(name, key, member) for key, member in _members(found)]
@@ -54,22 +91,28 @@ def _public(module: Any) -> list[str]:
 
 
 def _function(owner: str, key: str, module: Any) -> str:
-    found = getattr(module, key)
-    return f"{_signature(f'radii.{owner}.{key}', found)}\n\n{_text(found)}" if callable(found) else ""
+    found, full = getattr(module, key), f"radii.{owner}.{key}"
+    return f"{_object('function', full)}\n\n{_signature(full, found)}\n\n{_text(found)}" if callable(found) else ""
 
 
 def _members(kind: type) -> Iterator[tuple[str, Any]]:
     """Yield the documented public methods and properties, in the order of the source."""
     for key, member in vars(kind).items():
         plain = member.__func__ if isinstance(member, classmethod | staticmethod) else member
-        if key[0] != "_" and inspect.getdoc(plain) and (inspect.isfunction(plain) or isinstance(plain, property)):
+        if (
+            key[0] != "_"
+            and key not in INTERNAL.get(kind.__name__, ())
+            and inspect.getdoc(plain)
+            and (inspect.isfunction(plain) or isinstance(plain, property))
+        ):
             yield key, plain
 
 
 def _member(owner: str, key: str, member: Any) -> str:
+    full = f"radii.{owner}.{key}"
     if isinstance(member, property):
-        return f"**`{owner}.{key}`** — {_text(member)}"
-    return f"{_signature(f'{owner}.{key}', member)}\n\n{_text(member)}"
+        return f"{_object('property', full)}\n\n**`{owner}.{key}`** — {_text(member)}"
+    return f"{_object('method', full)}\n\n{_signature(f'{owner}.{key}', member)}\n\n{_text(member)}"
 
 
 def _signature(name: str, found: Callable[..., Any]) -> str:
@@ -142,6 +185,7 @@ MADE: dict[str, Callable[[], str]] = {
     "datasets": components.datasets,
     "noises": components.noises,
     "certifiers": components.certifier_shelf,
+    "populations": components.population_shelf,
     "engines": components.engine_shelf,
     "recipes": components.recipes,
     "commands": commands,

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 import torch
 
-from tools.stress import certificates, kills, page, races, reports, untrusted, votes
+from tools.stress import certificates, claims, intrusions, kills, page, races, reports, servers, untrusted, votes
 from tools.stress.outcome import Effort, Item, Outcome
 
 MEMORY = Path("/dev/shm")
@@ -40,6 +40,29 @@ ITEMS: dict[int, Item] = {
     21: untrusted.security,
     22: kills.killed_workers,
     23: kills.ranks,
+    24: claims.norms,
+    25: claims.forgeries,
+    26: claims.functions,
+    27: claims.executors,
+    28: claims.repeats,
+    29: claims.deployed,
+    30: claims.classes,
+    31: claims.untested,
+    32: claims.abstentions,
+    33: claims.protocols,
+    34: claims.tails,
+    35: intrusions.modules,
+    36: intrusions.links,
+    37: intrusions.trusted_names,
+    38: intrusions.pictures,
+    39: intrusions.endless,
+    40: intrusions.sentences,
+    41: intrusions.overwritten,
+    42: intrusions.many_classes,
+    43: intrusions.full_disk,
+    44: intrusions.stated,
+    45: intrusions.documented,
+    46: servers.faults,
 }
 """The items, by their numbers in docs/reliability.md."""
 

@@ -53,7 +53,7 @@ def other_data(effort: Effort) -> Outcome:
         trained = name != "train"
         run.weights_file.with_suffix(".kept").rename(run.weights_file) if trained else None
         told = _change(data, split, rng)
-        if not refused(act, "other data|soft labels of"):
+        if not refused(act, "other data|soft labels that were made with data"):
             accepted.append(f"{name} after {told}")
         data.write_bytes(whole)
         run.weights_file.rename(run.weights_file.with_suffix(".kept")) if trained else None
@@ -69,9 +69,9 @@ def identities(effort: Effort) -> Outcome:
         accepted.append("code")
     swaps = effort.times(20, 2)
 
-    def swapped(*arguments: Any) -> Any:
+    def swapped(*arguments: Any, **named: Any) -> Any:
         retrain(run)
-        return open_run(*arguments)
+        return open_run(*arguments, **named)
 
     with patch.object(certify, "open_run", swapped):
         begin = partial(open_certification, _config(run))

@@ -90,19 +90,13 @@ QUICK = ["trust"]
 def crashes(effort: Effort) -> Outcome:
     """Every command is killed in the middle of each of its writes in turn, and given again: the result must be that of
     a command that was not killed. Checkpoints with one flipped bit must be refused, and the one before them used."""
-    results = {command: _kill_at_every_write(command, effort) for command in (QUICK if effort.short else COMMANDS)}
+    results = kill_at_every_write(effort.folder, *(QUICK if effort.short else COMMANDS))
     unrecovered = [f"{name}, write {point[0]}" for name, result in results.items() for point in result["bad"]]
     flips = effort.times(5_000, 50)
     loaded = _flip_bits(effort, flips)
     points = sum(result["points"] for result in results.values())
     counts = {"commands": len(results), "kills": points, "flipped bits": flips}
     return Outcome(counts, {"not recovered": unrecovered, "damaged checkpoints used": loaded})
-
-
-def _kill_at_every_write(command: str, effort: Effort) -> dict[str, Any]:
-    folder = effort.folder / command
-    folder.mkdir()
-    return kill_at_every_write(command, folder)
 
 
 def _flip_bits(effort: Effort, flips: int) -> list[str]:
@@ -141,7 +135,7 @@ def killed_workers(effort: Effort) -> Outcome:
     fixed = certifiers.create("fixed", selection=100, estimation=5000)
     config = CertificationConfig(run=run.path, certifier=fixed, every=15, engine="torch")
     path = certify_run(config, workers=1)
-    alone, rng, times = without_times(path), random.Random(effort.seed), effort.times(20, 2)
+    alone, rng, times = without_times(path), random.Random(effort.seed), effort.times(8, 2)
     bad: dict[str, list[str]] = {"results that differ": []}
     with dask_cluster() as cluster, cluster_executor(cluster.address) as executor:
         for number in range(times):
@@ -185,7 +179,7 @@ def ranks(effort: Effort) -> Outcome:
     rng = random.Random(effort.seed)
     bad: dict[str, list[str]] = {"other results": [], "failed trainings": [], "orphans after 5 s": []}
     whole, _ = _train_in_ranks("whole", effort.folder, None, bad)
-    kills = effort.times(20, 1)
+    kills = effort.times(4, 1)
     restored = 0
     for number in range(kills):
         run, again = _train_in_ranks(f"run-{number}", effort.folder, rng, bad)

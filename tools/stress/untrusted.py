@@ -38,7 +38,7 @@ from tools.fuzz import complaints, fuzz
 from tools.readers import READERS
 from tools.stress.outcome import Effort, Outcome
 
-DAMAGES, READER_SECONDS = 10_000, 1800.0
+DAMAGES, READER_SECONDS = 2_500, 600.0
 """Files and seconds for one reader, whichever comes first."""
 FEW = 20
 """Files for one reader in the short form."""

@@ -1,0 +1,127 @@
+"""The scoreboard of docs/results.md: a row for every certificate file in results/, and accuracy over hours."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+from benchmarks.archive import Archive
+from radii.reports.text import down
+from radii.runs.run import Run
+
+
+class Row(NamedTuple):
+    """A certificate file of the archive, under the name of its run and file."""
+
+    name: str
+    run: Run
+    sigma: float
+    hours: float | None
+    """Training time in hours of a core; None if it was not recorded."""
+
+
+def rows(archive: Archive, dataset: str) -> list[Row]:
+    """Return a row for every certificate file of a dataset, by sigma and training time; of several seeds the first."""
+    files = sorted((archive.folder / dataset).rglob("certificates/*.tsv"))
+    found = [_row(archive, file) for file in files]
+    first = [row for row in found if archive.seeds(row.name.partition(":")[0])[0] == row.name.partition(":")[0]]
+    return sorted(first, key=lambda row: (row.sigma, row.hours or 0.0, row.name))
+
+
+def _row(archive: Archive, file: Path) -> Row:
+    folder = file.parents[1]
+    name = f"{folder.relative_to(archive.folder)}:{file.stem}"
+    run = archive.run(name)
+    return Row(name, run, archive.made(name).sigma or 0.0, core_hours(run))
+
+
+def core_hours(run: Run) -> float | None:
+    """Return the training time of a run, times its threads and processes."""
+    history = run.history()
+    if not history:
+        return None
+    environment = run.environment()
+    processes = max((part["processes"] for part in environment.get("training", ())), default=1)
+    cores: int = environment.get("threads", 1) * processes
+    return cores * sum(float(row["seconds"]) for row in history) / 3600
+
+
+def scoreboard(archive: Archive, dataset: str, *radii: str) -> str:
+    """Render the table of a dataset, with certified accuracy in per cent at some radii, and the papers' rows below."""
+    head = ["method", "network", "sigma", "hours", "ACR", *radii, "images", "certified by", "run"]
+    lines = [[*_cells(archive, row, radii)] for row in rows(archive, dataset)]
+    lines += _published(archive, dataset, radii)
+    return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines])
+
+
+def _cells(archive: Archive, row: Row, radii: Sequence[str]) -> list[str]:
+    summary, made = archive.summary(row.name), archive.made(row.name)
+    seeds = archive.seeds(row.name.partition(":")[0])
+    several = len(seeds) > 1 and len(list((row.run.path / "certificates").glob("*.tsv"))) == 1
+    acr = archive.over_seeds(row.name.partition(":")[0]) if several else down(summary.acr, 3)
+    exact = summary.tested_radii is None
+    shares = [
+        down(summary.at(float(radius)).value, 1, 2)
+        if summary.decided(float(radius)) and float(radius) <= summary.largest
+        else ""
+        for radius in radii
+    ]
+    folder = row.run.path.relative_to(archive.folder)
+    return [
+        _method(row.run),
+        _network(row.run),
+        f"{row.sigma:.2f}",
+        "" if row.hours is None else f"{row.hours:.2f}",
+        acr if exact else "",
+        *shares,
+        f"{summary.images:,}",
+        f"{made.certifier}, {_samples(made.parameters)}, {made.header.get('engine', '')}".removesuffix(", "),
+        f"`{'/'.join(folder.parts[1:])}`",
+    ]
+
+
+def _samples(parameters: object) -> str:
+    assert isinstance(parameters, dict)
+    if "estimation" in parameters:
+        return f"n = {parameters['estimation']:,}"
+    return f"n at most {parameters['most_samples']:,}"
+
+
+def _method(run: Run) -> str:
+    """Name the method of a run; of a student, also that of its first teacher."""
+    objective, teacher = run.recipe.objective["name"], run.source("teacher")
+    first = None
+    while teacher is not None:
+        first = Run(teacher, trusted=("examples.convnet",))
+        teacher = first.source("teacher")
+    return objective if first is None else f"{objective} from {first.recipe.objective['name']}"
+
+
+def _network(run: Run) -> str:
+    model = run.recipe.model
+    return f"{model['name']}, width {model['width']}" if "width" in model else str(model["name"])
+
+
+def _published(archive: Archive, dataset: str, radii: Sequence[str]) -> list[list[str]]:
+    """Return the papers' rows of a dataset."""
+    lines = []
+    for name, row in archive.published.items():
+        if name.startswith(f"{dataset}/") and row["sigma"]:
+            cells = [row.get(radius) or "" for radius in radii]
+            source = f"{row['paper']}, Table {row['table']}"
+            method = name.partition("/")[2].removesuffix(f"-{row['sigma']}")
+            made = f"fixed, n = {row['n']}" if row["n"] else ""
+            lines.append([method, "published", row["sigma"], "", row["acr"], *cells, row["images"], made, source])
+    return sorted(lines, key=lambda line: (line[2], line[4]))
+
+
+def points(archive: Archive, dataset: str, sigma: float, radius: float) -> list[tuple[str, float, float]]:
+    """Return method, hours and certified accuracy in per cent at a radius for every run, from its largest file."""
+    found: dict[Path, tuple[int, tuple[str, float, float]]] = {}
+    for row in rows(archive, dataset):
+        summary = archive.summary(row.name)
+        if row.sigma != sigma or not row.hours or not summary.decided(radius) or "tried" in row.name:
+            continue
+        if row.run.path not in found or summary.images > found[row.run.path][0]:
+            method = _method(row.run).partition(" ")[0]
+            found[row.run.path] = summary.images, (method, row.hours, 100 * summary.at(radius).value)
+    return sorted(point for _, point in found.values())

@@ -1,0 +1,129 @@
+"""A pretended accelerator, in a process of its own: no mixtures of devices, and budgets of what a GPU is waited for."""
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from radii import certifiers
+from radii.certification.verify import verify_run
+from radii.runs import certificates
+from radii.runs.run import Run
+
+ROOT = Path(__file__).parents[2]
+PREPARATION = ("engines/", "smoothing/probe.py", "smoothing/logits.py", "training/weights.py", "training/accuracy.py")
+"""Where the device may be waited for: when a model is loaded, measured without noise, prepared and probed, once."""
+
+
+@pytest.fixture(scope="module", params=[True, False], ids=["float64", "without float64"])
+def has_float64(request: pytest.FixtureRequest) -> bool:
+    return bool(request.param)
+
+
+@pytest.fixture(scope="module")
+def measured(
+    has_float64: bool, trained_digits: Path, tmp_path_factory: pytest.TempPathFactory
+) -> tuple[dict[str, Any], Run]:
+    run = Run(shutil.copytree(trained_digits, tmp_path_factory.mktemp("pretended") / "run"))
+    command = [sys.executable, "-m", "tools.pretended", str(run.path), *([] if has_float64 else ["--without-float64"])]
+    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=600)
+    assert done.returncode == 0, done.stderr[-2000:]
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found, run
+
+
+def at(places: dict[str, int], *allowed: str) -> dict[str, int]:
+    """Return the lines where something happened, with how often, without those that are allowed."""
+    return {place: count for place, count in places.items() if count and not place.startswith(allowed)}
+
+
+def test_a_question_waits_for_nothing_and_copies_once(measured: tuple[dict[str, Any], Run], has_float64: bool) -> None:
+    for name, counts in measured[0]["questions"].items():
+        assert counts["equal"], f"{name}: another answer than on the CPU"
+        places = counts["places"]
+        assert at(places["waits"]) == {}, name
+        assert at(places["to_device"], "smoothing/packing.py") == {}, name
+        assert counts["to_device"] == 1, name
+        passes = 4 if not has_float64 and "probabilities" in name else 0
+        assert counts["to_host"] - passes <= 1, (name, at(places["to_host"]))
+        assert at(places["to_host"], "smoothing/packing.py", "smoothing/questions.py") == {}, name
+
+
+@pytest.mark.parametrize(("noise", "launches"), [("gaussian", 310), ("grid", 580)])
+def test_launches_of_a_pass(measured: tuple[dict[str, Any], Run], noise: str, launches: int) -> None:
+    """Most are the 64-bit integers of Philox; the network has ten."""
+    assert measured[0]["questions"][f"{noise} votes"]["launches"] <= 4 * launches
+
+
+def test_every_certifier_gives_the_certificate_of_the_cpu(measured: tuple[dict[str, Any], Run]) -> None:
+    assert measured[0]["certifiers"] == dict.fromkeys(certifiers.names(), True)
+
+
+def test_engines_run_beside_a_gpu_and_one_that_returns_zeros_is_found_out(measured: tuple[dict[str, Any], Run]) -> None:
+    engines = measured[0]["engines"]
+    assert engines.pop("agreement of zeros") < 0.5
+    assert {"torch", "torch_bf16", "torch_fp16"} <= engines.keys()
+    assert set(engines.values()) == {100}
+
+
+def test_a_classifier_is_sent_without_its_device(measured: tuple[dict[str, Any], Run]) -> None:
+    assert measured[0]["shipped"] == {"device": "cpu", "equal": True, "trainable": True}
+
+
+def test_certifying_waits_only_to_prepare(measured: tuple[dict[str, Any], Run]) -> None:
+    run = measured[0]["run"]
+    assert (run["device"], run["batch_size"]) == ("gpu:0", 2048)
+    places = run["certify"]["places"]
+    assert at(places["waits"], *PREPARATION) == {}
+    assert at(places["to_device"], *PREPARATION, "smoothing/packing.py") == {}
+    assert sum(at(places["to_host"], *PREPARATION).values()) <= 2, "two questions about six images, packed"
+
+
+def test_attacking_waits_once_an_ascent(measured: tuple[dict[str, Any], Run]) -> None:
+    places = measured[0]["run"]["attacked"]["places"]
+    assert at(places["waits"], *PREPARATION) == {}
+    assert at(places["to_host"], *PREPARATION, "smoothing/packing.py", "certification/attack.py") == {}
+
+
+def test_a_file_of_one_device_verifies_on_it_and_on_this_cpu(measured: tuple[dict[str, Any], Run]) -> None:
+    found, run = measured
+    assert found["run"]["verified"].startswith("equal: 6 certificates in 1 file, 6 replayed, all votes equal")
+    path = Path(found["run"]["file"])
+    header = certificates.read(path).header
+    assert [entry["device"] for entry in header["environments"]] == ["gpu"]
+    result = verify_run(run, rows=None)
+    assert result.exit_code == 0, result.in_words()
+    assert result.replayed == 6
+
+
+def test_a_file_of_one_device_is_continued_on_this_cpu(
+    measured: tuple[dict[str, Any], Run], tmp_path: Path, certify_on: Callable[[Run, int], Path]
+) -> None:
+    found, made = measured
+    run = Run(shutil.copytree(made.path, tmp_path / "run"))
+    path = run.certificates / Path(found["run"]["file"]).name
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join(lines[:4]))
+    assert certify_on(run, 6) == path
+    again = certificates.read(path)
+    assert [(row.prediction, row.radius, row.counts) for row in again.rows] == [
+        (row.prediction, row.radius, row.counts) for row in certificates.read(Path(found["run"]["file"])).rows
+    ]
+    assert [entry["device"] for entry in again.header["environments"]] == ["gpu", "cpu"]
+
+
+@pytest.fixture
+def certify_on() -> Callable[[Run, int], Path]:
+    from radii.certification.certify import CertificationConfig, certify_run
+
+    fixed = certifiers.create("fixed", selection=20, estimation=200)
+    return lambda run, images: certify_run(
+        CertificationConfig(run=run.path, certifier=fixed, max_images=images, engine="torch"), workers=1
+    )

@@ -1,0 +1,174 @@
+"""Certify, verify, attack and predict on the pretended device; print what it had to wait for, as JSON.
+
+`python -m tools.pretended RUN` does so with a trained run; `--without-float64` on a device as limited as Apple's.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tools.pretended.device import GPU, counted, pretending
+
+# isort: split
+import torch
+from torch import nn
+
+import radii
+from radii import certifiers, engines
+from radii.certification.attack import AttackConfig, attack_run
+from radii.certification.certify import CertificationConfig, certify_run
+from radii.certification.verify import verify_run
+from radii.certifiers import certify_image
+from radii.engines import SmoothedClassifier
+from radii.smoothing import noise as noises
+from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.logits import SINGLE
+from radii.smoothing.questions import NearTies, Probabilities, Question, Task, Votes
+from radii.workers.voter import Shipped
+
+COPIES = 1_000
+ROWS = 256
+CERTIFIERS: dict[str, dict[str, Any]] = {
+    "fixed": {"selection": 20, "estimation": 300},
+    "planned": {"pilot": 50, "most_samples": 300},
+    "prediction": {"samples": 100},
+    "sequential": {"radii": (0.0,), "most_samples": 300},
+    "soft": {"selection": 20, "estimation": 300},
+}
+QUESTIONS: dict[str, Question] = {
+    "votes": Votes(0, 0, COPIES),
+    "near_ties": NearTies(0, 0, COPIES, 0.01),
+    "mean_probabilities": Probabilities(0, 0, COPIES),
+    "probabilities": Probabilities(0, 0, COPIES, label=1),
+}
+
+
+def net() -> nn.Module:
+    """Make a network with everything that folding and layouts treat differently by device."""
+    torch.manual_seed(0)
+    layers = (nn.Conv2d(1, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 10))
+    return nn.Sequential(*layers).eval()
+
+
+def picture() -> torch.Tensor:
+    return torch.randint(256, (1, 8, 8), generator=torch.Generator().manual_seed(0)).float() / 255
+
+
+def questions() -> dict[str, Any]:
+    """Ask every question under every noise; compare with the CPU and count."""
+    found = {}
+    for noise in noises.names():
+        given = noises.create(noise, sigma=0.25)
+        cpu, gpu = (
+            SmoothedClassifier(model, noise=given, classes=10, batch_size=ROWS) for model in (net(), net().to("gpu"))
+        )
+        gpu.votes(picture(), 1, NoiseAddress(0))  # prepares and probes
+        for name, question in QUESTIONS.items():
+            task = Task(picture(), NoiseAddress(7), question)
+            answers, counts = counted(partial(gpu.count, [task]))
+            equal = bool((answers[0] == cpu.count([task])[0]).all())
+            found[f"{noise} {name}"] = {"equal": equal, **counts.as_numbers(), "places": counts.places()}
+    return found
+
+
+def every_certifier() -> dict[str, Any]:
+    """Certify an image with every certifier, and compare with the CPU."""
+    found = {}
+    cpu, gpu = (
+        SmoothedClassifier(model, sigma=0.25, classes=10, batch_size=ROWS) for model in (net(), net().to("gpu"))
+    )
+    for name in certifiers.names():
+        certifier = certifiers.create(name, **CERTIFIERS[name])
+        one, other = (certify_image(certifier, voter, picture(), NoiseAddress(3)) for voter in (gpu, cpu))
+        found[name] = (one.prediction, one.radius, one.counts) == (other.prediction, other.radius, other.counts)
+    return found
+
+
+class Zeros(nn.Module):
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        return torch.zeros(len(images), 10, device=images.device)
+
+
+def every_engine() -> dict[str, Any]:
+    """Count votes with every engine that can run here, those of the CPU too, and try one that returns zeros."""
+    found: dict[str, Any] = {}
+    for name in engines.names():
+        # Tracing and compiling do not see through the pretended device.
+        if name == "compile" or name.startswith("openvino") or not engines.create(name).runs_on(torch.device("cpu")):
+            continue
+        classifier = SmoothedClassifier(net().to("gpu"), sigma=0.25, classes=10, batch_size=ROWS, engine=name)
+        found[name] = int(classifier.votes(picture(), 100, NoiseAddress(0)).sum())
+    spec = classifier._spec(net().to("gpu"), picture().permute(1, 2, 0))
+    found["agreement of zeros"] = engines.agreement(spec, Zeros())
+    return found
+
+
+def shipped() -> dict[str, Any]:
+    """Send a classifier of the device to a worker that has none: its tensors arrive on the CPU."""
+    cpu, gpu = (SmoothedClassifier(model, sigma=0.25, classes=10, batch_size=64) for model in (net(), net().to("gpu")))
+    opened = Shipped(gpu).shipment.open()
+    asked = picture(), 200, NoiseAddress(5)
+    return {
+        "device": str(opened.device),
+        "equal": bool((opened.votes(*asked) == cpu.votes(*asked)).all()),
+        "trainable": all(isinstance(parameter, nn.Parameter) for parameter in opened.base.parameters()),
+    }
+
+
+def use_everywhere(name: str, replacement: Callable[..., Any]) -> None:
+    """Replace a function of `radii.device` wherever it was imported."""
+    for module_name, module in list(sys.modules.items()):
+        if module_name.startswith("radii") and hasattr(module, name):
+            setattr(module, name, replacement)
+
+
+def a_run(folder: Path) -> dict[str, Any]:
+    """Certify, verify, attack and predict with a trained run."""
+    use_everywhere("default_device", lambda: GPU)
+    fixed = certifiers.create("fixed", selection=20, estimation=200)
+    config = CertificationConfig(run=folder, certifier=fixed, max_images=6, engine="torch")
+    path, certified = counted(lambda: certify_run(config, workers=1))
+    verified, replayed = counted(lambda: verify_run(folder, rows=None))
+    attack, attacked = counted(
+        lambda: attack_run(
+            AttackConfig(run=folder, radii=(0.1,), images=1, steps=2, copies=2, samples=50, engine="torch")
+        )
+    )
+    classifier = radii.load(folder, engine="torch")
+    predicted = radii.predict(classifier, torch.zeros(1, 8, 8), seed=0)
+    return {
+        "file": str(path),
+        "device": str(classifier.device),
+        "batch_size": classifier.batch_size,
+        "verified": verified.in_words(),
+        "attack": str(attack),
+        "predicted": predicted.prediction,
+        "certify": {**certified.as_numbers(), "places": certified.places()},
+        "verify": replayed.as_numbers(),
+        "attacked": {**attacked.as_numbers(), "places": attacked.places()},
+    }
+
+
+def main(arguments: list[str]) -> None:
+    torch.set_num_threads(1)
+    has_float64 = "--without-float64" not in arguments
+    if not has_float64:
+        SINGLE.add("gpu")
+    with pretending(has_float64=has_float64):
+        found = {
+            "questions": questions(),
+            "certifiers": every_certifier(),
+            "engines": every_engine(),
+            "shipped": shipped(),
+        }
+        runs = [Path(argument) for argument in arguments if not argument.startswith("--")]
+        if runs:
+            found["run"] = a_run(runs[0])
+    print(json.dumps(found))
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,82 @@
+"""Short trials that choose a profile of fine-tuning: python -m tools.trials RUN METHOD SETTING...; prints one line.
+
+Trains the run's model for some steps on its training images without a validation part, and counts how many validation
+images are right and how many are right with the share of copies that proves a radius of sigma. METHOD is an objective
+and its steps, such as gaussian:240; gaussian:120+consistency:60 trains one after the other.
+"""
+
+import sys
+import time
+from pathlib import Path
+
+import torch
+
+from radii.objectives import Step
+from radii.runs.run import Run
+from radii.smoothing.addresses import generator
+from radii.smoothing.bounds import gaussian_probability
+from radii.training.batches import batches
+from radii.training.build import Components, build
+from radii.training.ddp import ALONE
+from radii.training.fine_tuning import fine_tuning_recipe
+from radii.training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from radii.training.step import Loss, gradient_step
+
+COPIES, IMAGES = 64, 300
+
+
+def trial(run: Run, methods: str, settings: list[str]) -> str:
+    """Fine-tune for the stated steps; return the measured shares and the seconds of the processor."""
+    began, model, steps = time.process_time(), None, 0
+    for method in methods.split("+"):
+        objective, _, length = method.partition(":")
+        recipe = fine_tuning_recipe(run, objective, [*settings, f"training.steps={length}"])
+        made = build(recipe, None, None, None, run.trusted)
+        if model is not None:
+            made.model.load_state_dict(model.state_dict())
+        model = _train(made)
+        steps += int(length)
+    assert model is not None
+    seconds = time.process_time() - began
+    right, sure, plain = _measure(model, made.dataset.part("validation"), recipe.sigma)
+    return f"{right:.3f} right, {sure:.3f} at radius sigma, {plain:.3f} without noise, {seconds:.0f} s, {steps} steps"
+
+
+def _train(made: Components) -> torch.nn.Module:
+    """Train the stated steps, with one cycle of the learning rate."""
+    training, model = made.training, made.model.train()
+    optimizer, loss = make_optimizer(training, model), Loss(made.objective, model, training.precision)
+    per_epoch = -(-len(made.images) // training.images_per_step)
+    total, done = training.steps or int(training.epochs * per_epoch), 0
+    while done < total:
+        epoch = done // per_epoch
+        for number, local in enumerate(batches(made.images, training, seed=0, epoch=epoch, first=0, world=ALONE)):
+            if done == total:
+                break
+            set_learning_rate(optimizer, learning_rate(training, epoch, number / per_epoch))
+            step = Step(epoch, generator("cpu", "train", 0, epoch, number), done / total)
+            gradient_step(loss, optimizer, local, step, number=number)
+            done += 1
+    return model
+
+
+@torch.inference_mode()
+def _measure(model: torch.nn.Module, images, sigma: float) -> tuple[float, float, float]:  # type: ignore[no-untyped-def]
+    model.eval()
+    chosen = torch.arange(0, len(images), max(1, len(images) // IMAGES))[:IMAGES]
+    rng, right, sure, plain = generator("cpu", "evaluate", 7), 0, 0, 0
+    for index in chosen:
+        image, label = images.batch(index[None]), int(images.labels[index])
+        noisy = image + sigma * torch.randn(COPIES, *image.shape[1:], generator=rng)
+        with torch.autocast("cpu", torch.bfloat16):
+            share = float((model(noisy).argmax(1) == label).float().mean())
+        right += share > 0.5
+        sure += share >= gaussian_probability(sigma, sigma)
+        plain += int(model(image).argmax(1) == label)
+    return right / len(chosen), sure / len(chosen), plain / len(chosen)
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    folder, method, *settings = sys.argv[1:]
+    print(method, *settings, "->", trial(Run(Path(folder), ["examples.cifar_nets"]), method, settings), flush=True)
