@@ -1,8 +1,9 @@
 import math
 import os
 import shutil
+import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -50,6 +51,18 @@ def digits_run(trained_digits: Path, tmp_path: Path) -> "Callable[..., Run]":
         return Run(shutil.copytree(trained_digits, tmp_path / name))
 
     return copy
+
+
+@pytest.fixture(autouse=True, scope="module")
+def forget_own_modules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Forget the modules that a test file wrote and imported: another file may write one with the same name."""
+    path = list(sys.path)
+    yield
+    sys.path[:] = path
+    folder = str(tmp_path_factory.getbasetemp())
+    for name, module in list(sys.modules.items()):
+        if str(getattr(module, "__file__", None) or "").startswith(folder):
+            del sys.modules[name]
 
 
 @pytest.fixture(autouse=True)
