@@ -102,11 +102,11 @@ def _network(run: Run) -> str:
 
 
 def _published(archive: Archive, dataset: str, radii: Sequence[str]) -> list[list[str]]:
-    """Return the papers' rows of a dataset."""
+    """Return the papers' rows of a dataset that have a number in one of the columns."""
     lines = []
     for name, row in archive.published.items():
-        if name.startswith(f"{dataset}/") and row["sigma"]:
-            cells = [row.get(radius) or "" for radius in radii]
+        cells = [row.get(radius) or "" for radius in radii]
+        if name.startswith(f"{dataset}/") and row["sigma"] and any((row["acr"], *cells)):
             source = f"{row['paper']}, Table {row['table']}"
             method = name.partition("/")[2].removesuffix(f"-{row['sigma']}")
             made = f"fixed, n = {row['n']}" if row["n"] else ""

@@ -17,6 +17,8 @@ from benchmarks.timing import machine
 
 BASE = "b0a4887"
 """The last commit of 0.2.0."""
+BASE_PACKAGES = ("pooch", "platformdirs", "requests", "packaging")
+"""What the base imports and this version does not need."""
 ROOT = Path(__file__).parents[1]
 LENET = ["mnist/gaussian-0.50", "--set", "training.epochs=1"]
 RESNET = ROOT / "results" / "cifar10" / "twelve-epochs" / "consistency"
@@ -53,8 +55,20 @@ def measure(data: Path | None = None) -> dict[str, Any]:
 
 
 def _unpacked(folder: Path) -> Path:
-    """Return the source of the base version."""
+    """Return the source of the base version, with the packages that only it needs in its `packages`."""
     folder.mkdir()
+    pip = [
+        sys.executable,
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--no-deps",
+        "--target",
+        str(folder / "packages"),
+        *BASE_PACKAGES,
+    ]
+    subprocess.run(pip, check=True)
     archive = subprocess.run(["git", "archive", BASE, "src", "recipes"], cwd=ROOT, check=True, capture_output=True)
     subprocess.run(["tar", "-x"], cwd=folder, input=archive.stdout, check=True)
     return folder
@@ -87,7 +101,8 @@ def _ratios(setting: Setting, base: Path, folder: Path, data: str) -> dict[str, 
 
 
 def _environment(root: Path) -> dict[str, str]:
-    return {**os.environ, "PYTHONPATH": str(root / "src"), "OMP_NUM_THREADS": "1"}
+    path = os.pathsep.join([str(root / "src"), str(root / "packages")])
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1"}
 
 
 def _python(root: Path, arguments: list[str]) -> None:
