@@ -245,6 +245,12 @@ def _serve(numbers: dict[str, Any]) -> str:
     return f"{title}\n\n{_table([*header, 'over the best loop', 'memory grown'], rows)}"
 
 
+def _serve_memory(numbers: dict[str, Any]) -> str:
+    rows = [[f"{requests:,}", f"{megabytes:.0f}"] for requests, megabytes in numbers["megabytes"]]
+    title = "`radii serve` with evidence, one pass a request, 16 clients: its resident memory while requests go on"
+    return f"{title}.\n\n{_table(['requests', 'MB'], rows)}"
+
+
 def _gpu(numbers: dict[str, Any]) -> str:
     noise = numbers["noise"]
     rows = [
@@ -272,6 +278,7 @@ def _gpu(numbers: dict[str, Any]) -> str:
 SECTIONS = {
     "gpu": _gpu,
     "serve": _serve,
+    "serve_memory": _serve_memory,
     "training": _training,
     "certification": _certification,
     "versions": _versions,

@@ -82,17 +82,17 @@ def _run(subject: Subject, path: Path, data: Path | None) -> Path:
 
 def _measured(subject: Subject, run: Path, mode: str, images: Tensor) -> dict[str, Any]:
     loops = {name: _rate(answer, images) for name, answer in _loops(subject, run, mode).items()}
-    with _server(subject, run, mode) as (port, process):
-        asyncio.run(_load(port, images, WARM))
-        memory, work = _memory(process.pid), _work(process.pid)
-        load = asyncio.run(_load(port, images, SECONDS))
-        grown, worked = _memory(process.pid) - memory, _work(process.pid) - work
+    with server(subject, run, mode) as (port, process):
+        asyncio.run(load(port, images, WARM))
+        before, work = memory(process.pid), _work(process.pid)
+        seen = asyncio.run(load(port, images, SECONDS))
+        grown, worked = memory(process.pid) - before, _work(process.pid) - work
     best = max(rate for rate, _ in loops.values())
     return {
-        **load.numbers(subject.deadline),
-        "cpu_seconds": worked / len(load.latencies),
+        **seen.numbers(subject.deadline),
+        "cpu_seconds": worked / len(seen.latencies),
         "loops": {name: {"requests_per_second": rate, "cpu_seconds": cost} for name, (rate, cost) in loops.items()},
-        "over_loop": load.rate / best,
+        "over_loop": seen.rate / best,
         "megabytes_grown": grown,
     }
 
@@ -139,7 +139,7 @@ def _timed(answer: Callable[[Tensor], Any], images: Tensor, threads: int) -> tup
 
 
 @contextmanager
-def _server(subject: Subject, run: Path, mode: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
+def server(subject: Subject, run: Path, mode: str) -> Iterator[tuple[int, "subprocess.Popen[str]"]]:
     evidence = run.with_name(f"evidence-{mode}")
     options = ["--port", "0", "--mode", mode, "--engine", "torch", "--evidence", str(evidence)]
     options += ["--deadline", f"{subject.deadline}s"]
@@ -159,7 +159,7 @@ def _server(subject: Subject, run: Path, mode: str) -> Iterator[tuple[int, "subp
         process.communicate(timeout=60)
 
 
-def _memory(process: int) -> float:
+def memory(process: int) -> float:
     """Return the resident memory of a process in megabytes."""
     pages = int(Path(f"/proc/{process}/statm").read_text().split()[1])
     return pages * os.sysconf("SC_PAGESIZE") / 1e6
@@ -172,7 +172,7 @@ def _work(process: int) -> float:
 
 
 @dataclass
-class _Load:
+class Load:
     """What clients saw."""
 
     seconds: float = 0.0
@@ -201,31 +201,32 @@ class _Load:
         }
 
 
-async def _load(port: int, images: Tensor, seconds: float) -> _Load:
-    load, numbers = _Load(), iter(range(1 << 60))
+async def load(port: int, images: Tensor, seconds: float = math.inf, most: int = 1 << 60) -> Load:
+    """Ask for some seconds, or for so many answers, by all clients at once."""
+    seen, numbers = Load(), iter(range(most))
     began = time.monotonic()
-    await asyncio.gather(*(_client(port, images, numbers, began + seconds, load) for _ in range(CLIENTS)))
-    load.seconds = time.monotonic() - began
-    return load
+    await asyncio.gather(*(_client(port, images, numbers, began + seconds, seen) for _ in range(CLIENTS)))
+    seen.seconds = time.monotonic() - began
+    return seen
 
 
-async def _client(port: int, images: Tensor, numbers: Iterator[int], until: float, load: _Load) -> None:
+async def _client(port: int, images: Tensor, numbers: Iterator[int], until: float, seen: Load) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
-        while time.monotonic() < until:
-            content = _request(images[next(numbers) % len(images)])
+        while time.monotonic() < until and (number := next(numbers, None)) is not None:
+            content = _request(images[number % len(images)])
             began = time.monotonic()
             writer.write(content)
             status, body = await _response(reader)
             if status == 503:
-                load.refused += 1
+                seen.refused += 1
                 await asyncio.sleep(0.05)
                 continue
             assert status == 200, body
-            load.latencies.append(time.monotonic() - began)
+            seen.latencies.append(time.monotonic() - began)
             answer = json.loads(json.loads(body)["outputs"][0]["data"][0])
-            load.abstained += answer["abstained"]
-            load.stopped += answer["stopped_at_deadline"]
+            seen.abstained += answer["abstained"]
+            seen.stopped += answer["stopped_at_deadline"]
     finally:
         writer.close()
 

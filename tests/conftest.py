@@ -1,6 +1,7 @@
 import math
 import os
 import shutil
+import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 # Tests run two at a time on two cores: more threads would compete for them.
 torch.set_num_threads(1)
+
+# A shell's background jobs ignore Ctrl-C, and so would the commands that tests start and stop with it.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Modules that tests trust are recorded apart from those that the user trusts.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="radii-tests-")

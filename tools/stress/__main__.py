@@ -1,6 +1,7 @@
 """Run the stress tests (faults, fuzz, races), print their results and write them to docs/reliability.md."""
 
 import argparse
+import signal
 import sys
 import time
 import warnings
@@ -73,6 +74,9 @@ def main() -> None:
     parser.add_argument("--only", type=int, nargs="+", choices=list(ITEMS), help="numbers of items", metavar="ITEM")
     parser.add_argument("--seed", type=int, default=0)
     arguments = parser.parse_args()
+    signal.signal(
+        signal.SIGINT, signal.default_int_handler
+    )  # a shell's background jobs ignore it, and their children too
     torch.set_num_threads(1)
     warnings.simplefilter("ignore")
     outcomes = run(arguments.only or ITEMS, arguments.short, arguments.seed)
