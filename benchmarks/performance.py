@@ -251,6 +251,18 @@ def _serve_memory(numbers: dict[str, Any]) -> str:
     return f"{title}.\n\n{_table(['requests', 'MB'], rows)}"
 
 
+def _litserve(numbers: dict[str, Any]) -> str:
+    rows = [
+        [name, *(f"{rate:.1f}" for rate in rates.values()), f"{rates['radii serve'] / rates['LitServe']:.2f}"]
+        for name, rates in numbers["requests_per_second"].items()
+    ]
+    title = (
+        "One pass a request, 16 clients, requests per second: `radii serve` with evidence, on Starlette and uvicorn, "
+        "and the same classifier behind LitServe, which batches up to 16 requests and keeps no evidence; in turn"
+    )
+    return f"{title}.\n\n{_table(['model', 'radii serve', 'LitServe', 'ratio'], rows)}"
+
+
 def _gpu(numbers: dict[str, Any]) -> str:
     noise = numbers["noise"]
     rows = [
@@ -277,6 +289,7 @@ def _gpu(numbers: dict[str, Any]) -> str:
 
 SECTIONS = {
     "gpu": _gpu,
+    "serve_litserve": _litserve,
     "serve": _serve,
     "serve_memory": _serve_memory,
     "training": _training,

@@ -67,13 +67,13 @@ def measure(data: Path | None = None) -> dict[str, Any]:
     for subject in SUBJECTS:
         images = create(subject.dataset, data=data).split("test").batch(torch.arange(4_000))
         with tempfile.TemporaryDirectory() as folder:
-            run = _run(subject, Path(folder) / "model", data)
+            run = run_of(subject, Path(folder) / "model", data)
             subjects[subject.name] = {mode: _measured(subject, run, mode, images) for mode in MODES}
     deadlines = {subject.name: subject.deadline for subject in SUBJECTS}
     return {"machine": machine(), "clients": CLIENTS, "seconds": SECONDS, "deadlines": deadlines, "subjects": subjects}
 
 
-def _run(subject: Subject, path: Path, data: Path | None) -> Path:
+def run_of(subject: Subject, path: Path, data: Path | None) -> Path:
     if subject.run is not None:
         return Path(shutil.copytree(subject.run, path))
     recipe = recipes.read(recipes.find(f"{subject.dataset}/gaussian-0.25"), ["training.epochs=1"])
@@ -201,20 +201,33 @@ class Load:
         }
 
 
-async def load(port: int, images: Tensor, seconds: float = math.inf, most: int = 1 << 60) -> Load:
-    """Ask for some seconds, or for so many answers, by all clients at once."""
+async def load(
+    port: int,
+    images: Tensor,
+    seconds: float = math.inf,
+    most: int = 1 << 60,
+    make: "Callable[[Tensor], bytes] | None" = None,
+) -> Load:
+    """Ask for some seconds, or for so many answers, by all clients at once; `make` writes another server's request."""
     seen, numbers = Load(), iter(range(most))
     began = time.monotonic()
-    await asyncio.gather(*(_client(port, images, numbers, began + seconds, seen) for _ in range(CLIENTS)))
+    await asyncio.gather(*(_client(port, images, numbers, began + seconds, seen, make) for _ in range(CLIENTS)))
     seen.seconds = time.monotonic() - began
     return seen
 
 
-async def _client(port: int, images: Tensor, numbers: Iterator[int], until: float, seen: Load) -> None:
+async def _client(
+    port: int,
+    images: Tensor,
+    numbers: Iterator[int],
+    until: float,
+    seen: Load,
+    make: "Callable[[Tensor], bytes] | None",
+) -> None:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     try:
         while time.monotonic() < until and (number := next(numbers, None)) is not None:
-            content = _request(images[number % len(images)])
+            content = (make or _infer)(images[number % len(images)])
             began = time.monotonic()
             writer.write(content)
             status, body = await _response(reader)
@@ -224,6 +237,8 @@ async def _client(port: int, images: Tensor, numbers: Iterator[int], until: floa
                 continue
             assert status == 200, body
             seen.latencies.append(time.monotonic() - began)
+            if make is not None:
+                continue
             answer = json.loads(json.loads(body)["outputs"][0]["data"][0])
             seen.abstained += answer["abstained"]
             seen.stopped += answer["stopped_at_deadline"]
@@ -231,18 +246,19 @@ async def _client(port: int, images: Tensor, numbers: Iterator[int], until: floa
         writer.close()
 
 
-def _request(image: Tensor) -> bytes:
+def _infer(image: Tensor) -> bytes:
     size = 4 * math.prod(image.shape)
     stated = {"name": "image", "datatype": "FP32", "shape": [1, *image.shape]}
     inputs = [{**stated, "parameters": {"binary_data_size": size}}]
     head = json.dumps({"inputs": inputs, "outputs": [{"name": "answer"}]}).encode()
-    lines = (
-        "POST /v2/models/model/infer HTTP/1.1",
-        "Host: localhost",
-        f"Inference-Header-Content-Length: {len(head)}",
-        f"Content-Length: {len(head) + size}",
-    )
-    return "\r\n".join([*lines, "", ""]).encode() + head + image.numpy().tobytes()
+    path, length = "/v2/models/model/infer", f"Inference-Header-Content-Length: {len(head)}"
+    return request(path, head + image.numpy().tobytes(), length)
+
+
+def request(path: str, body: bytes, *headers: str) -> bytes:
+    """Return the bytes of a POST request."""
+    lines = (f"POST {path} HTTP/1.1", "Host: localhost", *headers, f"Content-Length: {len(body)}")
+    return "\r\n".join([*lines, "", ""]).encode() + body
 
 
 async def _response(reader: asyncio.StreamReader) -> tuple[int, bytes]:
