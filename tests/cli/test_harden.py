@@ -25,7 +25,7 @@ def planned(source: Run, minutes: float, model: str | None = None) -> tuple[list
     return texts, sum(command.minutes for command in commands)
 
 
-def test_an_hour_is_for_gaussian_then_consistency(source: Run) -> None:
+def test_plan_of_an_hour_trains_gaussian_then_consistency(source: Run) -> None:
     commands, minutes = planned(source, 60)
     certify = "--sigma 0.25 --with sequential --set most_samples=10000 --every 20"
     assert commands[0] == f"radii certify mine {certify}"
@@ -42,7 +42,7 @@ def test_an_hour_is_for_gaussian_then_consistency(source: Run) -> None:
     assert 0.8 * 60 < minutes <= 60
 
 
-def test_a_few_minutes_are_for_gaussian_alone(source: Run) -> None:
+def test_short_plan_trains_gaussian_alone(source: Run) -> None:
     commands, minutes = planned(source, 5)
     assert [command.split()[1] for command in commands] == ["certify", "train", "certify", "report", "compare"]
     assert minutes <= 5.1

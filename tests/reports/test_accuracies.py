@@ -77,7 +77,7 @@ def test_fixed_with_a_radius_knows_only_that_radius() -> None:
     assert texts(table) == ["a", "0.50", "≥ 0.2500", "≥ 50.0", "≥ 50.0", "50.0", UNKNOWN, UNKNOWN]
 
 
-def test_nothing_certified_bounds_nothing() -> None:
+def test_untested_radii_are_unknown_if_nothing_is_certified() -> None:
     table = accuracies([entry("a", 0.0, 0.0, **SEQUENTIAL)])
     assert texts(table) == ["a", "0.50", UNKNOWN, UNKNOWN, "0.0", "0.0", UNKNOWN, UNKNOWN]
 
@@ -107,7 +107,7 @@ def test_intervals_are_a_table_of_the_radii_alone() -> None:
     assert texts(table, 1)[:2] == ["weak_1", "61.0–72.0"]  # noqa: RUF001
 
 
-def test_facts_are_columns_for_few_inputs_and_rows_for_many() -> None:
+def test_details_are_columns_for_few_inputs_and_rows_for_many() -> None:
     (few,) = details_tables([entry("a", 0.25), entry("b", 0.5)]).values()
     assert few.head == ["", "a", "b"]
     assert [row[0].text for row in few.rows] == ["Images", "Certifier", "Time per image", "Certification time"]
@@ -116,7 +116,7 @@ def test_facts_are_columns_for_few_inputs_and_rows_for_many() -> None:
     assert texts(many, 3) == ["3", "images 0 to 3 (4)", "4 s"]
 
 
-def test_what_many_inputs_share_is_said_once() -> None:
+def test_shared_details_are_one_table() -> None:
     shared = details_tables([entry(str(number), *[0.5] * (number + 1)) for number in range(5)])[SHARED]
     assert shared.head == ["", "All inputs"]
     assert [texts(shared, row) for row in range(2)] == [["Certifier", "fixed"], ["Time per image", "1 s"]]

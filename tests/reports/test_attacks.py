@@ -95,7 +95,7 @@ def test_abstentions_are_errors_after_an_attack_too(tmp_path: Path) -> None:
     assert any("attacked on 2 images, 1 without an answer, counted as errors" in note for note in notes([entry]))
 
 
-def test_a_broken_certificate_of_a_smaller_attack_is_said(tmp_path: Path) -> None:
+def test_broken_certificate_of_a_smaller_attack_is_reported(tmp_path: Path) -> None:
     entry = certified(tmp_path / "run")
     attacked(entry, [None, 0.7])
     assert broken_certificates(entry) == 0
@@ -105,7 +105,7 @@ def test_a_broken_certificate_of_a_smaller_attack_is_said(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(("name", "distance"), [("0-inside", 0.49), ("0-outside", 0.4)])
-def test_a_broken_certificate_beside_a_picture_is_said(name: str, distance: float, tmp_path: Path) -> None:
+def test_broken_certificate_beside_a_picture_is_reported(name: str, distance: float, tmp_path: Path) -> None:
     entry = certified(tmp_path / "run")
     path = attacked(entry, [None, None])
     change(path, name, distance, 1)
@@ -130,7 +130,7 @@ def test_a_change_at_the_radius_of_another_certificate_is_not_shown(name: str, r
     ("answer", "words"),
     [(1, "the attack fails"), (-1, "the vote is too close for an answer"), (0, "answers class 0")],
 )
-def test_what_an_attack_did_is_said_below_the_picture(answer: int, words: str, tmp_path: Path) -> None:
+def test_outcome_of_an_attack_is_below_the_picture(answer: int, words: str, tmp_path: Path) -> None:
     entry = certified(tmp_path / "run")
     change(attacked(entry, [None, None]), "0-inside", 0.49, answer)
     (card,) = shown(entry)
@@ -148,7 +148,7 @@ def test_a_change_of_no_length_is_not_shown(tmp_path: Path) -> None:
     assert pictures.change(0, "inside") is None
 
 
-def test_pictures_of_no_image_are_left_out(tmp_path: Path) -> None:
+def test_pictures_without_a_certificate_are_left_out(tmp_path: Path) -> None:
     entry = certified(tmp_path / "run")
     path = attacked(entry, [None, None])
     change(path, "x-inside", 0.1, 1)

@@ -207,7 +207,7 @@ def test_phone_scrolls_down_only(driver: Chrome, page: Path) -> None:
     assert driver.execute_script(size) * driver.execute_script(wide) / 720 >= 10, "the ticks are large enough to read"
 
 
-def test_it_prints(driver: Chrome, page: Path) -> None:
+def test_page_is_printed_dark_on_white_with_all_details(driver: Chrome, page: Path) -> None:
     look(driver, page, scheme="dark", media="print")
     body, controls = driver.find_element(CSS, "h1"), driver.find_element(CSS, ".controls")
     assert body.value_of_css_property("color") == "rgba(28, 36, 48, 1)", "dark on white, whatever the screen is"
@@ -239,14 +239,14 @@ def test_no_console_error_and_no_request(driver: Chrome, page: Path) -> None:
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_is_accessible(driver: Chrome, page: Path, scheme: str) -> None:
+def test_page_is_accessible(driver: Chrome, page: Path, scheme: str) -> None:
     if not browsers.AXE.is_file():
         pytest.skip("axe-core is not installed: scripts/browser installs it with npm")
     look(driver, page, scheme=scheme)
     assert violations(driver) == []
 
 
-def test_it_is_complete_without_script(page: Path) -> None:
+def test_page_is_complete_without_script(page: Path) -> None:
     with browser(script=False) as driver:
         look(driver, page)
         assert driver.find_elements(CSS, ".controls") == []

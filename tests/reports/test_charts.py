@@ -67,7 +67,7 @@ def test_points_of_a_transfer_never_leave_the_plot(seconds: float, method: float
     assert max(down) <= 320.0 - BOTTOM
 
 
-def test_without_a_student_there_is_no_figure(tmp_path: Path) -> None:
+def test_transfer_figure_needs_a_student(tmp_path: Path) -> None:
     assert transfer_figure(trained_runs(read([made(tmp_path / "a", 1.0).path]))) is None
 
 

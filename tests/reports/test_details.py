@@ -41,7 +41,7 @@ def test_choice_of_images_as_text(certificates: Certificates, words: str) -> Non
     assert describe_images(certificates) == words
 
 
-def test_facts_of_a_certifier() -> None:
+def test_details_of_a_certifier() -> None:
     found = details(Entry("a", Summary(made(range(10), seed=3, engine="torch", **FIXED))))
     assert found["Certifier"] == "fixed: failure 0.001, estimation 100,000, radii 0.25 0.5"
     assert (found["Seed"], found["Samples per image"], found["Samples in all"]) == ("3", "1,000", "10,000")

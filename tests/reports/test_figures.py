@@ -55,7 +55,7 @@ def test_names_leave_the_curves_their_room(count: int, name: str) -> None:
     assert all(each.get_window_extent().x1 <= 1.02 * width for each in [*axes.texts, *figure.legends])
 
 
-def test_names_leave_the_bars_their_room() -> None:
+def test_long_names_keep_half_of_the_width_for_bars() -> None:
     figure = draw_bars(["short", "a label of many words " * 5], [1.0, 2.0], "seconds")
     figure.draw_without_rendering()
     assert figure.axes[0].get_window_extent().width > 0.5 * figure.bbox.width

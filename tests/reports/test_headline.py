@@ -20,14 +20,14 @@ def entry(radii: list[float], **header: Any) -> Entry:
 SEQUENTIAL = {"procedure": "sequential", "parameters": {"radii": [0.5], "failure": 0.001}}
 
 
-def test_a_sentence_for_a_manager() -> None:
+def test_headline_states_share_interval_and_abstentions() -> None:
     words = (
         "Within radius 0.50 (l2), 66.6 % of test pictures are guaranteed (9.3–99.2, 3 pictures); 33.4 % get no answer."  # noqa: RUF001
     )
     assert headline(entry([0.5, 0.7]), 0.5) == words
 
 
-def test_bounds_and_untested_radii_are_said_to_be() -> None:
+def test_bounds_and_untested_radii_are_marked() -> None:
     tested = entry([0.5, 0.5], **SEQUENTIAL)
     assert (
         headline(tested, 0.25)

@@ -77,7 +77,7 @@ def test_a_table_of_asked_radii_alone() -> None:
     assert radii_of([every]) == [0.0, 0.25, 0.5, 0.75]
 
 
-def test_what_was_never_asked_is_not_known() -> None:
+def test_untested_radii_are_bounds_or_unknown() -> None:
     assert SEQUENTIAL.known(0.25) == Value(0.75)
     assert SEQUENTIAL.known(0.3) == Value(0.5, exact=False), "what holds at 0.5 holds at 0.3"
     assert SEQUENTIAL.known(0.0) == Value(0.75, exact=False)
@@ -106,13 +106,13 @@ def test_line_of_a_file_contains_only_tested_radii() -> None:
     assert in_words(SEQUENTIAL).isascii(), "any terminal can show it"
 
 
-def test_a_bound_is_shown_as_one() -> None:
+def test_lower_bound_has_a_sign() -> None:
     assert (shown(None, 1), shown(Value(0.6249, exact=False), 1, 2), shown(Value(0.6249), 1, 2)) == (
         *("–", "≥ 62.4", "62.4"),  # noqa: RUF001
     )
 
 
-def test_known_texts() -> None:
+def test_down_and_up_round_decimals() -> None:
     assert (down(0.29, 2), down(0.28999, 2), up(0.28001, 2)) == ("0.29", "0.28", "0.29")
     assert (down(57 / 100, 1, 2), up(2 / 3, 1, 2), down(1.0, 1, 2)) == ("57.0", "66.7", "100.0")
     assert (down(1e-05, 4), down(0.0, 1, 2)) == ("0.0000", "0.0")

@@ -57,7 +57,7 @@ def test_radii_of_different_norms_are_not_compared(tmp_path: Path) -> None:
     assert "shorter, in l1 or l2, than" in claim(entries)
 
 
-def test_a_norm_that_is_not_stated_is_not_guessed(tmp_path: Path) -> None:
+def test_missing_norm_is_reported_as_not_recorded(tmp_path: Path) -> None:
     entry = certified(tmp_path / "a.tsv", **{**LAPLACE, "norm": None})
     assert entry.certificates.norm is None
     assert "a norm that is not recorded" in claim([entry])

@@ -28,7 +28,7 @@ def rows(count: int, classes: int = 2) -> list[Row]:
     return [Row(i, i % classes, i % classes, 0.01 * i, 1.0, 100 + i, {i % classes: 90, 9: 10}) for i in range(count)]
 
 
-def test_what_can_be_read_is_what_the_summary_says() -> None:
+def test_slider_texts_match_the_summary() -> None:
     some = entry("a", rows(100))
     found = json.loads(data([some, entry("b", rows(100))], 0.5))
     assert found["start"] == 0.5
@@ -57,7 +57,7 @@ def test_untested_radii_are_dashes_and_bounds() -> None:
     assert dict(zip(found["radii"], found["runs"][0]["value"], strict=True))[0.25] == UNKNOWN
 
 
-def test_no_name_leaves_the_script(tmp_path: Path) -> None:
+def test_names_are_escaped_in_the_script(tmp_path: Path) -> None:
     path = tmp_path / "a.tsv"
     path.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t1.0\t1\t1.0\n")
     name = "</script><script>alert(1)//"

@@ -24,7 +24,7 @@ def proven(digits_run: Callable[..., Run]) -> Run:
     return run
 
 
-def test_report_has_a_section_of_its_own(proven: Run, tmp_path: Path) -> None:
+def test_report_has_a_section_about_populations(proven: Run, tmp_path: Path) -> None:
     page = report([proven.path], tmp_path / "out")
     text = page.read_text()
     assert text.count(f"<h2>{population.TITLE}</h2>") == 1

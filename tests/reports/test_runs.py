@@ -58,7 +58,7 @@ def test_error_for_a_run_without_certificates_says_how_to_make_them(tmp_path: Pa
         read([made(tmp_path / "bare").path])
 
 
-def test_facts_of_training(tmp_path: Path) -> None:
+def test_details_of_training(tmp_path: Path) -> None:
     run = made(tmp_path / "run", "fixed", seconds=[10.0, 12.0, 14.0])
     measured = epoch_time(run)
     assert measured is not None

@@ -89,7 +89,7 @@ def test_reweighting_methods_are_tagged(tmp_path: Path) -> None:
     assert reweighting(Entry("a file", summary())) == ""
 
 
-def test_what_only_some_radii_tell_is_left_open() -> None:
+def test_spread_of_untested_radii_is_unknown() -> None:
     tested = Entry("a", summary(procedure="sequential", parameters={"radii": [0.25, 0.5]}))
     (cells,) = spread([tested], 0.3).rows
     assert [cell.text for cell in cells[-3:]] == [UNKNOWN, UNKNOWN, UNKNOWN]

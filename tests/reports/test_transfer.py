@@ -55,7 +55,7 @@ def test_the_report_of_a_student_shows_its_teacher(student: Run, tmp_path: Path)
     assert len((tmp_path / "out" / "report.csv").read_text().splitlines()) == 3
 
 
-def test_without_a_student_there_is_no_such_table(student: Run) -> None:
+def test_transfer_table_needs_a_student(student: Run) -> None:
     teacher = student.source("teacher")
     assert teacher is not None
     assert transfers(read([teacher])) is None

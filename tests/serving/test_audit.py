@@ -145,7 +145,7 @@ def numbered_again(records: Records) -> None:
         (forge(19, prediction=9), "a replay gives"),
     ],
 )
-def test_forged_lines_are_found(
+def test_forged_lines_are_reported(
     served: Path, trained_digits: Path, tmp_path: Path, change: Callable[[Records], object], words: str
 ) -> None:
     result = verify_evidence(rewritten(served, tmp_path / "e", change), trained_digits, rows=None)
@@ -153,7 +153,9 @@ def test_forged_lines_are_found(
     assert any(words in difference for difference in result.differences), result.differences
 
 
-def test_other_weights_and_pictures_are_not_taken(served: Path, trained_digits: Path, tmp_path: Path) -> None:
+def test_answers_of_other_weights_or_pictures_are_not_replayed(
+    served: Path, trained_digits: Path, tmp_path: Path
+) -> None:
     run = Path(shutil.copytree(trained_digits, tmp_path / "run"))
     content = bytearray((run / "model.safetensors").read_bytes())
     content[-1] ^= 1

@@ -121,7 +121,7 @@ def test_pictures_of_other_sizes_are_made_to_fit(driver: Chrome, address: str, p
     logged(driver, "browser")  # the browser logs the first answer, 400
 
 
-def test_errors_are_said(driver: Chrome, address: str, picture: Path, tmp_path: Path) -> None:
+def test_errors_are_shown_on_the_page(driver: Chrome, address: str, picture: Path, tmp_path: Path) -> None:
     look(driver, address)
     ask(driver, picture, "wrong")
     WebDriverWait(driver, 60).until(lambda seen: "token is needed" in text(seen, "#status"))

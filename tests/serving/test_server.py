@@ -170,7 +170,7 @@ def test_reload_under_load_loses_no_request(server: ServerProcess, run: Path, tm
         ({"port": 70_000}, "at most 65535"),
         ({"queue": 0}, "queue = 0"),
         ({"deadline": 0.0}, "deadline = 0 s"),
-        ({"keep_pictures": True}, "no folder"),
+        ({"keep_pictures": True}, "Name a folder"),
     ],
 )
 def test_wrong_options_of_a_server_are_refused(fields: dict[str, Any], words: str, tmp_path: Path) -> None:

@@ -73,7 +73,9 @@ def test_repeated_questions_share_one_failure_probability(make_model: MakeModel,
     assert service.submit([at_distance(0.4)])[0].result(60).asked == 1
 
 
-def test_asking_again_and_again_buys_no_false_certificate(make_model: MakeModel, make_service: MakeService) -> None:
+def test_repeated_requests_do_not_raise_the_failure_probability(
+    make_model: MakeModel, make_service: MakeService
+) -> None:
     """At the true radius every certificate is false: many pictures, each asked often."""
     service = make_service(make_model(failure=0.05, radii=(0.25,), most_samples=200), queue_limit=2_000)
     pictures = [at_distance(0.25) - 1e-6 * number for number in range(60)]
@@ -155,7 +157,7 @@ def test_failing_model_fails_its_requests_alone(
     assert kinds == ["opened", "sealed", "answer", "sealed", "failed", "sealed", "answer"]
 
 
-def test_no_answer_without_evidence(
+def test_request_fails_if_the_evidence_cannot_be_written(
     make_model: MakeModel, make_service: MakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     log = EvidenceLog(tmp_path / "e")
@@ -185,7 +187,7 @@ def test_requests_in_flight_keep_their_model(make_model: MakeModel, make_service
     assert (before.result().asked, after.result().asked) == (1, 1)
 
 
-def test_progress_tells_votes_as_they_arrive(make_service: MakeService) -> None:
+def test_progress_reports_votes_as_they_arrive(make_service: MakeService) -> None:
     told: list[tuple[int, object]] = []
     service = make_service()
     service.submit([at_distance(0.5)], progress=lambda samples, votes: told.append((samples, votes)))[0].result(60)

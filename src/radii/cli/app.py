@@ -74,7 +74,7 @@ def hint(text: str) -> None:
 
 
 def suggest(text: str) -> None:
-    """Print which command may come next, unless a plan runs this one: it knows the next."""
+    """Suggest the next command, unless a plan runs this one."""
     if _PLANNED.get() is None:
         hint(text)
 
@@ -130,7 +130,7 @@ def in_words(error: Exception) -> str:
 
 
 class Terminated(KeyboardInterrupt):
-    """SIGTERM arrived: it stops a command as Ctrl-C does."""
+    """Raised at SIGTERM, which stops a command as Ctrl-C does."""
 
 
 def main() -> NoReturn:
@@ -183,7 +183,7 @@ def launch(
 
 @contextmanager
 def _on_device(device: str | None) -> Iterator[None]:
-    """Run everything on a device, worker processes too. Raise an error if it is not there."""
+    """Run on a device, in worker processes too; raise an error if there is no such device."""
     if device is None:
         yield
         return
@@ -200,7 +200,7 @@ def _on_device(device: str | None) -> Iterator[None]:
 
 
 def _usage(error: CycloptsError) -> str:
-    """Return what is wrong with a command line, in the style of the other errors."""
+    """Format an error of cyclopts in the style of the other errors."""
     if isinstance(error, UnusedCliTokensError):
         return f"too many arguments: {' '.join(error.unused_tokens or ())} is not expected"
     words = " ".join(str(error).split()).rstrip(".")

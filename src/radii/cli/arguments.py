@@ -77,7 +77,7 @@ def command(*words: object, **options: Any) -> str:
 
 
 def check_minutes(minutes: float | None, settings: Sequence[str]) -> None:
-    """Refuse minutes beside settings that state the length of a training, and minutes that are not a time."""
+    """Refuse minutes that are not positive, or that are combined with settings for the length of training."""
     if minutes is None:
         return
     if not 0 < minutes < math.inf:

@@ -1,4 +1,4 @@
-"""radii audit: a first answer to what is certified and what an attack leaves, within some minutes."""
+"""radii audit: certify and attack a run within some minutes."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -17,7 +17,7 @@ MOST_SAMPLES = "most_samples=10000"
 CERTIFYING, ATTACKING = 0.55, 0.25
 """The shares of the minutes; starting and the page take the rest."""
 LOW_SIGMA = 0.12
-"""The noise that a model without training in noise bears best."""
+"""The sigma for a model that was not trained with noise."""
 
 
 def audit(run: Path, /, *, minutes: float = 3.0, sigma: Strings = None, data: Data = None, trust: Trust = None) -> None:
@@ -37,7 +37,7 @@ def audit(run: Path, /, *, minutes: float = 3.0, sigma: Strings = None, data: Da
     commands = [*_commands(trained, sigmas, minutes, data, trust)]
     show_plan(f"To audit {run}", commands)
     run_plan(commands)
-    say_lines(terminal(_beside(trained, sigmas).table()))
+    say_lines(terminal(_compare_sigmas(trained, sigmas).table()))
     if never_saw_noise(trained, sigmas[-1]):
         suggest(f"next, in 1 h: {command('harden', run, sigma=f'{sigmas[-1]:g}', minutes=60)}")
     else:
@@ -75,9 +75,9 @@ def attack_command(
     """Return the command that attacks a run for a plan: weaker than usual, on as many images as fit the minutes."""
     budget = {"steps": 10, "copies": 8, "samples": 500}
     radii = f"{sigma:g},{2 * sigma:g}"
-    words = ("attack", run)
+    limit = round(minutes, 2)
     return planned(
-        purpose, minutes, *words, sigma=sigma, radii=radii, **budget, minutes=round(minutes, 2), data=data, trust=trust
+        purpose, minutes, "attack", run, sigma=sigma, radii=radii, **budget, minutes=limit, data=data, trust=trust
     )
 
 
@@ -101,8 +101,8 @@ def _commands(
     return [*commands, planned("the page", 0.1, "report", run.path, trust=trust)]
 
 
-def _beside(run: Run, sigmas: list[float]) -> Comparison:
-    """Put the certificates of several sigmas beside each other."""
-    compared = [compare(run, sigma=sigma) for sigma in sigmas]
-    radii = sorted({radius for one in compared for radius in one.radii})
-    return replace(compared[0], runs=[one.runs[0] for one in compared], radii=radii)
+def _compare_sigmas(run: Run, sigmas: list[float]) -> Comparison:
+    """Compare the certificates of a run at several sigmas."""
+    comparisons = [compare(run, sigma=sigma) for sigma in sigmas]
+    radii = sorted({radius for comparison in comparisons for radius in comparison.radii})
+    return replace(comparisons[0], runs=[comparison.runs[0] for comparison in comparisons], radii=radii)

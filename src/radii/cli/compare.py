@@ -30,7 +30,7 @@ def compare(
     """
     from radii.reports.compare import compare as compare_runs
 
-    wanted = [parse_at_least(text) for text in at_least or ()]
+    demands = [parse_at_least(text) for text in at_least or ()]
     shown = (*(() if radii is None else parse_numbers("--radii", radii)),)
     with printed_warnings():
         compared = compare_runs(*(Run(run, trust or ()) for run in runs), radii=shown, sigma=sigma)
@@ -39,12 +39,12 @@ def compare(
         else:
             say_lines(repr(compared))
     missed = 0
-    for share, radius in wanted:
+    for share, radius in demands:
         if not compared.reaches(share, radius):
             missed += 1
             value = compared.accuracy(radius)
             print_error(f"{compared.runs[-1].name}: {value:.4g} certified at radius {radius:g}, less than {share:g}")
-    if wanted:
+    if demands:
         raise SystemExit(1 if missed else 0)
 
 
@@ -52,9 +52,9 @@ def parse_at_least(text: str) -> tuple[float, float]:
     """Parse SHARE@RADIUS."""
     share, _, radius = text.partition("@")
     try:
-        wanted = float(share), float(radius)
+        demand = float(share), float(radius)
     except ValueError:
-        wanted = (-1.0, -1.0)
-    if not (0 <= wanted[0] <= 1 and 0 <= wanted[1] < float("inf")):
+        demand = (-1.0, -1.0)
+    if not (0 <= demand[0] <= 1 and 0 <= demand[1] < float("inf")):
         raise ValueError(f"--at-least {text!r}: expected a share from 0 to 1 and a radius, such as 0.5@0.25.")
-    return wanted
+    return demand

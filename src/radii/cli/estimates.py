@@ -31,7 +31,7 @@ def in_words(estimate: Estimate) -> str:
 
 
 def announce(bar: Pausable, cheaper: str = "") -> Callable[[Estimate], None]:
-    """Return what to do with an estimate: print it if it is more than a minute; if it is hours, ask on a terminal.
+    """Return a callback that prints an estimate of more than a minute, and on a terminal asks about one of hours.
 
     `cheaper` is the command or the option that takes less time.
     """
@@ -49,7 +49,7 @@ def announce(bar: Pausable, cheaper: str = "") -> Callable[[Estimate], None]:
 
 
 def can_answer() -> bool:
-    """Return whether somebody sits at a terminal and sees hints."""
+    """Tell whether a user at a terminal sees hints and can answer."""
     return sys.stdin.isatty() and console.is_terminal and not console.quiet
 
 

@@ -35,11 +35,11 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
         kind: List only these, such as models, with their fields and defaults.
         name: List only names that begin with this, such as mnist for recipes.
     """
-    kinds, beginning = (*FOLDERS, RECIPES), name or ""
-    if kind is not None and kind not in kinds:
-        raise LookupError(f"there are no {kind!r} to list{did_you_mean(kind, kinds)}")
+    registries, beginning = (*FOLDERS, RECIPES), name or ""
+    if kind is not None and kind not in registries:
+        raise LookupError(f"there are no {kind!r} to list{did_you_mean(kind, registries)}")
     if json:
-        say_json({entry: _as_data(entry, beginning) for entry in ([kind] if kind else kinds)})
+        say_json({registry: _as_data(registry, beginning) for registry in ([kind] if kind else registries)})
     elif kind is None:
         _print_all()
     elif kind == RECIPES:
@@ -50,7 +50,7 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
 
 
 def registry(kind: str) -> dict[str, str]:
-    """Return the entries of a registry, each with its sentence."""
+    """Return the names in a registry, with the first sentence about each."""
     if kind in FACTORIES:
         return {name: text for name, (_, text) in plugins.functions(FOLDERS[kind]).items()}
     return plugins.describe(FOLDERS[kind])

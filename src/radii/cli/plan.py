@@ -1,4 +1,4 @@
-"""Plans: commands that a verb runs one after the other, shown before the first with their times."""
+"""Plans: commands that a verb shows with their times, and then runs in order."""
 
 import shlex
 import time

@@ -1,4 +1,4 @@
-"""radii show: tell what a run is, how it was made and what is certified. It imports no code that the run names."""
+"""radii show: describe a run, how it was trained and what is certified. It imports no code that the run names."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
@@ -69,14 +69,14 @@ def _row(run: Run) -> tuple[str, ...]:
     recipe = run.stated_recipe()
     share = without_noise(run)
     objective = recipe.objective["name"]
-    made = objective if run.finished else f"{objective}, in training"
+    training = objective if run.finished else f"{objective}, in training"
     plain = UNKNOWN if share is None else down(share.value, 1, 2)
     files = "; ".join(_brief(Summary(file)) for file in _certificates(run)) or UNKNOWN
-    return str(run.path), recipe.model["name"], recipe.dataset["name"], f"{recipe.sigma:g}", made, plain, files
+    return str(run.path), recipe.model["name"], recipe.dataset["name"], f"{recipe.sigma:g}", training, plain, files
 
 
 def _brief(summary: Summary) -> str:
-    """Return the largest radius at which something is certified, and the share."""
+    """Return the certified accuracy at the tested radii, or at 0 and sigma."""
     radii = summary.tested_radii or (0.0, summary.certificates.sigma or 0.0)
     return ", ".join(f"{down(summary.at(radius).value, 1, 2)} % at {radius_text(radius)}" for radius in radii)
 
@@ -96,7 +96,7 @@ def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str,
     if names := run.class_names():
         more = ", ..." if len(names) > MOST_CLASSES else ""
         yield "classes", f"{len(names)}: {', '.join(names[:MOST_CLASSES])}{more}"
-    yield "made", _made(run, recipe)
+    yield "made", _training(run, recipe)
     for key, source in run.origin().items():
         yield key, f"{source['path']} ({source['hash'][:8]})"
     if check := run.check():
@@ -135,8 +135,8 @@ def _component(table: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
     return f"{table['name']}: {', '.join(fields)}" if fields else str(table["name"])
 
 
-def _made(run: Run, recipe: Recipe) -> str:
-    """Return how a run was made: imported or trained, for how long and how well."""
+def _training(run: Run, recipe: Recipe) -> str:
+    """Describe how a run was made: imported or trained, for how long and how well."""
     if recipe.training is None:
         return "imported"
     time = epoch_time(run)

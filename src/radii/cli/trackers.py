@@ -126,9 +126,9 @@ class MLflow(Tracker):
 
     def start(self) -> None:
         known = _known_id(self.run, self.extra)
-        made = self._mlflow.start_run(run_id=known) if known else self._mlflow.start_run(run_name=Run(self.run).name)
+        run = self._mlflow.start_run(run_id=known) if known else self._mlflow.start_run(run_name=Run(self.run).name)
         if not known:
-            _keep_id(self.run, self.extra, made.info.run_id)
+            _keep_id(self.run, self.extra, run.info.run_id)
             self._mlflow.log_params(_parameters(self.run))
 
     def log(self, scalars: Scalars, number: int) -> None:
@@ -235,7 +235,7 @@ def _imported(module: str, title: str, extra: str) -> Any:
 
 
 def _known_id(run: Path, tracker: str) -> str | None:
-    """Return the run's id at a tracker, if an earlier process has begun a page there."""
+    """Return the run's id at a tracker, if an earlier process started a run there."""
     file = run / IDS
     try:
         known = readers.json_object(file).get(tracker) if file.is_file() else None

@@ -85,10 +85,10 @@ def accuracy_cell(summary: Summary, radius: float) -> Cell:
 
 def best(summaries: Sequence[Summary], value: Callable[[Summary], Value | None]) -> Value | None:
     """Return the largest of comparable values; None if a value is unknown, only a bound, or 0."""
-    known = [exact for summary in summaries if (exact := value(summary)) and exact.exact]
-    if len(known) < len(summaries) or not protocol.comparable([summary.certificates for summary in summaries]):
+    exact = [known for summary in summaries if (known := value(summary)) and known.exact]
+    if len(exact) < len(summaries) or not protocol.comparable([summary.certificates for summary in summaries]):
         return None
-    return max(known) if max(known).value > 0 else None
+    return max(exact) if max(exact).value > 0 else None
 
 
 def intervals(table: Table) -> Table:
@@ -153,13 +153,13 @@ def csv_text(entries: Sequence[Entry], radii: Sequence[float] = ()) -> str:
 
 def as_json(entry: Entry, radii: Sequence[float] = ()) -> dict[str, object]:
     """Return the numbers of a row of report.csv for report.json; unknown ones are None."""
-    summary, made = entry.summary, entry.certificates
+    summary, certificates = entry.summary, entry.certificates
     acr, abstained, alone = summary.known_acr, summary.known_abstentions, entry.without_noise
     chosen = [radius for radius in radii or radii_of([summary]) if summary.decided(radius)]
     return {
         "name": entry.name,
-        "sigma": made.sigma,
-        "certifier": made.certifier,
+        "sigma": certificates.sigma,
+        "certifier": certificates.certifier,
         "images": summary.images,
         "acr": acr.value if acr and acr.exact else None,
         "acr_at_least": acr and acr.value,
@@ -182,28 +182,36 @@ def latex(entries: Sequence[Entry], radii: Sequence[float] = ()) -> str:
 
 def _settings(entry: Entry) -> dict[str, str]:
     """Return how the certificates were made, in the order of the columns of report.csv."""
-    made = entry.certificates
+    certificates = entry.certificates
     known = {
-        "noise": made.noise.get("name") if "noise" in made.header else None,
-        "norm": made.norm,
-        "sigma": made.sigma,
-        "certifier": made.certifier,
-        "failure": made.failure,
-        "label_known": None if made.certifier is None else "yes" if protocol.label_known(made) else "no",
-        "engine": made.header.get("engine"),
-        "seed": made.header.get("seed"),
+        "noise": certificates.noise.get("name") if "noise" in certificates.header else None,
+        "norm": certificates.norm,
+        "sigma": certificates.sigma,
+        "certifier": certificates.certifier,
+        "failure": certificates.failure,
+        "label_known": None
+        if certificates.certifier is None
+        else "yes"
+        if protocol.label_known(certificates)
+        else "no",
+        "engine": certificates.header.get("engine"),
+        "seed": certificates.header.get("seed"),
         "weights": entry.weights or None,
-        "images": len(made.rows),
-        "images_chosen": protocol.planned_images(made),
+        "images": len(certificates.rows),
+        "images_chosen": protocol.planned_images(certificates),
     }
     return {key: UNKNOWN if value is None else str(value) for key, value in known.items()}
 
 
 def _remark(entry: Entry) -> dict[str, str]:
     """Return how the certificates were made, for the remarks of report.tex."""
-    made, label = _settings(entry), "known" if protocol.label_known(entry.certificates) else UNKNOWN
-    images = made["images"] if made["images_chosen"] == UNKNOWN else f"{made['images']} of {made['images_chosen']}"
-    return {**{key: made[key] for key in ("certifier", "failure", "engine", "seed")}, "images": images, "label": label}
+    settings = _settings(entry)
+    images, chosen = settings["images"], settings["images_chosen"]
+    return {
+        **{key: settings[key] for key in ("certifier", "failure", "engine", "seed")},
+        "images": images if chosen == UNKNOWN else f"{images} of {chosen}",
+        "label": "known" if protocol.label_known(entry.certificates) else UNKNOWN,
+    }
 
 
 def _line(settings: Mapping[str, str]) -> str:

@@ -13,7 +13,7 @@ from radii.smoothing.norms import L2, NORMS
 
 def largest_attack(entry: Entry) -> RunAttack | None:
     """Return the attack with the most images, and of those with the most steps; None if there was none."""
-    return max(entry.attacks, key=lambda each: _size(each.attack), default=None)
+    return max(entry.attacks, key=lambda candidate: _size(candidate.attack), default=None)
 
 
 def _size(attack: Attack) -> tuple[int, int]:
@@ -21,7 +21,7 @@ def _size(attack: Attack) -> tuple[int, int]:
 
 
 def broken_certificates(entry: Entry) -> int:
-    """Count the certified images that any attack changed inside their certified radius; each is a wrong certificate."""
+    """Count the certified images that any attack changed inside their radius: these certificates are wrong."""
     certified = {row.digest: row for row in entry.certificates.rows if row.digest and row.prediction != ABSTAIN}
     broken = {
         digest
@@ -34,18 +34,18 @@ def broken_certificates(entry: Entry) -> int:
 
 
 def _changes(entry: Entry) -> Iterator[tuple[str, int | None, float]]:
-    """Yield digest, answer and length of every change that was kept, from the rows and from the pictures."""
-    for kept in entry.attacks:
-        for row in kept.attack.rows:
+    """Yield digest, answer and length of every recorded change, from the rows and from the pictures."""
+    for recorded in entry.attacks:
+        for row in recorded.attack.rows:
             if row.distance is not None:
                 yield row.digest, row.wrong, row.distance
-        for change in kept.pictures[1].values():
+        for change in recorded.pictures[1].values():
             if isinstance(change, dict) and is_number(change.get("distance")) and is_integer(change.get("answer")):
                 yield str(change.get("digest")), change["answer"], change["distance"]
 
 
 def attacked_accuracy(attack: Attack, radius: float) -> Share | None:
-    """Return the share of images that kept a right answer within a radius; None beyond the largest one tried."""
+    """Return the share of images that stay right under attack within a radius; None if it is larger than any tried."""
     return Share(*attack.resisted(radius)) if radius <= attack.largest else None
 
 
@@ -64,6 +64,6 @@ def in_words(attack: Attack) -> str:
 
 
 def budget(attack: Attack) -> str:
-    """Describe what an attack spent on every image and radius."""
+    """Describe the budget of an attack for one image and radius."""
     header = attack.header
     return f"{header['steps']} steps, {header['copies']} noise copies, {header['samples']:,} votes to decide"

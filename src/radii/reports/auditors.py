@@ -1,4 +1,4 @@
-"""A page for auditors: what was claimed, how it was tested, on which data, who can check it how, and the limits."""
+"""Write the page for auditors: claims, tests, data, how to check them, and limits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -42,7 +42,7 @@ LIMITS = (
 
 
 class Pointer(NamedTuple):
-    """A place in a framework, and where this page has something about it."""
+    """An article or section of a framework, and the section of this page about it."""
 
     place: str
     topic: str
@@ -74,7 +74,7 @@ POINTERS = (
 
 @dataclass(frozen=True)
 class ServedAnswers:
-    """What the evidence of a server says, after its log was checked."""
+    """Counts of the answers in a server's evidence, after its log was checked."""
 
     name: str
     lines: int
@@ -142,15 +142,15 @@ def _run(run: Run) -> dict[str, Any]:
 
 def _claim(file: Certificates, others: Sequence[Certificates]) -> dict[str, Any]:
     """Return what one certificate file claims and how it was made."""
-    card, header = describe(file, others), file.header
-    shares = {radius: f"{down(value, 2, 2)} %" for radius, value in card["certified_accuracy"].items()}
-    acr = card["average_certified_radius_at_least"]
+    summary, header = describe(file, others), file.header
+    shares = {radius: f"{down(value, 2, 2)} %" for radius, value in summary["certified_accuracy"].items()}
+    acr = summary["average_certified_radius_at_least"]
     tested = {
         "certifier": describe_certifier(file),
         "noise": describe_noise(file),
         "images": describe_images(file),
-        "label given to the certifier": {True: "yes", False: "no", None: "unknown"}[card["label_known"]],
-        "other settings for the same images": str(card["other_settings"]),
+        "label given to the certifier": {True: "yes", False: "no", None: "unknown"}[summary["label_known"]],
+        "other settings for the same images": str(summary["other_settings"]),
         "engine": header.get("engine", "unknown"),
         "copies in a forward pass": header.get("batch_size", "unknown"),
         "seed": header.get("seed", "unknown"),
@@ -159,19 +159,19 @@ def _claim(file: Certificates, others: Sequence[Certificates]) -> dict[str, Any]
         "dataset": header.get("evaluated_on") or header.get("dataset", "unknown"),
         "part": header.get("split", "test"),
         "digest of the images": header.get("data", "unknown"),
-        "images with certificates": card["images"],
+        "images with certificates": summary["images"],
     }
     return {"name": file.name, "shares": shares, "acr": acr, "tested": tested, "data": data}
 
 
 def _attacks(run: Run, weights: str) -> list[str]:
     """Describe the attacks on the present weights; attacks that cannot be read are left out."""
-    described = []
+    descriptions = []
     for path in sorted((run.path / "attacks").glob("*.jsonl")):
         try:
             attack = attacks.read(path)
         except ValueError:
             continue
         if attack.header.get("weights") == weights:
-            described.append(f"{path.name}: {attack_words.in_words(attack)}")
-    return described
+            descriptions.append(f"{path.name}: {attack_words.in_words(attack)}")
+    return descriptions

@@ -20,7 +20,7 @@ from radii.runs.run import Run, RunError
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run in a comparison, with the one certificate file that it is compared by."""
+    """A run in a comparison, and the certificate file that stands for it."""
 
     run: ReportedRun
     summary: Summary
@@ -90,16 +90,16 @@ class Comparison:
 
     def _differences(self) -> list[str]:
         first, last = self.runs
-        found = zip(self.radii, paired_differences(last.summary, first.summary, list(self.radii)), strict=True)
+        differences = paired_differences(last.summary, first.summary, list(self.radii))
         return [
             f"{last.name} minus {first.name} at radius {radius_text(radius)}, image by image: "
             f"{100 * difference.value:+.1f} ({100 * difference.lower:+.1f} to {100 * difference.upper:+.1f}) points."
-            for radius, difference in found
+            for radius, difference in zip(self.radii, differences, strict=True)
             if difference is not None
         ]
 
     def table(self) -> Table:
-        """Return a line for every measure and a column for every run, in per cent with 95 % intervals."""
+        """Return a table with a row per measure and a column per run, in per cent with 95 % intervals."""
         lines = {"sigma": [_sigma(compared.summary.certificates) for compared in self.runs]}
         lines["right without noise"] = [_share(compared.without_noise) for compared in self.runs]
         for radius in self.radii:
@@ -127,7 +127,7 @@ class Comparison:
 
 
 def compare(*runs: Run | Path | str, radii: Sequence[float] = (), sigma: float | None = None) -> Comparison:
-    """Compare certified runs, by files that were made alike where there are any; `sigma` chooses the noise.
+    """Compare certified runs, if possible by files with the same protocol; `sigma` chooses the noise.
 
     >>> import radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -142,7 +142,7 @@ def compare(*runs: Run | Path | str, radii: Sequence[float] = (), sigma: float |
     if not runs:
         raise ValueError("There is nothing to compare. Name one or more runs.")
     opened = [ReportedRun(run.path, run.trusted) if isinstance(run, Run) else ReportedRun(Path(run)) for run in runs]
-    summaries = [Summary(file) for file in _chosen([_files(run, sigma) for run in opened])]
+    summaries = [Summary(file) for file in _choose_files([_files(run, sigma) for run in opened])]
     tested = {radius for summary in summaries for radius in summary.tested_radii or ()}
     unit = summaries[-1].certificates.sigma or 0.25
     shown = tuple(sorted(set(map(float, radii)) or tested or {0.0, unit, 2 * unit}))
@@ -150,27 +150,30 @@ def compare(*runs: Run | Path | str, radii: Sequence[float] = (), sigma: float |
 
 
 def _files(run: Run, sigma: float | None) -> list[Certificates]:
-    """Read the certificate files of a run's present weights about its own test images, those with most rows first."""
+    """Read the certificate files of a run's present weights and own test images.
+
+    Files at the recipe's sigma come first, then those with most rows.
+    """
     weights = run.weights_digest()
     files = [certificates.read(path) for path in begun_files(run)]
     own = [file for file in files if file.header.get("weights") == weights and not protocol.evaluated_on(file)]
-    wanted = [file for file in own if sigma is None or file.sigma == sigma]
-    if not wanted:
+    matching = [file for file in own if sigma is None or file.sigma == sigma]
+    if not matching:
         noise = "" if sigma is None else f" at sigma {sigma:g}"
         raise RunError(f"{run.path} has no certificates{noise}: `radii certify {run.path}` makes them")
-    mine = run.stated_recipe().sigma
-    return sorted(wanted, key=lambda file: (file.sigma == mine, len(file.rows)), reverse=True)
+    trained = run.stated_recipe().sigma
+    return sorted(matching, key=lambda file: (file.sigma == trained, len(file.rows)), reverse=True)
 
 
-def _chosen(files: Sequence[Sequence[Certificates]]) -> list[Certificates]:
-    """Choose a file of each run: made alike if there are such, then of one noise, then the one with most rows."""
-    for kind in (_protocol, _noise):
-        by_kind: list[Mapping[Hashable, Certificates]] = [
-            {kind(file): file for file in reversed(of_run)} for of_run in files
+def _choose_files(files: Sequence[Sequence[Certificates]]) -> list[Certificates]:
+    """Choose one file per run: of the same protocol if possible, else of the same noise, else the first."""
+    for key_of in (_protocol, _noise):
+        by_key: list[Mapping[Hashable, Certificates]] = [
+            {key_of(file): file for file in reversed(of_run)} for of_run in files
         ]
-        for key in map(kind, files[-1]):
-            if all(key in table for table in by_kind):
-                return [table[key] for table in by_kind]
+        for key in map(key_of, files[-1]):
+            if all(key in table for table in by_key):
+                return [table[key] for table in by_key]
     return [of_run[0] for of_run in files]
 
 

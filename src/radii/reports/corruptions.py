@@ -38,27 +38,27 @@ def groups(entries: Sequence[Entry]) -> dict[str, list[Corrupted]]:
         if entry.corruption:
             by_group.setdefault(entry.group, {}).setdefault(entry.corruption, []).append(entry)
     return {
-        group: [_merge(kind, same) for kind, same in kinds.items()]
-        for group, kinds in by_group.items()
-        if all(_can_merge(same) for same in kinds.values())
+        group: [_merge(kind, of_kind) for kind, of_kind in by_kind.items()]
+        for group, by_kind in by_group.items()
+        if all(_can_merge(of_kind) for of_kind in by_kind.values())
     }
 
 
-def _can_merge(same: Sequence[Entry]) -> bool:
+def _can_merge(entries: Sequence[Entry]) -> bool:
     """Tell whether several entries of one kind are all of different severities."""
-    stated = [_stated_severity(entry) for entry in same]
-    return len(same) == 1 or (0 not in stated and len(set(stated)) == len(stated))
+    stated = [_stated_severity(entry) for entry in entries]
+    return len(entries) == 1 or (0 not in stated and len(set(stated)) == len(stated))
 
 
-def _merge(kind: str, same: Sequence[Entry]) -> Corrupted:
-    header = same[0].certificates.header
+def _merge(kind: str, entries: Sequence[Entry]) -> Corrupted:
+    header = entries[0].certificates.header
     by_severity: dict[int, list[Row]] = {}
-    for entry in same:
+    for entry in entries:
         severity = _severity_of(entry)
         for row in entry.certificates.rows:
             by_severity.setdefault(severity(row), []).append(row)
     known = {} if 0 in by_severity else by_severity
-    rows = [row for entry in same for row in entry.certificates.rows]
+    rows = [row for entry in entries for row in entry.certificates.rows]
     severities = {severity: Summary(Certificates(kind, known[severity], header)) for severity in sorted(known)}
     return Corrupted(kind, Summary(Certificates(kind, rows, header)), severities)
 
@@ -78,7 +78,7 @@ def _severity_of(entry: Entry) -> Callable[[Row], int]:
 
 
 def block_of(certificates: Certificates) -> int:
-    """Return the images of one severity in a file of all five; 0 if it is of one, or does not say."""
+    """Return the number of images per severity in a file of all five; 0 if it holds one severity or does not say."""
     other, images = certificates.header.get("evaluated_on", {}), certificates.header.get("images")
     if "severity" in other:
         return images // len(SEVERITIES) if other["severity"] == 0 and isinstance(images, int) else 0

@@ -1,4 +1,4 @@
-"""What robustness costs: the network's accuracy without noise, and the noisy copies and the time of an answer."""
+"""The cost of robustness: accuracy without noise, and the noisy copies and time per answer."""
 
 from collections.abc import Mapping
 from typing import Any, NamedTuple
@@ -8,13 +8,13 @@ from radii.reports.text import down, up
 from radii.runs.run import Run
 
 WITHOUT_NOISE = ("imported", "standard")
-"""The objectives of models that nobody trained with noise, as far as is known."""
+"""The objectives whose models were not trained with noise, as far as is known."""
 LOST = 0.5
 """A model loses its answers under noise if less than this share of them stays right."""
 
 
 class AnswerCost(NamedTuple):
-    """What the mean certificate of a file took: noisy copies, and milliseconds of one core or GPU."""
+    """The mean cost of a certificate: noisy copies, and milliseconds on one core or GPU."""
 
     copies: float
     milliseconds: float
@@ -58,16 +58,16 @@ def noisy_in_words(check: Mapping[str, Any]) -> str:
     """Format the accuracy of single noisy copies by sigma; empty if it was not measured."""
     if not (noisy := check.get("noisy")):
         return ""
-    shares = [f"{down(part['right'] / part['images'], 1, 2)} % at sigma {part['sigma']:g}" for part in noisy]
+    shares = [f"{down(row['right'] / row['images'], 1, 2)} % at sigma {row['sigma']:g}" for row in noisy]
     return f"one noisy copy each of {noisy[0]['images']:,} images: {', '.join(shares)}"
 
 
 def loses_answers(check: Mapping[str, Any], sigma: float) -> bool:
-    """Tell whether noise of the nearest measured sigma, at most this one, takes most right answers away."""
-    below = [part for part in check.get("noisy", ()) if part["sigma"] <= sigma]
+    """Tell whether most right answers are lost at the largest measured sigma that is at most `sigma`."""
+    below = [row for row in check.get("noisy", ()) if row["sigma"] <= sigma]
     if not below or not check["right"]:
         return False
-    nearest = max(below, key=lambda part: float(part["sigma"]))
+    nearest = max(below, key=lambda row: float(row["sigma"]))
     return bool(nearest["right"] / nearest["images"] < LOST * check["right"] / check["images"])
 
 

@@ -17,7 +17,7 @@ TRAINING = ("Dataset", "Model", "Objective", "Classes", "Epochs", "Time per epoc
 
 
 def details(entry: Entry) -> dict[str, str]:
-    """Return what is known about one input; what is not recorded is a dash."""
+    """Return the details of one input by title; a dash stands for what is not recorded."""
     certificates, summary = entry.certificates, entry.summary
     samples = summary.samples
     alone = entry.without_noise
@@ -53,10 +53,10 @@ def _training(run: ReportedRun) -> dict[str, str]:
 
 
 def details_tables(entries: Sequence[Entry]) -> dict[str, Table]:
-    """Return how the inputs were computed, by title: one table with a column per input if they fit.
+    """Return the details of all inputs, as tables by title.
 
-    If there are more, a table of what is the same for all, and one of what differs with a row per input. What no
-    input records is left out.
+    Up to MOST_COLUMNS inputs are the columns of one table. For more, one table holds what all share, and another has
+    a row per input with what differs. Details that no input records are left out.
     """
     known = [details(entry) for entry in entries]
     names = [entry.name for entry in entries]

@@ -39,7 +39,7 @@ class RunAttack:
 
     @cached_property
     def pictures(self) -> "tuple[Mapping[str, Pixels], Mapping[str, Any]]":
-        """The changed images and what is known of each, by name; empty if there is no such file."""
+        """The changed images, and the record of each change, by name; empty if there is no such file."""
         file = attacks.pictures_file(self.path)
         return gallery.read(file) if file.is_file() else ({}, {})
 
@@ -97,13 +97,13 @@ class Entry:
     summary: Summary
     run: ReportedRun | None = None
     mark: str = ""
-    """What tells this certificate file from the others of its run; empty if there is only one."""
+    """Distinguishes this certificate file from the others of its run; empty if there is only one."""
     weights: str = ""
     """Which weights the certificates are of: OWN, ABSENT, GONE or UNRECORDED; empty for a single file."""
     folder: str = ""
     """The folder of logs that the file is in; empty for other files and for runs."""
     path: Path | None = None
-    """The certificate file, where it was named alone: others may lie beside it."""
+    """The certificate file, if the input is a single file."""
 
     @property
     def name(self) -> str:
@@ -150,13 +150,13 @@ class Entry:
 
     @property
     def group(self) -> str:
-        """What means over kinds of corruption are taken over: a folder of logs, or a run's sets of one kind."""
+        """The group for means over kinds of corruption: a folder of logs, or a run's dataset and certifier."""
         other = self.certificates.header.get("evaluated_on", {})
         return self.folder or f"{self.source} ({other.get('name')}, {_certifier(self.certificates)})"
 
     @cached_property
     def beside(self) -> Sequence[Certificates]:
-        """The certificate files beside one that was named alone."""
+        """The other certificate files in the folder of a single file."""
         return repeats.beside(self.path) if self.path is not None and "weights" in self.certificates.header else []
 
     @cached_property
@@ -165,12 +165,13 @@ class Entry:
         header = self.certificates.header
         if self.run is None or "weights" not in header:
             return []
-        about = header["weights"], header.get("data"), self.certificates.noise
-        return [kept for kept in self.run.attacks if kept.attack.rows and _attacked(kept.attack.header) == about]
-
-
-def _attacked(header: Mapping[str, Any]) -> tuple[Any, ...]:
-    return header["weights"], header["data"], header["noise"]
+        certified = header["weights"], header.get("data"), self.certificates.noise
+        return [
+            recorded
+            for recorded in self.run.attacks
+            if recorded.attack.rows
+            and tuple(recorded.attack.header[key] for key in ("weights", "data", "noise")) == certified
+        ]
 
 
 def read(paths: Sequence[Path], trusted: Collection[str] = (), labels: Mapping[str, str] | None = None) -> list[Entry]:
@@ -203,10 +204,10 @@ def _with_teachers(paths: Sequence[Path]) -> list[Path]:
 
 def _labelled(paths: Sequence[Path], labels: Mapping[str, str]) -> list[str]:
     """Return the name of every path: its label, or the end of the path."""
-    given = {Path(path).resolve(): name for path, name in labels.items()}
-    if unknown := set(given) - {path.resolve() for path in paths}:
+    label_of = {Path(path).resolve(): name for path, name in labels.items()}
+    if unknown := set(label_of) - {path.resolve() for path in paths}:
         raise ValueError(f"{unknown.pop().name} has a label but is not reported: name it as a run or file too")
-    names = [given.get(path.resolve(), name) for path, name in zip(paths, _names(paths), strict=True)]
+    names = [label_of.get(path.resolve(), name) for path, name in zip(paths, _names(paths), strict=True)]
     if twice := [name for name, times in Counter(names).items() if times > 1]:
         raise ValueError(f"two inputs would have the name {twice[0]!r}: give each its own")
     return names
@@ -216,11 +217,11 @@ def _names(paths: Sequence[Path]) -> list[str]:
     """Return the last part of each path, and as many parent folders as make it unique."""
     parts = [(*path.resolve().parts[:-1], path.resolve().name.removesuffix(".tsv")) for path in paths]
     names = []
-    for mine in parts:
+    for own in parts:
         depth = 1
-        while sum(other[-depth:] == mine[-depth:] for other in parts) > 1 and depth < len(mine):
+        while sum(other[-depth:] == own[-depth:] for other in parts) > 1 and depth < len(own):
             depth += 1
-        names.append("/".join(mine[-depth:]))
+        names.append("/".join(own[-depth:]))
     return names
 
 
@@ -241,8 +242,8 @@ def _read_run(run: ReportedRun, name: str) -> list[Entry]:
     run.recipe  # noqa: B018  untrusted code is refused here
     files = [certificates.read(file) for file in begun_files(run, warn=True)]
     if not files:
-        of = " of images, only a proof about a population" if any(run.population.glob("*.tsv")) else ""
-        raise ValueError(f"{run.path} holds no certificates{of}: `radii certify {run.path}` makes them")
+        only = " of images, only a proof about a population" if any(run.population.glob("*.tsv")) else ""
+        raise ValueError(f"{run.path} holds no certificates{only}: `radii certify {run.path}` makes them")
     present = run.weights_digest() if run.finished else None
     return [
         Entry(name, Summary(file), run, mark, _weights(file, run, present))
@@ -251,7 +252,7 @@ def _read_run(run: ReportedRun, name: str) -> list[Entry]:
 
 
 def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
-    """Return the certificate files of a run that have a row; a warning may name those that have none yet."""
+    """Return the certificate files of a run that have rows; with `warn`, warn about those without."""
     files = sorted(run.certificates.glob("*.tsv"))
     begun = [file for file in files if certificates.has_rows(file)]
     for file in files if begun and warn else ():
@@ -261,7 +262,7 @@ def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
 
 
 def _weights(file: Certificates, run: Run, present: str | None) -> str:
-    """Tell which weights the certificates of a run are of; `present` is the digest of the present ones."""
+    """Return which weights were certified: OWN, ABSENT, GONE or UNRECORDED; `present` is their digest now."""
     recorded = file.header.get("weights")
     if recorded is None:
         return UNRECORDED
@@ -272,11 +273,11 @@ def _weights(file: Certificates, run: Run, present: str | None) -> str:
 
 
 def _marks(files: Sequence[Certificates]) -> list[str]:
-    """Return what tells the certificate files of one run apart: dataset, certifier, both, or the file's name."""
+    """Return a mark that distinguishes each certificate file of a run: dataset, certifier, both, or the file's name."""
     if len(files) == 1:
         return [protocol.evaluated_on(files[0])]
-    for parts in ((protocol.evaluated_on,), (_certifier,), (protocol.evaluated_on, _certifier)):
-        marks = [", ".join(filter(None, (part(file) for part in parts))) for file in files]
+    for fields in ((protocol.evaluated_on,), (_certifier,), (protocol.evaluated_on, _certifier)):
+        marks = [", ".join(filter(None, (field(file) for field in fields))) for file in files]
         if len(set(marks)) == len(files):
             return marks
     return [", ".join(filter(None, (protocol.evaluated_on(file), file.name))) for file in files]

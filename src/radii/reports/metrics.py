@@ -97,9 +97,9 @@ class Summary:
 
     @property
     def known_abstentions(self) -> Share | None:
-        """The abstentions; None if they cannot be told from wrong predictions.
+        """The abstentions; None if they cannot be distinguished from wrong predictions.
 
-        That is so if only larger radii, or only the label, were tested.
+        This happens if only larger radii, or only the label, were tested.
         """
         return self.abstained if self.decided(0.0) and not protocol.label_known(self.certificates) else None
 
@@ -194,12 +194,12 @@ class Difference(NamedTuple):
 def paired_differences(one: Summary, other: Summary, radii: Sequence[float]) -> list[Difference | None]:
     """Return the certified accuracy of `one` minus that of `other` at increasing radii; None if they do not compare.
 
-    Both are of the same images, so that the chance in the choice of images cancels.
+    Both certify the same images, so the random choice of images cancels out.
     """
     if protocol.differences([one.certificates, other.certificates]):
         return [None] * len(radii)
-    mine, theirs = _radius_by_image(one), _radius_by_image(other)
-    pairs = [(mine[index], theirs[index]) for index in mine]
+    first, second = _radius_by_image(one), _radius_by_image(other)
+    pairs = [(first[index], second[index]) for index in first]
     gains = _count_between([(low, high) for high, low in pairs if high > low], radii)
     losses = _count_between([(low, high) for low, high in pairs if high > low], radii)
     return [

@@ -26,7 +26,7 @@ tags:
 - randomized-smoothing
 ---
 """
-"""What the hub reads of a card. The licence is the owner's to state."""
+"""The metadata that the hub reads. The owner states the licence."""
 MEANING = (
     "A certificate is about the smoothed classifier: no change of an image smaller than its radius changes the answer, "
     "except with the failure probability of the certifier. It says nothing about larger changes, about other "
@@ -36,7 +36,7 @@ DIGITS = 4
 
 
 def certified(run: Run) -> list[dict[str, Any]]:
-    """Return every certificate file of the run's present weights, as `describe` does."""
+    """Describe every certificate file of the run's present weights with `describe`."""
     weights = run.weights_digest()
     files = [certificates.read(path) for path in begun_files(run)]
     return [describe(file, files, run) for file in files if file.header.get("weights") == weights]
@@ -46,7 +46,7 @@ def describe(file: Certificates, others: Sequence[Certificates] = (), run: Run |
     """Return how a certificate file was made, and the certified accuracy at the radii that were tested, rounded down.
 
     The average certified radius is null if only some radii were tested; then `average_certified_radius_at_least` is
-    what is known of it. `other_settings` counts the ways in which `others` certified the same images and weights.
+    a lower bound. `other_settings` counts the ways in which `others` certified the same images and weights.
     `without_noise` is the network's own accuracy, if it was measured in `run`; `answer` is the mean cost of an answer.
     """
     summary, header = Summary(file), file.header
@@ -88,11 +88,13 @@ def markdown(run: Run, repository: str) -> str:
         f"{FRONT}\n# {markdown_text(repository.rpartition('/')[2])}",
         f"An image classifier to be used under Gaussian noise of deviation {run.recipe.sigma:g} (pixels in [0, 1]), "
         "with certified radii. Made by radii.",
-        _facts(run),
+        _training_table(run),
         f"## Use\n\n```sh\nradii pull hf://{repository} --run runs/pulled\nradii verify runs/pulled\n```\n\n"
         f'```python\nimport radii\n\nsmoothed = radii.load("runs/pulled"{trust})\n'
         "radii.predict(smoothed, image)  # pixels in [0, 1], [channel, height, width]\n```",
-        _code_note(code),
+        f"The recipe names code that is not in this repository: {', '.join(f'`{name}`' for name in code)}."
+        if code
+        else "",
         f"## Certified accuracy\n\n{_certified_text(run)}",
         _population_text(run),
         f"## What this means\n\n{MEANING}",
@@ -100,11 +102,11 @@ def markdown(run: Run, repository: str) -> str:
     return "\n\n".join(filter(None, parts)) + "\n"
 
 
-def _facts(run: Run) -> str:
-    """Return how the model was made, as a table."""
+def _training_table(run: Run) -> str:
+    """Return how the model was trained, as a Markdown table."""
     dataset, *model, objective = run.recipe.names()
     names, rows = run.class_names(), run.history()
-    facts = {
+    fields = {
         "Dataset": dataset,
         "Model": ", ".join(model),
         "Objective": objective,
@@ -113,13 +115,7 @@ def _facts(run: Run) -> str:
         "Without noise": check_in_words(run.check()) if run.check() else "",
         "Weights, SHA-256": run.weights_digest(),
     }
-    return tables.markdown(Table(["", ""], [[Cell(key), Cell(text)] for key, text in facts.items() if text])).strip()
-
-
-def _code_note(code: Sequence[str]) -> str:
-    if not code:
-        return ""
-    return f"The recipe names code that is not in this repository: {', '.join(f'`{name}`' for name in code)}."
+    return tables.markdown(Table(["", ""], [[Cell(key), Cell(text)] for key, text in fields.items() if text])).strip()
 
 
 def _certified_text(run: Run) -> str:
@@ -152,7 +148,7 @@ def _population_text(run: Run) -> str:
 
 
 def _how(file: Certificates) -> str:
-    """Return how a certificate file was made, in one line."""
+    """Describe how a certificate file was made, in one line."""
     known = (describe_images(file), describe_certifier(file), describe_noise(file))
     return f"{file.name}: {'; '.join(text for text in known if text != UNKNOWN)}."
 

@@ -1,4 +1,4 @@
-"""What is proven about a population, in words, as data and as a table: never in one column with certificates."""
+"""Show proofs about a population as words, data and a table, separate from certificates of images."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -27,7 +27,7 @@ CAPTION = (
 
 
 def in_words(population: Population) -> list[str]:
-    """Return what is proven as sentences: one for every radius, and what is not promised."""
+    """Return sentences: what is proven at every radius, and what is not promised."""
     if not population.proven:
         return [f"nothing is proven yet: {population.missing} images have no votes"]
     norm = norm_name(population.certificates)
@@ -70,7 +70,7 @@ def describe(population: Population, others: Sequence[Certificates] = ()) -> dic
 
 
 def proven(run: Run) -> list[dict[str, Any]]:
-    """Return what is proven about a population with the present weights of a run, as `describe` does."""
+    """Describe the proofs about a population for the present weights of a run with `describe`."""
     weights = run.weights_digest()
     files = [read(path) for path in population_files(run)]
     own = [file for file in files if file.header.get("weights") == weights]
@@ -78,7 +78,7 @@ def proven(run: Run) -> list[dict[str, Any]]:
 
 
 def of_runs(runs: Sequence[tuple[str, Run]]) -> list[tuple[str, Population]]:
-    """Return the proofs about a population that are in runs, each under a name; unfinished ones are left out."""
+    """Return the finished proofs about a population in runs, with the name of the run and its weights."""
     named = []
     for name, run in runs:
         present = run.weights_digest() if run.finished else None

@@ -42,17 +42,17 @@ def report(
     paths = [inputs] if isinstance(inputs, str | Path) else inputs
     if any(not 0 <= radius <= 1000 for radius in radii):
         raise ValueError(f"radii = {tuple(radii)}, expected numbers from 0 to 1000, such as 0, 0.25, 0.5")
-    everything = read([Path(path) for path in paths], trust, labels)
+    all_entries = read([Path(path) for path in paths], trust, labels)
     # Certificates of another dataset are not mixed with those of the run's own.
-    entries = [entry for entry in everything if "evaluated_on" not in entry.certificates.header] or everything
-    corrupted = corruptions.groups(everything)
-    further = {f"Corruptions: {name}": corruptions.table(kinds) for name, kinds in corrupted.items()}
-    content = Content(entries, title, tuple(sorted(set(radii))), command, further)
+    entries = [entry for entry in all_entries if "evaluated_on" not in entry.certificates.header] or all_entries
+    corrupted = corruptions.groups(all_entries)
+    corruption_tables = {f"Corruptions: {name}": corruptions.table(kinds) for name, kinds in corrupted.items()}
+    content = Content(entries, title, tuple(sorted(set(radii))), command, corruption_tables)
     drawn = _figure_files(entries)
     files: dict[str, str | bytes] = {
         **drawn,
         "report.md": markdown(content, [name for name in drawn if name.endswith(".svg")]),
-        "report.csv": accuracies.csv_text(everything, content.radii),
+        "report.csv": accuracies.csv_text(all_entries, content.radii),
         "report.tex": accuracies.latex(entries, content.radii),
         "report.json": _as_json(content),
         **({"corruptions.csv": corruptions.csv_text(corrupted)} if corrupted else {}),

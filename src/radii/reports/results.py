@@ -63,7 +63,7 @@ class Results:
 
     @property
     def acr(self) -> float:
-        """The average certified radius; a lower bound if the certifier tested given radii only."""
+        """The average certified radius; a lower bound if only some radii were tested."""
         return self._summary.acr
 
     def to_pandas(self) -> "DataFrame":

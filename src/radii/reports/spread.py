@@ -21,7 +21,7 @@ REWEIGHTING = {
     "smoothmix": "right images only, in a term",
     "catrs": "by confidence",
 }
-"""What shipped objectives leave out or weigh by how well an image is classified, by their names."""
+"""How an objective leaves out or weights images by how well they are classified, by its name."""
 
 
 class WorstClass(NamedTuple):
@@ -66,7 +66,7 @@ def easiest_share(summary: Summary) -> Value | None:
 def worst_class(summary: Summary, radius: float) -> WorstClass | None:
     """Return the class with the lowest certified accuracy at a radius; None if there is one class only."""
     classes = [WorstClass(label, own.at(radius)) for label, own in summary.by_class().items()]
-    return min(classes, key=lambda found: (found.share.value, found.label)) if len(classes) > 1 else None
+    return min(classes, key=lambda worst: (worst.share.value, worst.label)) if len(classes) > 1 else None
 
 
 def reweighting(entry: Entry) -> str:
@@ -75,7 +75,7 @@ def reweighting(entry: Entry) -> str:
 
 
 def spread(entries: Sequence[Entry], radius: float) -> Table:
-    """Return the table of what the average hides, with the worst class at a radius."""
+    """Return the table of the spread of radii and votes, with the worst class at a radius."""
     head = [
         "",
         *(f"p {100 * share:g} %" for share in QUANTILES),

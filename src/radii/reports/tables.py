@@ -12,7 +12,7 @@ NUMBER = re.compile(r"[≥+\- ]*[\d.,]+( ± [\d.]+)?( [%×])?")  # noqa: RUF001
 
 
 class Cell(NamedTuple):
-    """A value as text, with what a page shows beside it."""
+    """A value as text, with its interval and share for the page."""
 
     text: str
     best: bool = False

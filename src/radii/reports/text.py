@@ -1,4 +1,4 @@
-"""Numbers and foreign text as people read them: rounding, durations, and escapes for Markdown, LaTeX, CSV and HTML."""
+"""Format numbers and durations, and escape text for Markdown, LaTeX, CSV and HTML."""
 
 import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal

@@ -11,8 +11,6 @@ from radii.reports.text import UNKNOWN, down, duration
 from radii.runs.lineage import seconds_before, teachers
 
 HEAD = ("", "Taught by", "ACR", "Time per epoch", "Training time", "Teacher’s method here", "Speed-up")  # noqa: RUF001
-
-
 BASELINE = "gaussian"
 
 
@@ -25,26 +23,26 @@ def transfers(entries: Sequence[Entry]) -> Table | None:
 
 
 def best_entries(entries: Sequence[Entry]) -> dict[Path, Entry]:
-    """Return the best entry of every run: of its own test split, of its present weights, with an exact ACR."""
+    """Return the preferred entry of every run: its own test split, then its present weights, then an exact ACR."""
 
-    def worth(entry: Entry) -> tuple[bool, bool, bool]:
+    def preference(entry: Entry) -> tuple[bool, bool, bool]:
         return not entry.evaluated, entry.own, entry.summary.tested_radii is None
 
-    return {entry.run.path.resolve(): entry for entry in sorted(entries, key=worth) if entry.run}
+    return {entry.run.path.resolve(): entry for entry in sorted(entries, key=preference) if entry.run}
 
 
 def _row(entry: Entry, run: ReportedRun, known: Mapping[Path, Entry]) -> list[Cell]:
     cost = run.transfer_cost or {}
     method = cost["method_seconds_per_epoch"]
-    mine = run.epoch_time
+    time = run.epoch_time
     texts = [
         entry.name,
         _teacher(run, known),
         _acr(entry),
-        str(mine) if mine else UNKNOWN,
-        _training_time(run, mine) if mine else UNKNOWN,
+        str(time) if time else UNKNOWN,
+        _training_time(run, time) if time else UNKNOWN,
         f"{cost['method']}, {duration(method)} per epoch ({cost['steps_timed']} steps timed)",
-        f"{down(method / mine.seconds, 1)} ×" if mine else UNKNOWN,  # noqa: RUF001
+        f"{down(method / time.seconds, 1)} ×" if time else UNKNOWN,  # noqa: RUF001
     ]
     return [Cell(text) for text in texts]
 
@@ -61,20 +59,20 @@ def _teacher(run: ReportedRun, known: Mapping[Path, Entry]) -> str:
     if teacher is None:
         return path.name
     taught, certified = run.origin()["teacher"].get("hash"), teacher.certificates.header.get("weights")
-    # A teacher that was trained again is not the one that taught.
+    # The teacher may have been trained again since.
     return f"{path.name}, ACR {_acr(teacher) if taught == certified else UNKNOWN}"
 
 
-def _training_time(run: ReportedRun, mine: EpochTime) -> str:
+def _training_time(run: ReportedRun, time: EpochTime) -> str:
     """Format the student's time, and the sum with its teachers' and soft labels' if all of these are known."""
     recorded = (run.transfer_cost or {}).get("seconds_before", {})
-    # A teacher that is no longer there: its time as it was when the student was trained.
+    # For a teacher that is gone, use the time recorded when the student was trained.
     before = {what: recorded.get(what) if seconds is None else seconds for what, seconds in seconds_before(run).items()}
     known = [seconds for seconds in before.values() if seconds is not None]
     if len(known) < len(before):
-        return duration(mine.total)
+        return duration(time.total)
     words = "teachers’ and soft labels’" if "soft_labels" in before else "teachers’"  # noqa: RUF001
-    return f"{duration(mine.total)}, {duration(mine.total + sum(known))} with the {words}"
+    return f"{duration(time.total)}, {duration(time.total + sum(known))} with the {words}"
 
 
 class TrainedRun(NamedTuple):
@@ -90,7 +88,7 @@ class TrainedRun(NamedTuple):
     method_seconds: float | None = None
     """How long the teacher's method would have taken on the student's architecture."""
     baseline: bool = False
-    """Whether it was trained with Gaussian noise alone, as what a student has to beat."""
+    """Whether it was trained with Gaussian noise alone, as a baseline for students."""
 
     def __str__(self) -> str:
         method = "" if self.method_seconds is None else f"; {self.method} would take {duration(self.method_seconds)}"
@@ -129,7 +127,7 @@ def _trained(entry: Entry, entries: Sequence[Entry]) -> TrainedRun | None:
     student = TrainedRun(number, entry.name, run.epoch_time.total, acr)
     if run.transfer_cost is None:
         return student
-    # The method takes as many epochs as with the first teacher; the student's own number if that was trained elsewhere.
+    # Assume the first teacher's number of epochs, or the student's own if the teacher was trained elsewhere.
     *_, first = run, *teachers(run)
     epochs = (epoch_time(first) or run.epoch_time).epochs
     seconds = run.transfer_cost["method_seconds_per_epoch"] * epochs

@@ -50,21 +50,21 @@ def pictures_file(certificates: Path) -> Path:
     return certificates.parent.parent / "pictures" / f"{certificates.name.removesuffix('.tsv')}.safetensors"
 
 
-def write(path: Path, pictures: "Mapping[str, NDArray[np.float32]]", facts: Mapping[str, Any]) -> None:
-    """Write pictures [channel, height, width] by name, with facts about them."""
+def write(path: Path, pictures: "Mapping[str, NDArray[np.float32]]", records: Mapping[str, Any]) -> None:
+    """Write pictures [channel, height, width] by name, with a record of each."""
     from safetensors.numpy import save
 
     disk.make_folder(path.parent)
-    disk.write(path, save(dict(pictures), {"facts": json.dumps(facts, sort_keys=True)}))
+    disk.write(path, save(dict(pictures), {"facts": json.dumps(records, sort_keys=True)}))
 
 
 def read(path: Path) -> "tuple[dict[str, NDArray[np.float32]], dict[str, Any]]":
-    """Read a file of pictures and the facts about them; any other content is a ValueError."""
+    """Read a file of pictures and their records; raise a ValueError for any other content."""
     import numpy as np
     from safetensors import SafetensorError
     from safetensors.numpy import load
 
-    facts = readers.parse_object(readers.weights_metadata(path).get("facts", "{}"), f"the header of {path}")
+    records = readers.parse_object(readers.weights_metadata(path).get("facts", "{}"), f"the header of {path}")
     try:
         pictures = load(readers.content(path, MOST_BYTES))
     except (SafetensorError, KeyError, ValueError) as error:
@@ -74,4 +74,4 @@ def read(path: Path) -> "tuple[dict[str, NDArray[np.float32]], dict[str, Any]]":
             raise ValueError(f"{path}: {readers.short(name)} is no picture, expected float32 [channel, height, width]")
         if not np.isfinite(pixels).all():
             raise ValueError(f"{path}: {readers.short(name)} has pixels that are no numbers: remove the file")
-    return pictures, facts
+    return pictures, records

@@ -123,13 +123,13 @@ def _method_recipe(method: Path | str, trained: Recipe) -> Recipe:
     if _is_recipe(method):
         return read(find(method))
     paths = [path for path in shipped() if path.rpartition("/")[2].rpartition("-")[0] == name]
-    wanted = trained.dataset["name"], name
-    fitting = [recipe for recipe in map(read, map(find, paths)) if _dataset_and_objective(recipe) == wanted]
-    if fitting:
-        return min(fitting, key=lambda recipe: abs(recipe.sigma - trained.sigma))
+    recipes = [read(find(path)) for path in paths]
+    matching = [
+        recipe
+        for recipe in recipes
+        if (recipe.dataset["name"], recipe.objective["name"]) == (trained.dataset["name"], name)
+    ]
+    if matching:
+        return min(matching, key=lambda recipe: abs(recipe.sigma - trained.sigma))
     model: Spec = "denoised" if name == DENOISING else trained.model
     return replace(trained, model=model, objective=named_table(name, "objective"), seed=0, training=None)
-
-
-def _dataset_and_objective(recipe: Recipe) -> tuple[str, str]:
-    return recipe.dataset["name"], recipe.objective["name"]

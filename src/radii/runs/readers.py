@@ -162,12 +162,12 @@ def _is_sigma(value: Any) -> bool:
 
 
 def _are_environments(value: Any) -> bool:
-    entries = isinstance(value, list) and all(map(is_object, value))
-    return entries and all(
-        is_integer(entry.get("first_row"))
-        and _is_batch_size(entry.get("batch_size", 1))
-        and is_object(entry.get("tf32", {}))
-        for entry in value
+    are_objects = isinstance(value, list) and all(map(is_object, value))
+    return are_objects and all(
+        is_integer(environment.get("first_row"))
+        and _is_batch_size(environment.get("batch_size", 1))
+        and is_object(environment.get("tf32", {}))
+        for environment in value
     )
 
 
@@ -328,7 +328,7 @@ def doubles(path: Path) -> list[float]:
 
 
 def check_length(path: Path) -> None:
-    """Refuse a safetensors file that is longer than its header says: a file with holes may be longer than any disk."""
+    """Refuse a safetensors file that is longer than its header says; a sparse file may be longer than any disk."""
     size, table = _safetensors_header(path)
     try:
         ends = [int(entry["data_offsets"][1]) for name, entry in table.items() if name != "__metadata__"]

@@ -1,4 +1,4 @@
-"""Repeats: what else was drawn for the same images and weights. Each time is another chance of a false certificate."""
+"""Repeats: other certifications of the same images and weights; each is another chance of a false certificate."""
 
 import json
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
@@ -24,24 +24,24 @@ DRAWS = (
 """Fields of a header that decide what is drawn for an image, and what follows from it."""
 
 
-def repeats(made: Certificates, others: Iterable[Certificates]) -> list[Certificates]:
-    """Return, of other files of the same weights, one for each other way in which images of a file were certified."""
-    ways: dict[str, Certificates] = {_draws(made.header): made}
+def repeats(certified: Certificates, others: Iterable[Certificates]) -> list[Certificates]:
+    """Return one other file for each different way in which images of a file were certified with the same weights."""
+    ways: dict[str, Certificates] = {_draws(certified.header): certified}
     for other in others:
-        same = "weights" in made.header and other.header.get("weights") == made.header["weights"]
-        if same and _draws(other.header) not in ways and shared_images(made, other):
+        same = "weights" in certified.header and other.header.get("weights") == certified.header["weights"]
+        if same and _draws(other.header) not in ways and shared_images(certified, other):
             ways[_draws(other.header)] = other
     return list(ways.values())[1:]
 
 
-def repeats_note(made: Certificates, others: Iterable[Certificates], images: str = "its images") -> str:
+def repeats_note(certified: Certificates, others: Iterable[Certificates], images: str = "its images") -> str:
     """Say how often images of a file were also certified with other settings; empty if they were not."""
-    repeated = repeats(made, others)
+    repeated = repeats(certified, others)
     if not repeated:
         return ""
     count = len(repeated)
     words = f"{images} were also certified {count} time{'s' * (count != 1)} with other settings of the same weights"
-    failures = [failure for file in (made, *repeated) if (failure := file.failure) is not None]
+    failures = [failure for file in (certified, *repeated) if (failure := file.failure) is not None]
     if len(failures) <= count:
         return words
     return f"{words}: the failure probability of the best of them is up to {min(1.0, sum(failures)):.4g}"

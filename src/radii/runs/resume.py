@@ -102,14 +102,14 @@ def files_alike(run: Run, header: Mapping[str, Any]) -> list[tuple[int, list[Row
     Those with the most images come first.
     """
 
-    def stated(table: Mapping[str, Any]) -> dict[str, Any]:
+    def settings(table: Mapping[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in identity(table).items() if key not in ("every", "most", "format")}
 
-    wanted = stated(header)
+    own = settings(header)
     alike = [
         (int(other["every"]), read_rows(path, other))
         for path, other in files_of_weights(run, header["weights"])
-        if other.get("most") is None and SHARD not in other and stated(other) == wanted
+        if other.get("most") is None and SHARD not in other and settings(other) == own
     ]
     return sorted(alike, key=lambda file: file[0])
 
@@ -129,8 +129,8 @@ def check_no_overlap(path: Path, other: Mapping[str, Any], rows: Sequence[Row], 
     seed, new = other.get("seed"), request.header["seed"]
     advice = f"Choosing a seed after seeing results would bias them; use seed {seed}"
     if count := overlap(other, rows, request.header, request.images, request.digest_of):
-        have = f"{path} has certificates of {count} of these images"
-        raise RunError(f"seed = {new}, but {have} with seed {seed}. {advice}")
+        existing = f"{path} has certificates of {count} of these images"
+        raise RunError(f"seed = {new}, but {existing} with seed {seed}. {advice}")
     if not rows and other.get("data") == request.header.get("data") and is_locked(path):
         raise RunError(f"seed = {new}, but {path} is being made of these images with seed {seed}. {advice}")
 

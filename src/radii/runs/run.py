@@ -73,7 +73,7 @@ class Run:
         stated, rows = self.stated_recipe(), self.history()
         measured = rows[-1].get("noisy_test_accuracy") if rows else None
         files = self._certified()
-        facts = {
+        fields = {
             "dataset": stated.dataset["name"],
             "model": stated.model["name"],
             "objective": stated.objective["name"],
@@ -84,7 +84,7 @@ class Run:
         }
         lines = [(file.name, certificates.accuracy_steps(file)) for file in files]
         title = "certified accuracy, % of all images, over the radius (pixels in [0, 1])"
-        return notebook.table((), facts.items(), str(self.path)) + notebook.curves(lines, title)
+        return notebook.table((), fields.items(), str(self.path)) + notebook.curves(lines, title)
 
     def _certified(self) -> "list[certificates.Certificates]":
         """Return the certificate files of the present weights that have a row."""
@@ -179,17 +179,17 @@ class Run:
             yield
 
     def claim(
-        self, wanted: Recipe, origin: Mapping[str, Mapping[str, str]], defaults: Mapping[str, Any] | None = None
+        self, recipe: Recipe, origin: Mapping[str, Mapping[str, str]], defaults: Mapping[str, Any] | None = None
     ) -> None:
         """Create the directory for this recipe, or raise a RunError if it belongs to another recipe.
 
         `defaults` are those of the objective's fields: a run that was begun before a field existed had its default.
         """
-        trust.record(wanted.names())
-        if wanted.dataset.get("path"):
-            trust.record_data(self.path / wanted.dataset["path"])
+        trust.record(recipe.names())
+        if recipe.dataset.get("path"):
+            trust.record_data(self.path / recipe.dataset["path"])
         if self.recipe_file.is_file():
-            if difference := _recipe_difference(self.stated_recipe(), wanted, defaults or {}):
+            if difference := _recipe_difference(self.stated_recipe(), recipe, defaults or {}):
                 raise RunError(f"{self.path} belongs to another recipe (it has {difference})", "run")
             if _hashes(self.origin()) != _hashes(origin):
                 raise RunError(f"{self.path} was started from another {' or '.join(origin)}", "run")
@@ -203,7 +203,7 @@ class Run:
             here = self.path.resolve()
             sources = {key: {**source, "path": os.path.relpath(source["path"], here)} for key, source in origin.items()}
             disk.write_json(self.origin_file, sources)
-        disk.write(self.recipe_file, wanted.to_toml())
+        disk.write(self.recipe_file, recipe.to_toml())
 
     def write_history(self, rows: Sequence[Mapping[str, Any]]) -> None:
         """Write training.csv, one row for each epoch; without rows there is no file."""

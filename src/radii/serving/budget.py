@@ -1,4 +1,4 @@
-"""One failure probability for a picture and weights over their life, however often they are asked about."""
+"""Divide the failure probability of a picture and weights among all requests about them."""
 
 import hashlib
 import sqlite3

@@ -188,7 +188,7 @@ def _prepared(spec: bytes, content: bytes, file: Path) -> tuple[bool, bytes]:
 
 
 def _limit_memory() -> None:
-    """Let a picture that needs too much memory fail; where the system tells how much this process has."""
+    """Limit the memory of this process, where the system reports its size."""
     import resource
 
     statistics = Path("/proc/self/statm")

@@ -11,8 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 if TYPE_CHECKING:
+    from radii.serving.answer import Answer
     from radii.serving.model import ServedModel
-    from radii.serving.service import Answer
 
 INPUT = "image"
 HEADER_LENGTH = "inference-header-content-length"

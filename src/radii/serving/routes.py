@@ -23,10 +23,11 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from torch import Tensor
 
 from radii.serving import oip
+from radii.serving.answer import Answer
 from radii.serving.copies import data_uri, show_copies
 from radii.serving.counters import Counters
 from radii.serving.decoder import MOST_BYTES, Decoders, PictureError
-from radii.serving.service import Answer, BusyError, FailedError, Service
+from radii.serving.service import BusyError, FailedError, Service
 
 LOG = logging.getLogger("radii.serving")
 BODY_SECONDS = 30.0
@@ -152,7 +153,7 @@ class Api:
         model = self.service.model
         parse = partial(oip.parse_infer, body, request.headers.get(oip.HEADER_LENGTH), model)
         try:
-            # Large JSON takes long to read; elsewhere, so that others are answered meanwhile.
+            # Large JSON takes long to parse: a thread keeps the event loop free.
             asked = parse() if len(body) < 1 << 16 else await asyncio.to_thread(parse)
         except oip.ProtocolError as error:
             raise HTTPException(400, str(error)) from error
@@ -224,12 +225,12 @@ class Api:
             while (votes := await arrived.get()) is not None:
                 named = {model.class_names[label]: count for label, count in votes[1].items()}
                 yield _event("votes", {"samples": votes[0], "votes": named})
-            given = await answer
+            result = await answer
         except (BusyError, FailedError) as error:
             yield _event("error", str(error))
             return
-        self._count(given)
-        yield _event("answer", given.as_data())
+        self._count(result)
+        yield _event("answer", result.as_data())
 
 
 def _event(kind: str, content: Any) -> bytes:
@@ -318,10 +319,10 @@ class Guard:
     def _allowed(self, authorization: bytes) -> bool:
         if not self._api.tokens:
             return True
-        scheme, _, given = authorization.partition(b" ")
-        digest = hashlib.sha256(given.strip()).digest()
-        known = [hmac.compare_digest(digest, hashlib.sha256(token.encode()).digest()) for token in self._api.tokens]
-        return scheme.lower() == b"bearer" and any(known)
+        scheme, _, token = authorization.partition(b" ")
+        digest = hashlib.sha256(token.strip()).digest()
+        matches = [hmac.compare_digest(digest, hashlib.sha256(known.encode()).digest()) for known in self._api.tokens]
+        return scheme.lower() == b"bearer" and any(matches)
 
     def _log(self, scope: Scope, status: int, seconds: float) -> None:
         self._api.counters.request(getattr(scope.get("endpoint"), "__name__", "other"), status)

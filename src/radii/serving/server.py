@@ -67,7 +67,7 @@ class ServerConfig:
                 f"deadline = {self.deadline:g} s, expected more than 0 and less than an hour", "deadline"
             )
         if self.keep_pictures and self.evidence is None:
-            raise ParameterError("pictures are kept in the evidence, and no folder for it is named", "evidence")
+            raise ParameterError("Pictures are kept in the evidence. Name a folder for it.", "evidence")
 
 
 def serve(config: ServerConfig, on_ready: Callable[[str, Service], None]) -> None:
@@ -193,7 +193,7 @@ async def _reload(config: ServerConfig, api: Api, reloads: asyncio.Lock) -> None
 
 
 class _Server(uvicorn.Server):
-    """uvicorn's server, with signal handlers of our own: a stop by SIGTERM is a good end."""
+    """uvicorn's server without its signal handlers: SIGTERM ends the process with exit code 0."""
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,12 +1,12 @@
-"""Answer requests about pictures: the questions of all of them share forward passes.
+"""Answer requests about pictures; their questions share forward passes.
 
 A request is a program that asks questions (see `radii.certifiers`). Its way through the service:
 
     submit -> number and sealed seed are written -> voters answer its questions -> answer is written -> future
 
-Voters are threads. Each takes pieces of at most one forward pass from all requests in flight: those that have had few
-samples first, and the oldest of these first. So a picture near its threshold, which needs many samples, does not hold
-up others. At its deadline a request ends with what is proven by then.
+Voters are threads. Each takes questions for one forward pass from the requests in flight: those with few samples
+first, and the oldest of these first. So a picture near its threshold, which needs many samples, does not hold up
+others. At its deadline a request ends with what is proven by then.
 """
 
 import logging
@@ -26,7 +26,7 @@ from torch import Tensor
 from radii.certifiers.base import TimeUp
 from radii.device import default_workers, keep_freed_memory
 from radii.engines import check_image
-from radii.reports.text import down
+from radii.serving.answer import Answer
 from radii.serving.budget import AskedIndex, share_of
 from radii.serving.evidence import EvidenceLog, picture_digest, seal
 from radii.smoothing.addresses import NoiseAddress
@@ -65,89 +65,8 @@ class FailedError(Exception):
         self.temporary = temporary
 
 
-@dataclass(frozen=True)
-class Answer:
-    """The answer to one request."""
-
-    id: str
-    model: "ServedModel"
-    certificate: Certificate
-    picture: str
-    asked: int | None
-    """How often this picture was asked about with these weights; None for one noisy pass."""
-    failure: float | None
-    stopped: bool
-    """Whether the deadline ended it."""
-    sealed: str
-    evidence: str | None
-    """The digest of the answer's line in the evidence."""
-    seconds: float
-
-    @property
-    def abstained(self) -> bool:
-        return self.certificate.prediction == ABSTAIN
-
-    @property
-    def radius(self) -> float | None:
-        proves = self.model.mode == "certificate" and not self.abstained
-        return self.certificate.radius if proves else None
-
-    @property
-    def class_name(self) -> str | None:
-        return None if self.abstained else self.model.class_names[self.certificate.prediction]
-
-    def as_data(self) -> dict[str, Any]:
-        """Return the answer as a client gets it."""
-        model, certificate = self.model, self.certificate
-        return {
-            "id": self.id,
-            "class": self.class_name,
-            "label": None if self.abstained else certificate.prediction,
-            "abstained": self.abstained,
-            "radius": self.radius,
-            "norm": model.header["norm"],
-            "votes": {model.class_names[label]: votes for label, votes in enumerate(certificate.counts) if votes},
-            "samples": certificate.samples,
-            "mode": model.mode,
-            "certifier": model.header["procedure"],
-            "failure": self.failure,
-            "failure_over_life": model.failure,
-            "asked": self.asked,
-            "stopped_at_deadline": self.stopped,
-            "promise": self.promise(),
-            "engine": model.header["engine"],
-            "noise": model.header["noise"],
-            "digests": {
-                "picture": self.picture,
-                "weights": model.weights,
-                "header": model.header_digest,
-                "sealed_seed": self.sealed,
-                "evidence": self.evidence,
-            },
-            "seconds": round(self.seconds, 4),
-        }
-
-    def promise(self) -> str:
-        """Return what this answer promises, in words."""
-        model, certificate = self.model, self.certificate
-        if model.mode == "one-pass":
-            return "The class of one noisy copy. Nothing is promised about this picture."
-        if self.abstained:
-            why = "by the deadline" if self.stopped else "at this failure probability"
-            return f"Nothing is proven about this picture {why}."
-        what = f"The smoothed model answers {self.class_name}"
-        if model.mode == "certificate":
-            what += (
-                f" for every picture within {model.header['norm']} distance {down(certificate.radius, 4)} of this one"
-            )
-        return (
-            f"{what}. All answers about this picture with these weights, of which this is number {self.asked}, "
-            f"are together wrong with probability at most {model.failure:g}."
-        )
-
-
 def _started() -> "Future[Answer]":
-    """Return a future that cannot be cancelled: an answer that was begun is recorded, whoever still waits for it."""
+    """Return a future that cannot be cancelled: a started answer is recorded even if nobody waits for it."""
     future: Future[Answer] = Future()
     future.set_running_or_notify_cancel()
     return future
@@ -173,7 +92,7 @@ class _Request:
     question: Question | None = None
     """The question being answered; None when there is none."""
     handed_out: int = 0
-    """Copies of the question that voters were given."""
+    """Copies of the question that voters have taken."""
     parts: dict[int, Any] = field(default_factory=dict)
     """Answers by the first copy of their piece."""
     missing: int = 0
@@ -189,7 +108,7 @@ class _Request:
         return (self.samples // QUANTUM).bit_length(), self.number
 
     def lapses_at(self, now: float, ahead: float) -> bool:
-        """Return whether the deadline is so near; half of the time that a request has is always used."""
+        """Tell whether the deadline is within `ahead` seconds; never before half of the request's time has passed."""
         return self.deadline - now <= min(ahead, (self.deadline - self.arrived) / 2)
 
     def piece(self, rows: int) -> Question | None:
@@ -311,9 +230,8 @@ class Service:
 
     def _vote(self) -> None:
         with one_thread():
-            while (taken := self._take()) is not None:
-                if taken:
-                    self._count(taken)
+            while (pieces := self._take()) is not None:
+                self._count(pieces)
 
     def _take(self) -> "list[tuple[_Request, Question]] | None":
         """Wait for questions and take pieces of one forward pass; None when the service has ended."""
@@ -365,7 +283,7 @@ class Service:
         self._pool.remove(request)
 
     def _count(self, pieces: "list[tuple[_Request, Question]]") -> None:
-        """Run a forward pass, and hand out its answers."""
+        """Run a forward pass, and pass its answers to their requests."""
         began = time.monotonic()
         model = pieces[0][0].model
         tasks = [Task(request.image, NoiseAddress(request.seed), piece) for request, piece in pieces]
@@ -454,7 +372,7 @@ class Service:
     # Recording, in the recorder's thread
 
     def _record(self) -> None:
-        """Number requests, write records, and only then let requests or answers go on."""
+        """Write records, and release requests and answers only after they are on the disk."""
         while True:
             jobs = [self._records.get()]
             while len(jobs) < BATCH:
@@ -493,7 +411,7 @@ class Service:
                     self._finish(job.request, FailedError(str(error)))
 
     def _write(self, record: Mapping[str, Any], model: "ServedModel") -> None:
-        """Write that a service or a model began, with the header of its answers."""
+        """Write a record with the header of the model's answers."""
         if self.evidence is not None:
             stated = {"header_digest": model.header_digest, "header": model.header}
             self.evidence.append([{**record, **stated}])
@@ -519,7 +437,7 @@ class Service:
         self._advance(request, None, None)
 
     def _give_answer(self, request: _Request, certificate: Certificate, stopped: bool, digest: str | None) -> None:
-        """Give a recorded answer to whoever waits for it."""
+        """Return a recorded answer through the request's future."""
         seconds = time.monotonic() - request.arrived
         self.samples += certificate.samples
         now = time.monotonic()
@@ -542,11 +460,8 @@ class Service:
         )
 
     def _give_up(self, request: _Request) -> None:
-        """Tell whoever waits that there is no answer."""
+        """Raise a FailedError through the request's future."""
         self._finish(request, FailedError("the model could not answer"))
-
-    def _adopt(self, model: "ServedModel") -> None:
-        self.model = model
 
     def _finish(self, request: _Request, outcome: "Answer | Exception") -> None:
         with self._ready:
@@ -561,7 +476,7 @@ class Service:
 
 @dataclass(frozen=True, eq=False)
 class _Job:
-    """Something to record: a request that begins, an answer, a failure, or another model."""
+    """A record to write: a new request, an answer, a failure, or another model."""
 
     request: _Request | None
     certificate: Certificate | None
@@ -605,11 +520,11 @@ class _Job:
         }
 
     def done(self, service: Service, digest: str | None) -> None:
-        """Go on, now that the record is on the disk."""
+        """Continue after the record is on the disk."""
         request = self.request
         if request is None:
             assert self.model is not None
-            service._adopt(self.model)
+            service.model = self.model
         elif self.error is not None:
             service._give_up(request)
         elif self.certificate is None:

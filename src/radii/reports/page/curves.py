@@ -16,7 +16,7 @@ from radii.reports.text import UNKNOWN, down, percent_range, radius_text, up
 from radii.runs.attacks import Attack
 from radii.smoothing.norms import LINF
 
-READINGS = 120
+SLIDER_RADII = 120
 """About how many radii the slider has."""
 MOST_TICKS = 12
 DASHED = (
@@ -77,7 +77,7 @@ def _attacked(chart: Chart, attack: Attack) -> str:
 def data(entries: Sequence[Entry], start: float) -> str:
     """Return the texts for every radius of the slider as JSON that is safe inside a page; `start` is shown first."""
     radii = _radii(entries)
-    runs = [_readings(entry, entries[0], radii) for entry in entries]
+    runs = [_slider_texts(entry, entries[0], radii) for entry in entries]
     content: dict[str, Any] = {"radii": radii, "texts": list(map(radius_text, radii)), "runs": runs, "start": start}
     dimensions = {entry.run.dimensions if entry.run else None for entry in entries}
     norms = {entry.certificates.norm for entry in entries}
@@ -90,13 +90,14 @@ def data(entries: Sequence[Entry], start: float) -> str:
 def _radii(entries: Sequence[Entry]) -> list[float]:
     """Return round radii up to the largest there is, and every tested one."""
     largest = max(entry.summary.largest for entry in entries) or 1.0
-    step = step_for(largest, READINGS)
+    step = step_for(largest, SLIDER_RADII)
     digits = max(0, 2 - math.floor(math.log10(step)))
     steps = {round(step * number, digits) for number in range(math.floor(largest / step + 1e-9) + 1)}
     return sorted(steps | {radius for entry in entries for radius in entry.summary.tested_radii or ()})
 
 
-def _readings(entry: Entry, first: Entry, radii: Sequence[float]) -> dict[str, Any]:
+def _slider_texts(entry: Entry, first: Entry, radii: Sequence[float]) -> dict[str, Any]:
+    """Return the texts of one input at every radius of the slider, with differences to the first input."""
     summary, attack = entry.summary, largest_attack(entry)
     compared = [None] * len(radii) if entry is first else paired_differences(summary, first.summary, radii)
     texts: dict[str, Any] = {

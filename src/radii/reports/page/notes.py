@@ -33,7 +33,7 @@ DESCRIBED: dict[str, Callable[[Certificates], object]] = {
     protocol.IMAGES: protocol.describe_images,
     protocol.RECORDS: lambda file: "not recorded" if file.certifier is None else "recorded",
 }
-"""What is told of each input where the inputs differ."""
+"""The text about each input for a difference between inputs."""
 MOST_NAMED = 8
 """The most inputs that a note names; of more, the most frequent value is that of "the others"."""
 
@@ -51,12 +51,9 @@ def claim(entries: Sequence[Entry]) -> str:
 
 
 def noise_words(entries: Sequence[Entry]) -> str:
-    """State the noise, for each input where they differ."""
-    return (
-        f"Noise: {_values(entries, _noise)}."
-        if len({_noise(entry.certificates) for entry in entries}) > 1
-        else (f"Noise: {_noise(entries[0].certificates)}.")
-    )
+    """State the noise; for each input if they differ."""
+    differ = len({_noise(entry.certificates) for entry in entries}) > 1
+    return f"Noise: {_values(entries, _noise) if differ else _noise(entries[0].certificates)}."
 
 
 def _noise(certificates: Certificates) -> str:
@@ -69,7 +66,7 @@ def _noise(certificates: Certificates) -> str:
 
 
 def _rounding(entries: Sequence[Entry]) -> str:
-    """Say what noise in floating point cannot promise; empty if all noise is on a grid."""
+    """State the limit of noise in floating point; empty if all noise is on a grid."""
     if all(entry.certificates.header.get("noise", {}).get("name") == "grid" for entry in entries):
         return ""
     return (

@@ -41,17 +41,17 @@ class Pictures:
 
     clean: "Mapping[int, Pixels]"
     changed: "Mapping[str, Pixels]"
-    facts: Mapping[str, Any]
+    changes: Mapping[str, Any]
     """Length of the change and the answer to it, by the names of `changed`."""
 
     def change(self, index: int, kind: str) -> Change | None:
         """Return the image changed `inside` or `outside` of the certified radius, if there is one."""
         name = f"{index}-{kind}"
-        facts = self.facts.get(name)
-        if name not in self.changed or index not in self.clean or not isinstance(facts, dict):
+        record = self.changes.get(name)
+        if name not in self.changed or index not in self.clean or not isinstance(record, dict):
             return None
-        length: Any = facts.get("distance")
-        answer: Any = facts.get("answer")
+        length: Any = record.get("distance")
+        answer: Any = record.get("answer")
         if self.changed[name].shape != self.clean[index].shape:
             return None
         if not is_number(length) or not length > 0 or not is_integer(answer):
@@ -60,7 +60,7 @@ class Pictures:
 
 
 def read_pictures(entry: Entry) -> Pictures | None:
-    """Read the pictures that certification and attack left in the run, where the digests match the certificates."""
+    """Read the pictures of a run's certification and attack whose digests match the certificates."""
     if entry.run is None:
         return None
     path = gallery.pictures_file(entry.run.certificates / f"{entry.certificates.name}.tsv")
@@ -74,20 +74,20 @@ def read_pictures(entry: Entry) -> Pictures | None:
         if name in rows and digests.get(name) == rows[name].digest
     }
     attack = largest_attack(entry)
-    changed, facts = attack.pictures if attack else ({}, {})
-    mine = {name: fact for name, fact in facts.items() if _fits(name, fact, rows.get(name.partition("-")[0]))}
-    return Pictures(clean, changed, mine) if clean else None
+    changed, changes = attack.pictures if attack else ({}, {})
+    own = {name: change for name, change in changes.items() if _fits(name, change, rows.get(name.partition("-")[0]))}
+    return Pictures(clean, changed, own) if clean else None
 
 
-def _fits(name: str, facts: Any, row: Row | None) -> bool:
+def _fits(name: str, change: Any, row: Row | None) -> bool:
     """Tell whether a change is of this image, and is inside or outside of its radius as the name says.
 
     The attack may have been made when the image had another radius.
     """
-    length: Any = facts.get("distance") if isinstance(facts, dict) else None
+    length: Any = change.get("distance") if isinstance(change, dict) else None
     if row is None or not is_number(length):
         return False
-    return bool(facts.get("digest") == row.digest and (length <= row.radius) == name.endswith("-inside"))
+    return bool(change.get("digest") == row.digest and (length <= row.radius) == name.endswith("-inside"))
 
 
 class Image(NamedTuple):

@@ -1,0 +1,91 @@
+"""The answer to one request: what a client gets, and what it promises."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from radii.reports.text import down
+from radii.smoothing.certificate import ABSTAIN, Certificate
+
+if TYPE_CHECKING:
+    from radii.serving.model import ServedModel
+
+
+@dataclass(frozen=True)
+class Answer:
+    """The answer to one request."""
+
+    id: str
+    model: "ServedModel"
+    certificate: Certificate
+    picture: str
+    asked: int | None
+    """How often this picture was asked about with these weights; None for one noisy pass."""
+    failure: float | None
+    stopped: bool
+    """Whether the deadline stopped it."""
+    sealed: str
+    evidence: str | None
+    """The digest of the answer's line in the evidence."""
+    seconds: float
+
+    @property
+    def abstained(self) -> bool:
+        return self.certificate.prediction == ABSTAIN
+
+    @property
+    def radius(self) -> float | None:
+        proves = self.model.mode == "certificate" and not self.abstained
+        return self.certificate.radius if proves else None
+
+    @property
+    def class_name(self) -> str | None:
+        return None if self.abstained else self.model.class_names[self.certificate.prediction]
+
+    def as_data(self) -> dict[str, Any]:
+        """Return the answer as a client gets it."""
+        model, certificate = self.model, self.certificate
+        return {
+            "id": self.id,
+            "class": self.class_name,
+            "label": None if self.abstained else certificate.prediction,
+            "abstained": self.abstained,
+            "radius": self.radius,
+            "norm": model.header["norm"],
+            "votes": {model.class_names[label]: votes for label, votes in enumerate(certificate.counts) if votes},
+            "samples": certificate.samples,
+            "mode": model.mode,
+            "certifier": model.header["procedure"],
+            "failure": self.failure,
+            "failure_over_life": model.failure,
+            "asked": self.asked,
+            "stopped_at_deadline": self.stopped,
+            "promise": self.promise(),
+            "engine": model.header["engine"],
+            "noise": model.header["noise"],
+            "digests": {
+                "picture": self.picture,
+                "weights": model.weights,
+                "header": model.header_digest,
+                "sealed_seed": self.sealed,
+                "evidence": self.evidence,
+            },
+            "seconds": round(self.seconds, 4),
+        }
+
+    def promise(self) -> str:
+        """Return what this answer promises, in words."""
+        model, certificate = self.model, self.certificate
+        if model.mode == "one-pass":
+            return "The class of one noisy copy. Nothing is promised about this picture."
+        if self.abstained:
+            reason = "by the deadline" if self.stopped else "at this failure probability"
+            return f"Nothing is proven about this picture {reason}."
+        claim = f"The smoothed model answers {self.class_name}"
+        if model.mode == "certificate":
+            claim += (
+                f" for every picture within {model.header['norm']} distance {down(certificate.radius, 4)} of this one"
+            )
+        return (
+            f"{claim}. All answers about this picture with these weights, of which this is number {self.asked}, "
+            f"are together wrong with probability at most {model.failure:g}."
+        )
