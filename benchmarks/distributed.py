@@ -75,7 +75,8 @@ def seconds_per_step(name: str, case: Case, world: World) -> float:
     optimizer = make_optimizer(training, model)
     loss = world.wrap(Loss(objectives.create("gaussian", sigma=0.25), model))
     clocks = []
-    for number, local in enumerate(prefetch(batches(images, training, seed=0, epoch=0, first=0, world=world))):
+    loaded = batches(images, training, seed=0, epoch=0, first=0, world=world)
+    for number, local in enumerate(prefetch(loaded, images)):
         step = Step(0, generator("cpu", "train", *world.address(0, 0, number)))
         gradient_step(loss, optimizer, local, step, world=world)
         clocks.append(time.perf_counter())

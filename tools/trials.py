@@ -15,7 +15,7 @@ from radii.objectives import Step
 from radii.runs.run import Run
 from radii.smoothing.addresses import generator
 from radii.smoothing.bounds import gaussian_probability
-from radii.training.batches import batches
+from radii.training.batches import batches, prefetch
 from radii.training.build import Components, build
 from radii.training.ddp import ALONE
 from radii.training.fine_tuning import fine_tuning_recipe
@@ -50,7 +50,8 @@ def _train(made: Components) -> torch.nn.Module:
     total, done = training.steps or int(training.epochs * per_epoch), 0
     while done < total:
         epoch = done // per_epoch
-        for number, local in enumerate(batches(made.images, training, seed=0, epoch=epoch, first=0, world=ALONE)):
+        loaded = batches(made.images, training, seed=0, epoch=epoch, first=0, world=ALONE)
+        for number, local in enumerate(prefetch(loaded, made.images)):
             if done == total:
                 break
             set_learning_rate(optimizer, learning_rate(training, epoch, number / per_epoch))

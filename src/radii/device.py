@@ -56,6 +56,15 @@ def worker_variables() -> list[dict[str, str]]:
     return [{"CUDA_VISIBLE_DEVICES": name} for name in names] if count > 1 else []
 
 
+def free_memory(device: torch.device) -> int | None:
+    """Return the free bytes of a device's memory; None if it does not say."""
+    if device.type == "cuda":
+        return torch.cuda.mem_get_info(device)[0]
+    if device.type == "mps":
+        return max(0, torch.mps.recommended_max_memory() - torch.mps.driver_allocated_memory())
+    return None
+
+
 def keep_freed_memory() -> None:
     """Stop glibc from returning freed memory after every step; malloc settings in the environment are respected.
 

@@ -1,5 +1,6 @@
 """Class folders of photographs: layout, order, and the two views."""
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from PIL import Image
 
 from radii import datasets
 from radii.datasets import DataError
-from radii.datasets.folder import centre_crop, crop_box, random_crop
+from radii.datasets.folder import centre_crop, crop_box, decoder_threads, decoders, random_crop
 
 
 def write_photographs(root: Path, *folders: str, size: tuple[int, int] = (240, 230)) -> None:
@@ -123,3 +124,18 @@ def test_digest_does_not_depend_on_the_folder(tmp_path: Path) -> None:
     assert datasets.create("folder", moved, size=200).split("test").digest != digest
     (moved / "val" / "dog" / "a.png").rename(moved / "val" / "ant" / "c.png")
     assert datasets.create("folder", moved, size=220).split("test").digest != digest
+
+
+@pytest.mark.parametrize(("processes", "threads"), [(None, 8), ("2", 4), ("3", 2), ("16", 1)])
+def test_processes_of_a_machine_share_its_cores(
+    monkeypatch: pytest.MonkeyPatch, processes: str | None, threads: int
+) -> None:
+    monkeypatch.setattr("os.cpu_count", lambda: 8)
+    monkeypatch.delenv("LOCAL_WORLD_SIZE", raising=False)
+    if processes:
+        monkeypatch.setenv("LOCAL_WORLD_SIZE", processes)
+    assert decoder_threads() == threads
+
+
+def test_a_process_keeps_its_decoders() -> None:
+    assert decoders(os.getpid()) is decoders(os.getpid())

@@ -51,6 +51,18 @@ class Images(ABC):
         A training split is augmented if `rng` is given; the same `rng` gives the same pixels.
         """
 
+    def load(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        """Return, in the host's memory, what `finish` makes the same batch from; as few bytes as possible."""
+        return self.batch(indices, rng)
+
+    def finish(self, loaded: Tensor) -> Tensor:
+        """Make the batch from what `load` returned, on the device where that is now."""
+        return as_floats(loaded)
+
+    def to(self, device: torch.device, most_bytes: int | None = None) -> "Images":
+        """Return these images with their pixels on the device, if they are in memory and at most `most_bytes`."""
+        return self
+
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of the labels; subclasses add the pixels where these are quick to read."""
@@ -72,14 +84,51 @@ class InMemory(Images):
     """Whether augmentation also flips images; false where left and right mean different classes."""
 
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        return as_floats(self.load(indices, rng))
+
+    def load(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        """Return the pixels as they are held: bytes are a quarter of the traffic of floats."""
         chosen = self.images.index_select(0, indices)
-        # Before the conversion: bytes are a quarter of the traffic.
-        return as_floats(crop_and_flip(chosen, rng, self.flips) if self.augmented and rng is not None else chosen)
+        return crop_and_flip(chosen, rng, self.flips) if self.augmented and rng is not None else chosen
+
+    def to(self, device: torch.device, most_bytes: int | None = None) -> Images:
+        if device.type == "cpu" or (most_bytes is not None and self.images.nbytes > most_bytes):
+            return self
+        return OnDevice(self, self.images.to(device))
 
     @cached_property
     def digest(self) -> str:
         """The SHA-256 of all pixels, as they are held, and labels."""
         return _digest(self.images, self.labels)
+
+
+@dataclass(frozen=True, eq=False)
+class OnDevice(Images):
+    """A split whose pixels are on a device: of a batch, only the numbers that choose and crop its images go there."""
+
+    host: InMemory
+    images: Tensor
+
+    @property
+    def labels(self) -> Tensor:  # type: ignore[override]
+        return self.host.labels
+
+    def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        return self.finish(self.load(indices, rng).to(self.images.device))
+
+    def load(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        """Return the numbers of the images and, if they are augmented, where each is cropped: [1 or 4, batch]."""
+        if not self.host.augmented or rng is None:
+            return indices[None]
+        return torch.cat([indices[None], draw_crops(len(indices), rng, self.host.flips)])
+
+    def finish(self, loaded: Tensor) -> Tensor:
+        chosen = self.images.index_select(0, loaded[0])
+        return as_floats(crop(chosen, loaded[1:]) if len(loaded) > 1 else chosen)
+
+    @cached_property
+    def digest(self) -> str:
+        return self.host.digest
 
 
 @dataclass(frozen=True, eq=False)
@@ -95,6 +144,15 @@ class Subset(Images):
 
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
         return self.whole.batch(self.positions[indices], rng)
+
+    def load(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        return self.whole.load(self.positions[indices], rng)
+
+    def finish(self, loaded: Tensor) -> Tensor:
+        return self.whole.finish(loaded)
+
+    def to(self, device: torch.device, most_bytes: int | None = None) -> Images:
+        return Subset(self.whole.to(device, most_bytes), self.positions)
 
     @cached_property
     def digest(self) -> str:
@@ -209,7 +267,10 @@ def spread_evenly(indices: Sequence[int], count: int) -> list[int]:
 
 def as_floats(pixels: Tensor) -> Tensor:
     """Return bytes as floats in [0, 1], and floats unchanged."""
-    return pixels if pixels.is_floating_point() else pixels.float().div_(255)
+    if pixels.is_floating_point():
+        return pixels
+    # By a tensor: CUDA multiplies by the reciprocal of a plain number, which rounds some bytes in another way.
+    return pixels.float().div_(torch.full((), 255.0, device=pixels.device))
 
 
 def crop_and_flip(images: Tensor, rng: torch.Generator, flips: bool = True) -> Tensor:
@@ -218,13 +279,23 @@ def crop_and_flip(images: Tensor, rng: torch.Generator, flips: bool = True) -> T
     The result is contiguous, in the order in which noise is drawn, so that adding it is one pass over memory;
     a channels-last model reorders the sum once.
     """
-    count, channels, height, width = images.shape
-    top, left = torch.randint(0, 2 * PADDING + 1, (2, count), generator=rng)
+    return crop(images, draw_crops(len(images), rng, flips))
+
+
+def draw_crops(count: int, rng: torch.Generator, flips: bool = True) -> Tensor:
+    """Draw the top, the left and the flip, 0 or 1, of as many crops: [3, crop]."""
+    corners = torch.randint(0, 2 * PADDING + 1, (2, count), generator=rng)
     flip = torch.rand(count, generator=rng) < 0.5
-    rows = top[:, None] + torch.arange(height)
-    columns = left[:, None] + torch.arange(width)
-    if flips:
-        columns = torch.where(flip[:, None], columns.flip(1), columns)
+    return torch.cat([corners, (flip if flips else torch.zeros_like(flip)).long()[None]])
+
+
+def crop(images: Tensor, crops: Tensor) -> Tensor:
+    """Cut each image out of its zero-padded image as `draw_crops` says, on the device of both."""
+    count, channels, height, width = images.shape
+    top, left, flip = crops.unbind()
+    rows = top[:, None] + torch.arange(height, device=images.device)
+    columns = left[:, None] + torch.arange(width, device=images.device)
+    columns = torch.where(flip[:, None] == 1, columns.flip(1), columns)
     padded = F.pad(images, (PADDING,) * 4)
     # One index per pixel for all channels: several times faster than indexing rows and columns apart.
     source = (rows[:, :, None] * padded.shape[3] + columns[:, None, :]).view(count, 1, -1)

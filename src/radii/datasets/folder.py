@@ -5,7 +5,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -109,6 +109,10 @@ class Photographs(Images):
     augmented: bool
 
     def batch(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        return as_floats(self.load(indices, rng))
+
+    def load(self, indices: Tensor, rng: torch.Generator | None = None) -> Tensor:
+        """Decode the photographs as bytes."""
         files = [self.files[index] for index in indices.tolist()]
         size = self.transform.size
         crops: Sequence[Crop] = [self.transform.centre_crop] * len(files)
@@ -117,9 +121,8 @@ class Photographs(Images):
             draws = torch.rand((len(files), 1 + 4 * TRIES), generator=rng).tolist()
             crops = [partial(random_crop, draws=row, size=size) for row in draws]
         pixels = torch.empty((len(files), self.transform.channels, size, size), dtype=torch.uint8)
-        with ThreadPoolExecutor(os.cpu_count()) as pool:
-            list(pool.map(self.transform.read_into, pixels.numpy(), files, crops))
-        return as_floats(pixels)
+        list(decoders(os.getpid()).map(self.transform.read_into, pixels.numpy(), files, crops))
+        return pixels
 
     def check_sizes(self) -> None:
         """Refuse photographs that are too small before any work; of a large split, only some are checked."""
@@ -193,6 +196,17 @@ class Transform:
                 f"state a smaller size or resize, or enlarge = true",
                 "enlarge",
             )
+
+
+def decoder_threads() -> int:
+    """Return this process's share of the cores: torchrun states how many processes it started on this machine."""
+    return max(1, (os.cpu_count() or 1) // int(os.environ.get("LOCAL_WORLD_SIZE", "1")))
+
+
+@lru_cache(maxsize=1)
+def decoders(process: int) -> ThreadPoolExecutor:
+    """Return the threads that decode photographs in a process; a fork gets its own, because threads are not copied."""
+    return ThreadPoolExecutor(decoder_threads(), thread_name_prefix=f"decoder-{process}")
 
 
 def default_resize(size: int) -> int:

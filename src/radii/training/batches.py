@@ -1,16 +1,24 @@
 """Make the batches of an epoch, prepared ahead; with several processes, this rank's share of each."""
 
+from collections import deque
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import NamedTuple
 
 import torch
 
 from radii.datasets import Images
+from radii.device import free_memory
 from radii.objectives import Batch
 from radii.runs.recipe import Training
 from radii.smoothing.addresses import generator
 from radii.training.ddp import World
+
+AHEAD = 4
+"""Batches that are prepared while one is used."""
+SHARE_OF_MEMORY = 4
+"""A training set is put on the device if it takes at most one part in so many of the free memory."""
+CPU = torch.device("cpu")
 
 
 class LocalBatch(NamedTuple):
@@ -21,21 +29,55 @@ class LocalBatch(NamedTuple):
     """The weight of their mean loss, chosen so that the average over the ranks is the mean over the step's images."""
 
 
+def put_on_device(images: Images, device: torch.device) -> Images:
+    """Put images in memory on the device, once, where they fit comfortably; others stay where they are."""
+    free = free_memory(device)
+    return images.to(device, None if free is None else free // SHARE_OF_MEMORY)
+
+
 def batches(
     images: Images, training: Training, *, seed: int, epoch: int, first: int, world: World
 ) -> Iterator[LocalBatch]:
-    """Yield the batches of an epoch from step `first` on; seed, epoch, step and rank determine each of them."""
+    """Yield the batches of an epoch from step `first` on; seed, epoch, step and rank determine each of them.
+
+    Their images are what `images.load` returns; `prefetch` finishes them.
+    """
     order = torch.randperm(len(images), generator=generator("cpu", "shuffle", seed, epoch))
     for step, chosen in list(enumerate(order.split(training.images_per_step)))[first:]:
         indices, weight = world.split(chosen)
-        pixels = images.batch(indices, generator("cpu", "augment", *world.address(seed, epoch, step)))
-        yield LocalBatch(Batch(pixels, images.labels[indices], indices), weight)
+        loaded = images.load(indices, generator("cpu", "augment", *world.address(seed, epoch, step)))
+        yield LocalBatch(Batch(loaded, images.labels[indices], indices), weight)
 
 
-def prefetch(batches: Iterator[LocalBatch]) -> Iterator[LocalBatch]:
-    """Yield the same batches, and prepare each while the previous one is used."""
-    with ThreadPoolExecutor(1) as pool:
-        upcoming = pool.submit(next, batches, None)
-        while (batch := upcoming.result()) is not None:
-            upcoming = pool.submit(next, batches, None)
-            yield batch
+def prefetch(
+    loaded: Iterator[LocalBatch], images: Images, device: torch.device = CPU, ahead: int = AHEAD
+) -> Iterator[LocalBatch]:
+    """Yield the batches on the device, finished; load the next ones in a thread while one is used."""
+    cuda = torch.cuda.current_device() if device.type == "cuda" else None
+
+    def select_device() -> None:
+        if cuda is not None:  # a thread begins with the first GPU, and pinning would open that
+            torch.cuda.set_device(cuda)
+
+    def load() -> LocalBatch | None:
+        local = next(loaded, None)
+        if local is None or device.type not in ("cpu", "cuda"):
+            return local
+        if device.type == "cuda":
+            return local._replace(batch=Batch(*(tensor.pin_memory() for tensor in local.batch)))
+        return local._replace(batch=local.batch._replace(images=images.finish(local.batch.images)))
+
+    pool = ThreadPoolExecutor(1, initializer=select_device)
+    try:
+        upcoming: deque[Future[LocalBatch | None]] = deque(pool.submit(load) for _ in range(ahead))
+        while (local := upcoming.popleft().result()) is not None:
+            upcoming.append(pool.submit(load))
+            yield local if device.type == "cpu" else _on_device(local, images, device)
+    finally:
+        pool.shutdown(cancel_futures=True)
+
+
+def _on_device(local: LocalBatch, images: Images, device: torch.device) -> LocalBatch:
+    """Copy a loaded batch to the device without waiting, and finish it there."""
+    moved = Batch(*(tensor.to(device, non_blocking=device.type == "cuda") for tensor in local.batch))
+    return local._replace(batch=moved._replace(images=images.finish(moved.images)))

@@ -15,7 +15,7 @@ from radii import disk
 from radii.datasets import Images
 from radii.device import default_device, keep_freed_memory
 from radii.estimate import OnEstimate
-from radii.objectives import Batch, Step
+from radii.objectives import Step
 from radii.provenance import record_environment, record_training_data
 from radii.runs import recipe as recipes
 from radii.runs.events import working
@@ -23,7 +23,7 @@ from radii.runs.recipe import Recipe, RecipeError
 from radii.runs.run import Run
 from radii.smoothing.addresses import generator
 from radii.smoothing.forward import evaluating
-from radii.training.batches import LocalBatch, batches, prefetch
+from radii.training.batches import LocalBatch, batches, prefetch, put_on_device
 from radii.training.batchnorm import synchronise
 from radii.training.build import Components, build, stored
 from radii.training.checkpoint import TrainState
@@ -180,6 +180,7 @@ class _Loop:
         self.on_step, self.world = on_step, world
         self.recipe, self.training, self.device = components.recipe, components.training, default_device()
         model = components.model.to(self.device)
+        self.images = put_on_device(self.images, self.device)
         if world.size > 1 and self.training.batch_norm == "synchronised":
             synchronise(model)
         self.state = TrainState(model, make_optimizer(self.training, model))
@@ -227,7 +228,8 @@ class _Loop:
             first=state.step,
             world=self.world,
         )
-        for local in prefetch(islice(upcoming, max(0, self._steps_of_epoch() - state.step))):
+        upcoming = islice(upcoming, max(0, self._steps_of_epoch() - state.step))
+        for local in prefetch(upcoming, self.images, self.device):
             result = self._run_step(local)
             state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
             signal = self._agree_on_signal()
@@ -250,8 +252,7 @@ class _Loop:
         address = self.world.address(self.recipe.seed, state.epoch, state.step)
         progress = (state.epoch + state.step / self.steps) / self.training.epochs
         step = Step(state.epoch, generator(self.device, "train", *address), min(1.0, progress))
-        on_device = local._replace(batch=Batch(*(tensor.to(self.device) for tensor in local.batch)))
-        result = gradient_step(self.loss, state.optimizer, on_device, step, number=state.step, world=self.world)
+        result = gradient_step(self.loss, state.optimizer, local, step, number=state.step, world=self.world)
         state.add(result.terms)
         return result
 
