@@ -18,8 +18,14 @@ def unit(gradient: Tensor) -> Tensor:
 
 
 def unit_or_random(gradient: Tensor, rng: torch.Generator) -> Tensor:
-    """Normalise the gradient of each image; a zero gradient becomes Gaussian noise, drawn only if there is one."""
+    """Normalise the gradient of each image; a zero gradient becomes Gaussian noise.
+
+    On a CPU the noise is drawn only for the images that need it; on another device this would wait for it.
+    """
     lengths = l2_lengths(gradient)
+    if gradient.device.type != "cpu":
+        noise = torch.randn(gradient.shape, generator=rng, dtype=gradient.dtype, device=gradient.device)
+        return torch.where(lengths == 0, noise, gradient / lengths)
     flat = lengths.flatten() == 0
     if not flat.any():
         return gradient / lengths

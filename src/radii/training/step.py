@@ -93,7 +93,9 @@ def gradient_step(
         value, sums = loss(local, step)
         value.backward()
     if world.size == 1:
-        result = StepResult(value.item(), {name: total.item() for name, total in sums.items()})
+        # Read together: each reading waits for the device.
+        total, *totals = torch.stack([value.detach(), *sums.values()]).tolist()
+        result = StepResult(total, dict(zip(sums, totals, strict=True)))
     else:
         inner = loss.module
         assert isinstance(inner, Loss)
@@ -111,12 +113,13 @@ def gradient_step(
 
 def _reduce(loss: Loss, value: Tensor, sums: dict[str, Tensor], weight: float, world: World) -> StepResult:
     """Sum loss and terms over the ranks and average their running statistics, in one exchange."""
-    numbers = [value.item() / world.size, *(total.item() for total in sums.values())]
+    value_read, *terms_read = torch.stack([value.detach(), *sums.values()]).tolist()
+    numbers = [value_read / world.size, *terms_read]
     own = torch.tensor(numbers if weight else [0.0] * len(numbers), dtype=torch.float64)
     statistics = loss.local_statistics()
-    shares = [weight / world.size * statistic.double().cpu() for statistic in statistics]
-    total = world.sum(torch.cat([own, *shares]))
-    averages = total[len(own) :].split([len(share) for share in shares])
+    shares = torch.cat(statistics).cpu().double().mul_(weight / world.size) if statistics else own.new_empty(0)
+    total = world.sum(torch.cat([own, shares]))
+    averages = total[len(own) :].split([len(statistic) for statistic in statistics])
     for statistic, average in zip(statistics, averages, strict=True):
         statistic.copy_(average)
     reduced, *terms = total[: len(own)].tolist()
