@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from radii import certifiers
+from radii import certifiers, objectives
 from radii.certification.verify import verify_run
 from radii.runs import certificates
 from radii.runs.run import Run
@@ -71,6 +71,17 @@ def test_engines_run_beside_a_gpu_and_one_that_returns_zeros_is_found_out(measur
     assert engines.pop("agreement of zeros") < 0.5
     assert {"torch", "torch_bf16", "torch_fp16"} <= engines.keys()
     assert set(engines.values()) == {100}
+
+
+def test_a_training_step_reads_the_device_once(measured: tuple[dict[str, Any], Run]) -> None:
+    trained = measured[0]["objectives"]
+    assert trained.keys() == set(objectives.names())
+    for name, counts in trained.items():
+        places = counts["places"]
+        assert at(places["waits"]) == {}, name
+        assert at(places["to_device"]) == {}, name
+        assert sum(at(places["to_host"], "training/step.py").values()) == 0, name
+        assert counts["to_host"] == 1, name
 
 
 def test_a_classifier_is_sent_without_its_device(measured: tuple[dict[str, Any], Run]) -> None:

@@ -1,4 +1,4 @@
-"""Certify, verify, attack and predict on the pretended device; print what it had to wait for, as JSON.
+"""Train, certify, verify, attack and predict on the pretended device; print what it had to wait for, as JSON.
 
 `python -m tools.pretended RUN` does so with a trained run; `--without-float64` on a device as limited as Apple's.
 """
@@ -17,16 +17,20 @@ import torch
 from torch import nn
 
 import radii
-from radii import certifiers, engines
+from radii import certifiers, engines, objectives
 from radii.certification.attack import AttackConfig, attack_run
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import verify_run
 from radii.certifiers import certify_image
 from radii.engines import SmoothedClassifier
+from radii.models.denoised import Denoised
+from radii.objectives import Batch, Step
 from radii.smoothing import noise as noises
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.logits import SINGLE
 from radii.smoothing.questions import NearTies, Probabilities, Question, Task, Votes
+from radii.training.batches import LocalBatch
+from radii.training.step import Loss, gradient_step
 from radii.workers.voter import Shipped
 
 COPIES = 1_000
@@ -85,6 +89,34 @@ def every_certifier() -> dict[str, Any]:
         one, other = (certify_image(certifier, voter, picture(), NoiseAddress(3)) for voter in (gpu, cpu))
         found[name] = (one.prediction, one.radius, one.counts) == (other.prediction, other.radius, other.counts)
     return found
+
+
+def every_objective() -> dict[str, Any]:
+    """Train a few steps with every objective, and count the last one."""
+    found = {}
+    for name in objectives.names():
+        model = trained_by(name).to("gpu")
+        resources = {"teacher": net().to("gpu"), "soft_labels": torch.full((8, 10), 0.1).to("gpu"), "tape": None}
+        needed = {key: resources[key] for key in objectives.resources_of(name)}
+        loss = Loss(objectives.create(name, sigma=0.25, **needed), model.train())
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+        images = torch.stack([picture()] * 8)
+        batch = LocalBatch(Batch(*(tensor.to("gpu") for tensor in (images, torch.arange(8), torch.arange(8)))))
+        step = Step(20, torch.Generator().manual_seed(0), 0.5)
+        take = partial(gradient_step, loss, optimizer, batch, step)
+        take()
+        _, counts = counted(take)
+        found[name] = {**counts.as_numbers(), "places": counts.places()}
+    return found
+
+
+def trained_by(objective: str) -> nn.Module:
+    """Make the network that an objective trains: behind a denoiser, or of layers that can be bounded."""
+    if objective == "denoising":
+        return Denoised(nn.Sequential(nn.Conv2d(1, 2, 3, padding=1), nn.ReLU(), nn.Conv2d(2, 1, 3, padding=1)), net())
+    if objective == "crown_ibp":
+        return nn.Sequential(nn.Conv2d(1, 3, 3), nn.ReLU(), nn.Flatten(), nn.Linear(108, 10))
+    return net()
 
 
 class Zeros(nn.Module):
@@ -163,6 +195,7 @@ def main(arguments: list[str]) -> None:
             "certifiers": every_certifier(),
             "engines": every_engine(),
             "shipped": shipped(),
+            "objectives": every_objective(),
         }
         runs = [Path(argument) for argument in arguments if not argument.startswith("--")]
         if runs:

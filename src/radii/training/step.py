@@ -1,7 +1,7 @@
 """One training step: the loss of a batch, its gradients over all processes, and the optimizer's update."""
 
 import math
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from typing import NamedTuple
 
 import torch
@@ -53,8 +53,10 @@ class Loss(nn.Module):
         return local.weight * loss, {name: term.detach().sum() for name, term in terms.items()}
 
     def _autocast(self, device: torch.device) -> AbstractContextManager[None]:
+        if self.precision != "bfloat16":
+            return nullcontext()
         # Without a cache: a weight that is first cast under no_grad would get no gradient later.
-        return torch.autocast(device.type, torch.bfloat16, enabled=self.precision == "bfloat16", cache_enabled=False)
+        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
     def expect_same_parameters(self) -> None:
         """Raise a ParameterError if other parameters have gradients than in the first step."""
@@ -94,7 +96,7 @@ def gradient_step(
         value.backward()
     if world.size == 1:
         # Read together: each reading waits for the device.
-        total, *totals = torch.stack([value.detach(), *sums.values()]).tolist()
+        total, *totals = torch.stack([value.detach(), *sums.values()]).cpu().tolist()
         result = StepResult(total, dict(zip(sums, totals, strict=True)))
     else:
         inner = loss.module
@@ -113,7 +115,7 @@ def gradient_step(
 
 def _reduce(loss: Loss, value: Tensor, sums: dict[str, Tensor], weight: float, world: World) -> StepResult:
     """Sum loss and terms over the ranks and average their running statistics, in one exchange."""
-    value_read, *terms_read = torch.stack([value.detach(), *sums.values()]).tolist()
+    value_read, *terms_read = torch.stack([value.detach(), *sums.values()]).cpu().tolist()
     numbers = [value_read / world.size, *terms_read]
     own = torch.tensor(numbers if weight else [0.0] * len(numbers), dtype=torch.float64)
     statistics = loss.local_statistics()
