@@ -73,6 +73,15 @@ def test_repeated_questions_share_one_failure_probability(make_model: MakeModel,
     assert service.submit([at_distance(0.4)])[0].result(60).asked == 1
 
 
+def test_negative_zeros_do_not_make_another_picture(make_model: MakeModel, make_service: MakeService) -> None:
+    """-0.0 equals 0.0 but has other bytes: signs must not buy a new failure probability."""
+    service = make_service(make_model("vote", failure=0.1))
+    black = torch.zeros(1, 2, 2)
+    answers = [service.submit([picture])[0].result(60) for picture in (black, -black)]
+    assert [answer.asked for answer in answers] == [1, 2]
+    assert len({answer.picture for answer in answers}) == 1
+
+
 def test_repeated_requests_do_not_raise_the_failure_probability(
     make_model: MakeModel, make_service: MakeService
 ) -> None:

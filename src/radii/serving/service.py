@@ -182,7 +182,8 @@ class Service:
         now = time.monotonic()
         if deadline is None:
             deadline = math.inf if self.deadline is None else now + self.deadline
-        pixels = [image.detach().float().contiguous() for image in images]
+        # + 0.0 turns -0.0 into 0.0: equal pictures need equal digests, by which questions are counted.
+        pixels = [image.detach().float().contiguous() + 0.0 for image in images]
         pictures = [picture_digest(image.numpy()) for image in pixels]
         with self._ready:
             if self._closing:
