@@ -180,7 +180,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["certify", "runs/g", "--engine", "warp"], "there is no engine 'warp'"),
     (["certify", "runs/g", "--workers", "0"], "workers = 0, expected"),
     (["certify", "runs/g", "--radii", "a,b"], "expected numbers separated by commas"),
-    (["predict", "runs/g", "absent.png"], "absent.png is not there: name pictures, or folders of them"),
+    (["predict", "runs/g", "absent.png"], "absent.png is not there. Name pictures, or folders of them."),
     (
         ["predict", "runs/g"],
         "There is nothing to predict. Name pictures, folders, or -",
