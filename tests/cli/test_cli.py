@@ -137,7 +137,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["report", "[/x].tsv", "--out", "[/x]"], "cannot read the certificate file [/x].tsv"),
     (["certify", "[/x]", "--trust", "[/x]"], "[/x] is not a run"),
     (["certify", "runs/g", "--set", "estimation=" + "7" * 400], "a whole number of 400 digits"),
-    (["train", "absent.toml", "--run", "x"], "cannot read the recipe absent.toml"),
+    (["train", "absent.toml", "--run", "x"], "Cannot read the recipe absent.toml"),
     (["train", "small.toml", "--run", "x", "--set", "sigma=0"], "sigma = 0, expected a number > 0"),
     (["train", "small.toml", "--run", "x", "--set", "training.epoks=1"], "did you mean 'epochs'"),
     (["train", "small.toml", "--run", "x", "--set", "dataset=digit"], "did you mean 'digits'"),
@@ -180,7 +180,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["certify", "runs/g", "--engine", "warp"], "there is no engine 'warp'"),
     (["certify", "runs/g", "--workers", "0"], "workers = 0, expected"),
     (["certify", "runs/g", "--radii", "a,b"], "expected numbers separated by commas"),
-    (["predict", "runs/g", "absent.png"], "absent.png is not there: name pictures, or folders of them"),
+    (["predict", "runs/g", "absent.png"], "absent.png is not there. Name pictures, or folders of them."),
     (
         ["predict", "runs/g"],
         "There is nothing to predict. Name pictures, folders, or -",

@@ -45,4 +45,4 @@ def test_reports_refuse_a_file_of_a_population(digits_run: Callable[..., Run], t
     (file,) = run.population.glob("*.tsv")
     found = radii("report", str(file), cwd=tmp_path)
     assert found.code == 2
-    assert "is about a population, it has no certificates of images: name its run" in found.error
+    assert "is a proof about a population, without certificates of images. Name its run." in found.error

@@ -37,7 +37,7 @@ def test_shards_are_merged_into_the_file_of_one_command(home: Path) -> None:
     assert "2-of-2.tsv: shard 2/2" in second.out
     early = radii("certify", "run", "--merge", cwd=home)
     assert early.code == 2
-    assert "shards 1 of 2 are missing" in early.error
+    assert "Shards 1 of 2 are missing" in early.error
     assert radii("certify", "run", *SET, "--shard", "1/2", cwd=home).code == 0
     merged = radii("certify", "run", "--merge", cwd=home)
     assert (merged.code, "8 images" in merged.out) == (0, True), merged.error
@@ -55,9 +55,9 @@ def test_shards_are_merged_into_the_file_of_one_command(home: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (("--shard", "0/4"), "expected a number and how many, such as 3/16"),
-        (("--shard", "5"), "expected a number and how many, such as 3/16"),
-        (("--shard", "3/2"), "expected a number and how many, such as 3/16"),
+        (("--shard", "0/4"), "is not a shard. Write NUMBER/COUNT, such as 3/16"),
+        (("--shard", "5"), "is not a shard. Write NUMBER/COUNT, such as 3/16"),
+        (("--shard", "3/2"), "is not a shard. Write NUMBER/COUNT, such as 3/16"),
         (("--shard", "1/2", "--linf"), "--linf needs all images, not one shard. Give it with --merge instead."),
         (("--cluster", "nowhere", "--workers", "2"), "--workers 2 and --cluster nowhere are mutually exclusive"),
         (("--merge", "--shard", "1/2"), "--shard cannot be combined with --merge. Leave it out."),

@@ -64,7 +64,7 @@ def test_progress_events_are_rate_limited(tmp_path: Path) -> None:
 
 def test_work_continues_without_a_writable_log(tmp_path: Path) -> None:
     (tmp_path / events.FILE).mkdir()
-    with pytest.warns(RunWarning, match="the work goes on without events") as warned, events.working(tmp_path, "train"):
+    with pytest.warns(RunWarning, match="The work goes on without events") as warned, events.working(tmp_path, "train"):
         done = True
     assert done
     assert len(warned) == 1

@@ -177,7 +177,7 @@ def test_teachers_in_a_circle_are_refused(links: list[str], tmp_path: Path) -> N
     for pupil, teacher in pairwise(links):
         (tmp_path / pupil).mkdir(exist_ok=True)
         (tmp_path / pupil / "origin.json").write_text(json.dumps({"teacher": {"path": f"../{teacher}", "hash": ""}}))
-    with pytest.raises(RunError, match="origin.json names .* as the teacher, in a circle"):
+    with pytest.raises(RunError, match="origin.json names .* as the teacher, which makes a circle"):
         teachers(Run(tmp_path / "a"))
 
 

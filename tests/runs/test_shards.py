@@ -127,16 +127,16 @@ def another_file(run: Run) -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda _: None, "has no part files: certify its shards first"),
-        (two_of_three, "shards 2 of 3 are missing beside .*1-of-3.tsv: certify them"),
-        (unfinished, r"1-of-2.tsv has 3 of its 4 images: certify shard 1/2 on"),
-        (two_counts, "has parts of 2 and of 3 shards: remove those of one"),
-        (two_headers, r"shards \d of 2 are missing beside .*, which has engine = .* has"),
-        (of_another_shard, "has image 1 out of order, or of another shard: certify shard 1/2 again"),
+        (lambda _: None, r"has no part files\. Certify its shards first"),
+        (two_of_three, r"Shards 2 of 3 are missing beside .*1-of-3.tsv\. Certify them"),
+        (unfinished, r"1-of-2.tsv has 3 of its 4 images\. Continue to certify shard 1/2"),
+        (two_counts, r"has parts of 2 and of 3 shards\. Remove the parts of one"),
+        (two_headers, r"Shards \d of 2 are missing beside .*, which has engine = .* has\. Certify them"),
+        (of_another_shard, r"has image 1 out of order, or from another shard\. Certify shard 1/2 again"),
         (edited, "does not match its checksum"),
-        (doubled, r"1-of-2 copy.tsv holds shard 1/2, which is in .*1-of-2.tsv: move it away"),
-        (of_another_name, r"2-of-2.tsv holds shard 1/2, which is in .*1-of-2.tsv: move it away"),
-        (another_file, "has another certificate of image 0 than the parts: move it away"),
+        (doubled, r"1-of-2 copy.tsv holds shard 1/2, whose file is .*1-of-2.tsv\. Move it away"),
+        (of_another_name, r"2-of-2.tsv holds shard 1/2, whose file is .*1-of-2.tsv\. Move it away"),
+        (another_file, r"has another certificate of image 0 than the parts\. Move it away"),
     ],
 )
 def test_incomplete_or_inconsistent_parts_are_refused(make: object, message: str, tmp_path: Path) -> None:
@@ -152,7 +152,7 @@ def test_a_part_that_is_being_written_is_not_merged(tmp_path: Path) -> None:
     run = Run(tmp_path)
     with (
         open_file(run, wanted(), HERE, Shard(1, 2)),
-        pytest.raises(RunError, match=r"1-of-2.tsv is being written: merge when every shard has ended"),
+        pytest.raises(RunError, match=r"1-of-2.tsv is being written\. Merge when every shard has ended"),
     ):
         merge(run)
 
@@ -166,7 +166,7 @@ def test_a_second_seed_is_refused_across_shards(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "3", "3/", "a/b", "-1/4", "1/0", "٣/16", "1/4\n"])
 def test_invalid_shard_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="expected a number and how many, such as 3/16"):
+    with pytest.raises(ValueError, match=r"is not a shard\. Write NUMBER/COUNT, such as 3/16"):
         Shard.parse(text)
 
 

@@ -126,7 +126,7 @@ def test_cli_error_is_one_sentence_with_the_flag(
     error = capsys.readouterr().err
     assert stopped.value.code == 2
     assert error.count("\n") == 1
-    assert error.endswith("read nets, then trust it with --trust nets\n")
+    assert error.endswith("Read nets, then trust it with --trust nets\n")
     assert not (here / "canary").exists()
 
 

@@ -257,7 +257,7 @@ def _certify_population(
 
 
 def with_sigma(noise: Spec, sigma: float | None) -> Spec:
-    """Return a noise's table with this sigma; refuse a second one."""
+    """Return the table of a noise with this sigma; raise a ValueError if it already has one."""
     if sigma is None:
         return noise
     table = recipes.named_table(noise, "noise")
@@ -280,7 +280,7 @@ def with_radii(certifier: "Certifier", stated: bool, noise: "Noise") -> "Certifi
 
 
 def _cheaper(typed: Sequence[str], config: "CertificationConfig") -> str:
-    """Return a command that takes minutes instead of hours."""
+    """Return the options, or the whole command, that would certify in minutes instead of hours."""
     words = [word for word in typed if word not in ("-q", "--quiet")]
     if config.certifier.name != "fixed" or any(word in ("--set", "--with") for word in words):
         return "--minutes 10"
@@ -353,9 +353,9 @@ def print_linf(run: Path, summary: Summary) -> None:
         return
     radius = "-" if average is None else down(norm.implied(average.value, LINF, dimensions), 5)
     bound = "" if average is None or average.exact else "at least "
-    how = {
+    sources = {
         L2: f"l2 over the square root of {dimensions}",
         L1: f"l1 over {dimensions}",
         LINF: "their own norm",
     }
-    say(f"average certified l-infinity radius {bound}{radius}: {how[norm]}")
+    say(f"average certified l-infinity radius {bound}{radius}: {sources[norm]}")

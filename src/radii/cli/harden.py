@@ -27,7 +27,7 @@ COPIES = 1000
 """The noisy copies of an image that a hardened model is expected to need."""
 MOST_CERTIFIED, FEWEST_CERTIFIED = 500, 50
 CERTIFYING, ATTACKING, STARTING = 0.08, 0.03, 0.05
-"""Shares of the minutes: each certification, each attack, and what starting takes."""
+"""Shares of the minutes: for each certification, for each attack, and for starting the commands."""
 ATTACKED = 10.0
 """With fewer minutes than this, nothing is attacked."""
 DENOISER = 10
@@ -70,7 +70,7 @@ def harden(
     plan = Plan(target, stated)
     if not plan.commands:
         if target.exists():
-            raise RunError(f"{target} exists and is no hardening of {run}", "run")
+            raise RunError(f"{target} exists and is no hardening of {run}.", "run")
         plan.begin(_commands(source, target, noise, minutes, model, data, trust))
     began = time.monotonic()
     show_plan(f"To harden {run} at sigma {noise:g}", plan.commands)
@@ -105,11 +105,11 @@ class Plan:
 
     def _read(self) -> None:
         table = readers.json_object(self.file)
-        theirs, steps, done = table.get("plan"), table.get("commands"), table.get("done")
-        good = readers.is_object(theirs) and isinstance(steps, list) and readers.is_integer(done)
-        if not good or not isinstance(steps, list) or not all(map(_is_step, steps)):
-            raise RunError(f"{self.file} is not a plan that `radii harden` wrote: move it away")
-        if difference := first_difference(dict(theirs or {}), self.stated):
+        settings, steps, done = table.get("plan"), table.get("commands"), table.get("done")
+        valid = readers.is_object(settings) and isinstance(steps, list) and readers.is_integer(done)
+        if not valid or not isinstance(steps, list) or not all(map(_is_step, steps)):
+            raise RunError(f"{self.file} is not a plan that `radii harden` wrote. Move it away.")
+        if difference := first_difference(dict(settings or {}), self.stated):
             raise RunError(
                 f"{self.file} is another plan, with {difference}. "
                 "Remove it to begin anew, or name another run with --run."
@@ -119,7 +119,7 @@ class Plan:
 
 
 def _is_step(step: Any) -> bool:
-    """Tell whether an entry of a plan's file is a command of a verb that plans use."""
+    """Return whether a value in a plan's file is a command with a verb that plans use."""
     if not isinstance(step, dict) or not isinstance(words := step.get("words"), list) or not words:
         return False
     texts = all(map(readers.is_text, words)) and readers.is_text(step.get("purpose"))

@@ -49,7 +49,7 @@ def import_(
         std: Divide the channels by these.
     """
     if normalisation not in (None, *NORMALISATIONS):
-        raise ValueError(f"--normalisation {normalisation!r}: expected one of {', '.join(NORMALISATIONS)}")
+        raise ValueError(f"--normalisation {normalisation!r} is not known. Choose one of {', '.join(NORMALISATIONS)}.")
     options = {
         "dataset": dataset and recipes.parse_value(dataset),
         "size": size,
@@ -116,14 +116,14 @@ def _import_checkpoint(file: Path, model: str | None, run: Path, sigma: float, i
 
 
 def _states_normalisation(inputs: Mapping[str, Any]) -> bool:
-    """Whether an option or the dataset's table states a normalisation."""
+    """Return whether an option or the dataset's table states a normalisation."""
     dataset = inputs.get("dataset")
     stated = {*inputs, *(dataset if isinstance(dataset, dict) else ())}
     return bool(stated & {"mean", "std", "normalisation"})
 
 
 def _print_imported(run: Run, sigma: float) -> None:
-    """Print how many test images the model gets right without and with noise, and what to do next with its time."""
+    """Print how many test images the model gets right without and with noise, and the next commands."""
     say(f"{run.path}: imported for sigma {sigma:g}")
     check = run.check()
     if not check:
@@ -138,7 +138,7 @@ def _print_imported(run: Run, sigma: float) -> None:
 
 
 def _doubts(run: Run) -> str:
-    """Ask about normalisation and classes if few answers are right."""
+    """Return a question about normalisation and classes if few answers are right; empty otherwise."""
     check = run.check()
     few = check["right"] / check["images"] <= max(0.5, 1.2 / len(run.class_names()))
     return ": is the normalisation right, and the order of the classes?" if few else ""

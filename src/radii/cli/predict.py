@@ -174,7 +174,7 @@ def _answer(predictor: _Predictor, file: Path, json: bool) -> bool:
     try:
         if not file.is_file():
             problem = "holds no pictures" if file.is_dir() else "is not there"
-            raise ValueError(f"{file} {problem}: name pictures, or folders of them")
+            raise ValueError(f"{file} {problem}. Name pictures, or folders of them.")
         picture = predictor.preparation.read(file)
     except (ValueError, OSError) as error:
         print_error(in_words(error))

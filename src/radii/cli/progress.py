@@ -19,9 +19,9 @@ if TYPE_CHECKING:
     from radii.training.loop import StepEvent
 
 SECONDS_BETWEEN_LINES = 30.0
-"""Between two lines of progress, if the output is not a terminal."""
+"""Seconds between two lines of progress, if the output is not a terminal."""
 SECONDS_BETWEEN_MARKS = 0.2
-"""Between two updates of the notes and the rate: writing the notes may cost more than a step."""
+"""Seconds between two updates of the notes and the rate: formatting the notes may cost more than a step."""
 MARKS = 150
 """The number of marks that the rate is computed from: half a minute."""
 BESIDE_THE_BAR = 60
@@ -137,12 +137,12 @@ class _TwoLines(Progress):
 
 def fitting(notes: Sequence[str], width: int) -> str:
     """Join the first notes, as many as fit into a width."""
-    kept: list[str] = []
+    first: list[str] = []
     for note in notes:
-        if len(", ".join([*kept, note])) > width:
+        if len(", ".join([*first, note])) > width:
             break
-        kept.append(note)
-    return ", ".join(kept)
+        first.append(note)
+    return ", ".join(first)
 
 
 class TrainingBar(_Bar):

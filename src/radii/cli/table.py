@@ -77,7 +77,7 @@ def table(
         if not run:
             _refuse_without_run(making)
         if only and not (run or time):
-            raise ValueError(f"--only {only[0]} is for rows that are made or timed: add --run or --time")
+            raise ValueError(f"--only {only[0]} is for rows that are made or timed. Add --run or --time.")
         if run:
             with executor_at(cluster, workers) as executor:
                 _make_rows(shown, chosen_budget, seeds, only or (), data, workers, executor)
@@ -90,20 +90,20 @@ def table(
 def _refuse_without_run(options: Mapping[str, object]) -> None:
     for flag, value in options.items():
         if value is not None:
-            raise ValueError(f"{flag} {value} is for the rows that --run makes: leave it out, or add --run")
+            raise ValueError(f"{flag} {value} is for the rows that --run makes. Leave it out, or add --run.")
 
 
 def _refuse_without_table(options: Mapping[str, object]) -> None:
     if used := [flag for flag, value in options.items() if value not in (None, False)]:
-        raise ValueError(f"{used[0]} belongs to one table: name it, such as `radii table crt-2 {used[0]}`")
+        raise ValueError(f"{used[0]} belongs to one table. Name the table, such as `radii table crt-2 {used[0]}`.")
 
 
-def _folders(named: Sequence[Path] | None) -> list[Path]:
-    """Return the folders to look for runs in; a named one has to exist."""
-    for path in named or ():
+def _folders(paths: Sequence[Path] | None) -> list[Path]:
+    """Return the folders to look for runs in; raise a ValueError for a named one that does not exist."""
+    for path in paths or ():
         if not path.is_dir():
-            raise ValueError(f"there is no folder {path} to look for runs in")
-    return list(named or (path for path in map(Path, FOLDERS) if path.is_dir()))
+            raise ValueError(f"There is no folder {path} to look for runs in. Name an existing one with --in.")
+    return list(paths or (path for path in map(Path, FOLDERS) if path.is_dir()))
 
 
 def _add_files(
@@ -111,13 +111,13 @@ def _add_files(
 ) -> None:
     """Add results from the files of --from to the rows of --row, unless they are there already."""
     if len(files) != len(labels):
-        raise ValueError(f"--from and --row go in pairs: there are {len(files)} of --from, {len(labels)} of --row")
+        raise ValueError(f"--from and --row go in pairs. There are {len(files)} of --from, {len(labels)} of --row.")
     known = {label: {result.file.resolve() for result in some if result.file} for label, some in results.items()}
     for path, label in zip(files, labels, strict=True):
         row = shown.row(label)
-        named = results_from(shown, row, path)
+        added = results_from(shown, row, path)
         results[row.label] += [
-            result for result in named if result.file and result.file.resolve() not in known[row.label]
+            result for result in added if result.file and result.file.resolve() not in known[row.label]
         ]
 
 
@@ -133,7 +133,9 @@ def _print_overview(runs: Sequence[ScannedRun], budget: Budget, time: bool) -> N
 
 
 def _print_table(shown: PaperTable, results: Results, costs: Costs, budget: Budget, out: Path | None) -> None:
-    page = None if out is None else render.write(shown, results, out)  # first: a terminal may lack a letter
+    page = (
+        None if out is None else render.write(shown, results, out)
+    )  # before printing, which fails if the terminal lacks a letter
     _answer(f"{plain(shown.source)}: {plain(shown.title)}\n")
     for title, content in render.sections(shown, results).items():
         _answer(f"{title}\n\n{writers.terminal(content)}")
@@ -211,9 +213,9 @@ def _make_rows(
     if seeds < 1:
         raise ValueError(f"seeds = {seeds}, expected a whole number >= 1")
     if shown.kind == "settings":
-        raise ValueError(f"{shown.name} is a table of settings: it has no rows to train, leave --run out")
+        raise ValueError(f"{shown.name} is a table of settings: it has no rows to train. Leave out --run.")
     if data is not None and not data.is_dir():
-        raise ValueError(f"there is no folder {data} to read the data from")
+        raise ValueError(f"There is no folder {data} to read the data from. Name an existing one with --data.")
     rows = _cheapest_first(shown, _chosen_rows(shown, only), budget)
     maker = Maker(MADE, budget, data, workers, executor=executor)
     runs, failed = _made_runs(), 0
@@ -224,7 +226,9 @@ def _make_rows(
         failed += not _make_row(maker, shown, row, seed)
         runs = _made_runs()  # a row may have trained the teacher that is another row
     if failed:
-        raise ValueError(f"{failed} of {seeds * len(rows)} trainings of {shown.name} could not be made: see above")
+        raise ValueError(
+            f"{failed} of {seeds * len(rows)} trainings of {shown.name} could not be made. The reasons are above."
+        )
 
 
 def _made_runs() -> list[ScannedRun]:
@@ -237,7 +241,9 @@ def _chosen_rows(shown: PaperTable, only: Sequence[str]) -> list[Row]:
     """Return the rows whose label has one of these parts; all rows if none is named."""
     chosen = [row for row in shown.rows if not only or any(part.casefold() in row.label.casefold() for part in only)]
     if not chosen:
-        raise ValueError(f"no row of {shown.name} has {' or '.join(map(repr, only))} in its label")
+        raise ValueError(
+            f"no row of {shown.name} has {' or '.join(map(repr, only))} in its label. Choose another part with --only."
+        )
     return chosen
 
 

@@ -75,7 +75,7 @@ def train(
 
 
 def _named_recipe(recipe: Path, settings: Sequence[str], data: Path | None) -> Recipe:
-    """Read a recipe, or make one of an objective's name and the settings."""
+    """Read a recipe, or make one from an objective's name and the settings."""
     from radii import objectives
     from radii.training.fine_tuning import scratch_recipe
 

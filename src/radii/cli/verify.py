@@ -52,7 +52,7 @@ def verify(
     if (certificates / LOG).is_file():
         _verify_evidence(certificates, run, pictures, None if all else rows, json, trust)
     if pictures is not None:
-        raise ValueError(f"--pictures is for evidence, and {certificates} holds none.")
+        raise ValueError(f"--pictures is for evidence, and {certificates} holds none. Leave it out.")
     file = None if certificates.is_dir() else certificates
     folder = run or (certificates if file is None else _run_of(file))
     with printed_warnings(), CountingBar(console) as bar:
@@ -109,7 +109,7 @@ def _verify_evidence(
 def _run_of(file: Path) -> Path:
     """Return the run that a certificate file lies in."""
     if not file.name.endswith(".tsv"):
-        raise ValueError(f"{file} is not a certificate file, expected a run or a .tsv file that `radii certify` wrote.")
+        raise ValueError(f"{file} is not a certificate file. Name a run, or a .tsv file that `radii certify` wrote.")
     folder = file.resolve().parent.parent
     if not Run(folder).recipe_file.is_file():
         raise ValueError(f"{file} is not in a run. Name the run that it belongs to with --run.")

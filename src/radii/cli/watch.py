@@ -75,7 +75,7 @@ def _is_gone(event: Event) -> bool:
 
 
 def in_words(log: Sequence[Event]) -> str:
-    """Return the state of the work, from the events since the last process began it."""
+    """Describe the state of the work by the events of its last process."""
     if not log:
         return "no events"
     last = log[-1]

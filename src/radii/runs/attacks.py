@@ -82,10 +82,10 @@ class Attack:
     def resisted(self, radius: float) -> tuple[int, int]:
         """Return how many images kept a right answer within a radius, and how many were attacked.
 
-        An image that gets no answer is an error at every radius, as in certified accuracy.
+        An abstention counts as an error at every radius, as in certified accuracy.
         """
-        kept = [row for row in self.rows if row.prediction != ABSTAIN]
-        return sum(row.distance is None or row.distance > radius for row in kept), len(self.rows)
+        answered = [row for row in self.rows if row.prediction != ABSTAIN]
+        return sum(row.distance is None or row.distance > radius for row in answered), len(self.rows)
 
     def __len__(self) -> int:
         return len(self.rows)
@@ -97,12 +97,12 @@ class Attack:
         """Return the share of images that kept a right answer within a radius: an upper bound of robust accuracy."""
         if not 0 <= radius <= self.largest:
             raise ValueError(f"radius = {radius}, expected a number from 0 to {self.largest:g}, the largest tried")
-        kept, images = self.resisted(radius)
-        return kept / images
+        resisted, images = self.resisted(radius)
+        return resisted / images
 
     @property
     def abstained(self) -> int:
-        """How many images get no answer even without an attack."""
+        """The number of images on which the classifier abstains without an attack."""
         return sum(row.prediction == ABSTAIN for row in self.rows)
 
 
@@ -119,7 +119,7 @@ class AttackFile:
         self.rows = list(read(path).rows)
 
     def append(self, row: AttackedImage) -> None:
-        """Add an image, the whole line in one write."""
+        """Append the row of an image, the whole line in one write."""
         disk.append(self.path, json.dumps(asdict(row)).encode() + b"\n")
         self.rows.append(row)
 
@@ -146,16 +146,16 @@ def pictures_file(path: Path) -> Path:
 
 
 def read(path: Path) -> Attack:
-    """Read an attack file; an incomplete last line is ignored, anything else that is wrong is a ValueError."""
+    """Read an attack file; ignore an incomplete last line, and raise a ValueError for any other invalid line."""
     text = readers.text(path, readers.MOST_CERTIFICATES, errors="replace")
     lines = text[: text.rfind("\n") + 1].splitlines()
     if not lines:
-        raise ValueError(f"{path} is empty: remove it")
+        raise ValueError(f"{path} is empty. Remove it.")
     header = _parse(f"{path}, line 1", lines[0], HEADER)
     tables = [_parse(f"{path}, line {number}", line, ROW) for number, line in enumerate(lines[1:], start=2)]
     rows = [AttackedImage(**{name: table[name] for name in ROW}) for table in tables]
     if len({row.index for row in rows}) < len(rows):
-        raise ValueError(f"{path} has an image twice: restore it, or remove it")
+        raise ValueError(f"{path} has an image twice. Restore the file, or remove it.")
     return Attack(header, rows)
 
 

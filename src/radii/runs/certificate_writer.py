@@ -34,9 +34,9 @@ from radii.runs.function import FUNCTION
 class CertificateFile:
     """A certificate file that is being written: new, or continued.
 
-    `environment` affects rounding only, such as versions. Where it changes, the header records it with the first row
-    that it applies to. `function` is what a new file records of the certified function; one that is continued has to
-    have recorded the same up to rounding, or nothing.
+    `environment` is what affects rounding only, such as versions. When it changes, the header records it with the first
+    row that it applies to. `function` describes the certified function; a file is continued only if it recorded the
+    same function up to rounding, or none.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class CertificateFile:
         self._record_workers(row.environments)
         content = to_line(row)
         new = checksum(content, self._checksum)
-        parsed = parse_line(str(self.path), COLUMNS, f"{content}\t{new}")  # what cannot be read is not written
+        parsed = parse_line(str(self.path), COLUMNS, f"{content}\t{new}")  # a row that cannot be read is not written
         disk.append(self.path, f"{content}\t{new}\n".encode())
         self._checksum = new
         self._rows.append(parsed)
@@ -76,11 +76,13 @@ class CertificateFile:
             recorded = read_header(file)
             difference = first_difference(identity(recorded), identity(self.header))
             if difference := difference or recorded_difference(recorded, self.header.get(FUNCTION, {}), environment):
-                raise ValueError(f"{self.path} was made with {difference}: name another file, or move this one away")
+                raise ValueError(f"{self.path} was made with {difference}. Name another file, or move this one away.")
             self.header = {key: value for key, value in recorded.items() if key != ENVIRONMENTS}
             return list(recorded.get(ENVIRONMENTS, []))
         if self.path.is_file():
-            raise ValueError(f"{self.path} has no header {file.name} beside it: move it away")
+            raise ValueError(
+                f"{self.path} has no header {file.name} beside it. Restore the header, or move the file away."
+            )
         disk.make_folder(self.path.parent)
         disk.write_json(file, self.header)
         return []
@@ -95,7 +97,7 @@ class CertificateFile:
             disk.write(self.path, to_text(self.header, []))
             return [], start
         if tuple(lines[0].decode(errors="replace").split()) != COLUMNS:
-            raise ValueError(f"{self.path} does not have the columns {' '.join(COLUMNS)}: move it away")
+            raise ValueError(f"{self.path} does not have the columns {' '.join(COLUMNS)}. Move it away.")
         if len(lines) > 1 and not _is_row(lines[-1].decode(errors="replace")):
             whole = whole[: -len(lines[-1])]
         if whole != content:
@@ -108,10 +110,10 @@ class CertificateFile:
     def _record_environment(self, environment: Mapping[str, Any]) -> None:
         """Record the environment of the next row, unless it is that of the previous rows."""
         count = len(self._rows)
-        kept = [entry for entry in self._environments if entry[FIRST_ROW] < count]
-        if not kept or described(kept[-1]) != environment:
-            kept.append(with_checksum({**environment, FIRST_ROW: count}, self._checksum, kept))
-        self._write_environments(kept)
+        environments = [recorded for recorded in self._environments if recorded[FIRST_ROW] < count]
+        if not environments or described(environments[-1]) != environment:
+            environments.append(with_checksum({**environment, FIRST_ROW: count}, self._checksum, environments))
+        self._write_environments(environments)
 
     def _record_workers(self, environments: Sequence[Mapping[str, Any]]) -> None:
         """Record every environment of the workers once, with the first row that it helped to compute."""
@@ -119,9 +121,9 @@ class CertificateFile:
         if new and not self._workers:
             self._record_environment(new[0])
         environments = list(self._environments)
-        for entry in new if self._workers else new[1:]:
-            placed = {**entry, FIRST_ROW: len(self._rows)}
-            environments.append(with_checksum(placed, self._checksum, environments))
+        for environment in new if self._workers else new[1:]:
+            numbered = {**environment, FIRST_ROW: len(self._rows)}
+            environments.append(with_checksum(numbered, self._checksum, environments))
         self._write_environments(environments)
         self._workers += new
 

@@ -30,15 +30,15 @@ PLAIN_COUNTS = re.compile(r"[0-9]{1,15}:[0-9]{1,15}(?: [0-9]{1,15}:[0-9]{1,15})*
 ENVIRONMENTS = "environments"
 """The field of a header that affects rounding only. It grows when a file is continued on another machine."""
 KIND, POPULATION = "kind", "population"
-"""The field of a header whose file is not about single images, and its value."""
+"""The field that marks the header of a proof about a population, and its value."""
 POLYNOMIALS = "polynomials"
-"""The field of such a header that was computed when the file was begun; a file is continued with it."""
+"""The field of such a header with the polynomials. They are computed once, when the file is created."""
 FIRST_ROW, CHECKSUM = "first_row", "checksum"
-"""What an environment has besides its description. Older files have no checksums of environments."""
+"""The fields of an environment that are not its description. Older files have no checksums of environments."""
 
 
 class Counts(Mapping[int, int]):
-    """The votes in a long cell of a file, as its text: of 1,000 classes a dict would take ten times the memory."""
+    """Votes by class, kept as the text of the cell: for 1,000 classes a dict would take ten times the memory."""
 
     __slots__ = ("_cell",)
 
@@ -82,7 +82,7 @@ class Row:
     digest: str = ""
     """Digest of the image's pixels and its label; empty in files of other tools and of version 0.1."""
     environments: tuple[Mapping[str, Any], ...] = field(default=(), compare=False, repr=False)
-    """Where it was computed; not part of its line."""
+    """The environments that computed it; not part of its line."""
 
     @property
     def correct(self) -> bool:
@@ -117,8 +117,8 @@ class Certificates:
         """The norm of the radii; None if the noise is not one of the package and the header does not state it."""
         if self.noise.get("name", "gaussian") in L2_NOISES:
             return L2
-        stated = self.header.get("norm")
-        return None if stated is None else norm_of(stated)
+        name = self.header.get("norm")
+        return None if name is None else norm_of(name)
 
     @property
     def certifier(self) -> str | None:
@@ -149,48 +149,49 @@ def read_header(path: Path) -> dict[str, Any]:
 
 
 def identity(header: Mapping[str, Any]) -> dict[str, Any]:
-    """Return what determines the rows of a file: its header without environments, logits of a probe and polynomials."""
+    """Return the part of a header that determines the rows: all but environments, function and polynomials."""
     return {key: value for key, value in header.items() if key not in (ENVIRONMENTS, FUNCTION, POLYNOMIALS)}
 
 
 def described(environment: Mapping[str, Any]) -> dict[str, Any]:
-    """Return an environment without its place in a file."""
+    """Return the description of an environment, without its first row and its checksum."""
     return {key: value for key, value in environment.items() if key not in (FIRST_ROW, CHECKSUM)}
 
 
 def same_environment(recorded: Mapping[str, Any], environment: Mapping[str, Any]) -> bool:
-    """Return whether this environment has everything that a file recorded; older files recorded less."""
+    """Return whether an environment agrees with a recorded one; older files recorded fewer fields."""
     return all(environment.get(key) == value for key, value in described(recorded).items())
 
 
-def with_checksum(entry: Mapping[str, Any], line: str, earlier: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def with_checksum(environment: Mapping[str, Any], line: str, earlier: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """Return an environment with its checksum; `line` is the checksum of the header or of the line before it."""
     previous = earlier[-1].get(CHECKSUM, "") if earlier else ""
-    return {**entry, CHECKSUM: _environment_checksum(entry, line, previous)}
+    return {**environment, CHECKSUM: _environment_checksum(environment, line, previous)}
 
 
-def _environment_checksum(entry: Mapping[str, Any], line: str, previous: str) -> str:
-    content = {key: value for key, value in entry.items() if key != CHECKSUM}
+def _environment_checksum(environment: Mapping[str, Any], line: str, previous: str) -> str:
+    content = {key: value for key, value in environment.items() if key != CHECKSUM}
     return checksum(json.dumps(content, sort_keys=True), f"{line} {previous}")
 
 
 def check_environments(path: Path, header: Mapping[str, Any], text: str) -> None:
-    """Raise a ValueError for an edited environment; one that begins after the last line belongs to no row."""
+    """Raise a ValueError for an edited environment; one that begins after the last line is not checked."""
     lines = [first_checksum(header), *(line.rpartition("\t")[2] for line in text.splitlines()[1:] if line.strip())]
     previous = ""
-    for entry in header.get(ENVIRONMENTS, []):
-        stated, first = entry.get(CHECKSUM), entry[FIRST_ROW]
-        if first < 0 or (stated is None and previous):
+    for environment in header.get(ENVIRONMENTS, []):
+        recorded, first = environment.get(CHECKSUM), environment[FIRST_ROW]
+        if first < 0 or (recorded is None and previous):
             raise ValueError(_edited_environment(path, first))
-        if stated is not None and first < len(lines) and stated != _environment_checksum(entry, lines[first], previous):
+        checked = recorded is not None and first < len(lines)
+        if checked and recorded != _environment_checksum(environment, lines[first], previous):
             raise ValueError(_edited_environment(path, first))
-        previous = stated or ""
+        previous = recorded or ""
 
 
 def _edited_environment(path: Path, first: int) -> str:
     return (
-        f"{header_file(path)}: the environment from row {first} on does not match its checksum: it was edited; restore "
-        "the file, or certify again"
+        f"{header_file(path)}: the environment from row {first} on does not match its checksum: it was edited. "
+        "Restore the file, or certify again."
     )
 
 
@@ -198,18 +199,18 @@ def recorded_difference(
     header: Mapping[str, Any], function: Mapping[str, Any], environment: Mapping[str, Any] | None
 ) -> str:
     """Describe how the function in a header differs from one in this environment; empty if it does not."""
-    first = [entry for entry in header.get(ENVIRONMENTS, []) if entry[FIRST_ROW] == 0]
-    same = environment is not None and any(same_environment(entry, environment) for entry in first)
-    on_cpus = all(place.get("device", "cpu") == "cpu" for place in (header, environment or {}, *first))
-    most = tolerance(str(header.get("engine", "")), same, on_cpus)
-    return function_difference(header.get(FUNCTION, {}), function, most)
+    first = [recorded for recorded in header.get(ENVIRONMENTS, []) if recorded[FIRST_ROW] == 0]
+    same = environment is not None and any(same_environment(recorded, environment) for recorded in first)
+    on_cpus = all(table.get("device", "cpu") == "cpu" for table in (header, environment or {}, *first))
+    limit = tolerance(str(header.get("engine", "")), same, on_cpus)
+    return function_difference(header.get(FUNCTION, {}), function, limit)
 
 
 # Lines
 
 
 def first_checksum(header: Mapping[str, Any]) -> str:
-    """Return the checksum of the header, which the first line continues."""
+    """Return the checksum of the header without its environments; the checksum of the first line builds on it."""
     constant = {key: value for key, value in header.items() if key != ENVIRONMENTS}
     return hashlib.sha256(json.dumps(constant, sort_keys=True).encode()).hexdigest()[:16]
 
@@ -246,7 +247,9 @@ def parse(path: Path, text: str, last: str | None = None) -> tuple[list[Row], st
     first, *lines = text.splitlines() or [""]
     columns = tuple(name.strip() for name in first.split("\t"))
     if missing := [name for name in COHEN if name not in columns]:
-        raise ValueError(f"{path} has no column {missing[0]!r}, expected the tab-separated columns {' '.join(COHEN)}")
+        raise ValueError(
+            f"{path} has no column {missing[0]!r}. Its columns must be {' '.join(COHEN)}, with tabs between."
+        )
     rows: dict[int, Row] = {}
     for number, line in enumerate(lines, start=2):
         if not line.strip():
@@ -254,15 +257,15 @@ def parse(path: Path, text: str, last: str | None = None) -> tuple[list[Row], st
         where = f"{path}, line {number}"
         row = parse_line(where, columns, line)
         if row.index in rows:
-            raise ValueError(f"{where}: image {row.index} occurs twice: remove one of the two lines")
+            raise ValueError(f"{where}: image {row.index} occurs twice. Remove one of the two lines.")
         if columns == COLUMNS:
-            content, _, stated = line.rpartition("\t")
-            if last is not None and stated != checksum(content, last):
+            content, _, recorded = line.rpartition("\t")
+            if last is not None and recorded != checksum(content, last):
                 raise ValueError(
                     f"{where} does not match its checksum: this line, the line before it or the header was edited, or "
-                    "a line was removed; restore the file, or certify again"
+                    "a line was removed. Restore the file, or certify again."
                 )
-            last = stated
+            last = recorded
         rows[row.index] = row
     return list(rows.values()), last
 
@@ -282,8 +285,7 @@ def parse_line(where: str, columns: Sequence[str], line: str) -> Row:
         problem, expected = readers.short(error), readers.short(" ".join(columns))
         raise ValueError(f"{where} is not a certificate ({problem}), expected {expected}") from error
     if not 0 <= row.radius <= readers.MOST_RADIUS:
-        most = readers.MOST_RADIUS
-        raise ValueError(f"{where} has radius {row.radius}, expected a finite number >= 0, {most:g} at most")
+        raise ValueError(f"{where} has radius {row.radius}, expected a number from 0 to {readers.MOST_RADIUS:g}")
     if not 0 <= (row.samples or 0) <= readers.MOST_SAMPLES:
         raise ValueError(f"{where} states {row.samples} samples, expected at most {readers.MOST_SAMPLES}")
     if correct != row.correct:
@@ -332,26 +334,26 @@ def read(path: Path) -> Certificates:
     if header_file(path).is_file():
         header = read_header(header_file(path))
         if header.get(KIND) == POPULATION:
-            raise ValueError(f"{path} is about a population, it has no certificates of images: name its run")
+            raise ValueError(f"{path} is a proof about a population, without certificates of images. Name its run.")
         rows = _checked_rows(path, text, header)
     else:
         sigma = _sigma_in(path)
         header = {} if sigma is None else {"sigma": sigma}
         rows = parse(path, text)[0]
     if not rows:
-        raise ValueError(f"{path} holds no certificates; `radii certify` makes and continues such files")
+        raise ValueError(f"{path} holds no certificates. Continue it with `radii certify`.")
     return Certificates(path.name.removesuffix(".tsv"), rows, header)
 
 
 def read_rows(path: Path, header: Mapping[str, Any]) -> list[Row]:
-    """Read the rows of a certificate file with a header; none if there is no file yet."""
+    """Read the rows of a certificate file with a header; return none if there is no file yet."""
     return _checked_rows(path, _read_text(path), header) if path.is_file() else []
 
 
 def has_rows(path: Path) -> bool:
     """Return whether a certificate file has at least one whole row; only its first two lines are read."""
     if not path.is_file():  # a pipe would never end
-        raise ValueError(f"{path} is not a file: move it away")
+        raise ValueError(f"{path} is not a file. Move it away.")
     with path.open("rb") as file:
         return all(file.readline(1 << 16).endswith(b"\n") for _ in range(2))
 
@@ -366,7 +368,7 @@ def _checked_rows(path: Path, text: str, header: Mapping[str, Any]) -> list[Row]
     if not text:
         return []
     if header.get("format", 1) >= FORMAT and tuple(text.split("\n", 1)[0].split("\t")) != COLUMNS:
-        raise ValueError(f"{path} does not have the columns {' '.join(COLUMNS)}: restore the file, or certify again")
+        raise ValueError(f"{path} does not have the columns {' '.join(COLUMNS)}. Restore the file, or certify again.")
     rows = parse(path, text, first_checksum(header))[0]
     check_environments(path, header, text)
     return rows

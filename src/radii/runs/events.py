@@ -1,4 +1,4 @@
-"""Events: what a process does with a run, as lines of JSON in the run's events.jsonl."""
+"""Events: write and read the log of the work on a run, lines of JSON in its events.jsonl."""
 
 import json
 import os
@@ -17,11 +17,11 @@ from radii.runs import readers
 
 FILE, PREVIOUS = "events.jsonl", "events-previous.jsonl"
 MOST_BYTES = 1 << 20
-"""Bytes of events.jsonl. A longer file becomes events-previous.jsonl, so both together need at most twice that."""
+"""The size at which events.jsonl becomes events-previous.jsonl, so that both need at most twice as many bytes."""
 SECONDS_BETWEEN = 2.0
-"""Seconds between two events of progress: a step may take a millisecond."""
+"""The least seconds between two events of progress, because a step may take only a millisecond."""
 ENDS = ("ended", "stopped", "failed")
-"""The last event of a process, unless it was killed."""
+"""The names of a process's last event; a process that was killed writes none of them."""
 
 
 class EventLog:
@@ -41,12 +41,12 @@ class EventLog:
         if self._broken:
             return
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
-        line = {"time": now, "process": os.getpid(), "host": socket.gethostname(), "work": self.work, "event": event}
+        fields = {"time": now, "process": os.getpid(), "host": socket.gethostname(), "work": self.work, "event": event}
         try:
-            disk.append(self.path, self._start() + json.dumps({**line, **details}).encode() + b"\n", create=True)
+            disk.append(self.path, self._start() + json.dumps({**fields, **details}).encode() + b"\n", create=True)
         except OSError as error:
             self._broken = True
-            message = f"{self.path} cannot be written ({error.strerror or error}): the work goes on without events"
+            message = f"{self.path} cannot be written ({error.strerror or error}). The work goes on without events."
             warnings.warn(message, RunWarning, stacklevel=2)
 
     def due(self) -> bool:
@@ -58,7 +58,7 @@ class EventLog:
         return True
 
     def _start(self) -> bytes:
-        """Move a long file away, and return what ends a line that a kill left incomplete."""
+        """Move a long file away; return a newline if a kill left the last line incomplete."""
         if not self.path.is_file():
             return b""
         if self.path.stat().st_size > MOST_BYTES:
@@ -69,7 +69,7 @@ class EventLog:
 
 @contextmanager
 def working(folder: Path, work: str, **details: Any) -> Iterator[EventLog]:
-    """Log the work of a process on a run: the first event is `began`, the last says how it ended."""
+    """Log the work of a process on a run: `began` first, and last `ended`, `stopped` or `failed`."""
     log = EventLog(folder, work)
     log.write("began", **details)
     try:

@@ -1,17 +1,17 @@
-"""The certified function, as a header records it: the recipe's model, and logits of random images.
+"""Compare certified functions by what headers record: the recipe's model, and logits of random images.
 
-Weights alone do not determine a function: an activation, a number of heads or a hook may change. Headers of older files
-record neither, and stay valid.
+Weights alone do not determine a function: an activation, a number of heads or a hook may change. Older headers record
+neither and stay valid.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 FUNCTION = "function"
-"""The field of a header."""
+"""The header field that holds both."""
 MODEL, LOGITS = "model", "logits"
 SAME_PLACE = 1e-5
-"""How far logits may differ in one environment, as a share of the largest of their class: they are stored rounded."""
+"""How far logits may differ in the same environment, as a share of the largest logit of a class: they are rounded."""
 ELSEWHERE = 1e-4
 """The same on another CPU, for engines of 32 bits."""
 ON_GPUS = 0.01
@@ -29,23 +29,23 @@ def tolerance(engine: str, same_place: bool, on_cpus: bool) -> float:
     return ELSEWHERE if on_cpus else ON_GPUS
 
 
-def function_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any], most: float) -> str:
-    """Describe how the certified function differs from ours; empty if what both record is the same."""
-    if MODEL in theirs and MODEL in ours and theirs[MODEL] != ours[MODEL]:
+def function_difference(recorded: Mapping[str, Any], current: Mapping[str, Any], limit: float) -> str:
+    """Describe how a recorded function differs from the current one; empty if they agree where both are known."""
+    if MODEL in recorded and MODEL in current and recorded[MODEL] != current[MODEL]:
         return "another model table in its recipe"
-    share = _logit_difference(theirs.get(LOGITS, []), ours.get(LOGITS, []))
-    if share <= most:
+    share = _logit_difference(recorded.get(LOGITS, []), current.get(LOGITS, []))
+    if share <= limit:
         return ""
-    return f"another function: logits of random images differ by {share:.2g} of their size, expected {most:g} at most"
+    return f"another function: logits of random images differ by {share:.2g} of their size, expected {limit:g} at most"
 
 
-def _logit_difference(theirs: Sequence[Sequence[float]], ours: Sequence[Sequence[float]]) -> float:
+def _logit_difference(recorded: Sequence[Sequence[float]], current: Sequence[Sequence[float]]) -> float:
     """Return the largest difference, as a share of the largest logit of its class.
 
-    Of its class, because a class that is masked by a large constant must not hide the others. Rows that only one side
-    has are left out.
+    The share is by class, because a class that is masked by a large constant must not hide the others. Rows that only
+    one side has are left out.
     """
-    pairs = list(zip(theirs, ours, strict=False))
+    pairs = list(zip(recorded, current, strict=False))
     if any(len(a) != len(b) for a, b in pairs):
         return float("inf")
     columns = zip(*([(x, y) for x, y in zip(a, b, strict=True)] for a, b in pairs), strict=True)

@@ -1,4 +1,4 @@
-"""Lineage: the teachers and soft labels that a run was made from, and the time that they took."""
+"""Lineage: the teachers and soft labels that a run was trained with, and the time that they took."""
 
 import math
 import os
@@ -9,23 +9,25 @@ from radii.runs.run import Run, RunError
 
 
 def teachers(run: Run) -> list[Run]:
-    """Return the run's teacher, the teacher's teacher and so on; a circular chain is refused."""
+    """Return the run's teacher, the teacher's teacher and so on; raise a RunError for a circular chain."""
     chain = [run]
     seen = {os.path.realpath(run.path)}
     while (teacher := chain[-1].source("teacher")) is not None:
-        if (place := os.path.realpath(teacher)) in seen:
+        if (path := os.path.realpath(teacher)) in seen:
             file = chain[-1].origin_file
-            raise RunError(f"{file} names {teacher} as the teacher, in a circle: correct one of the two")
-        seen.add(place)
+            raise RunError(
+                f"{file} names {teacher} as the teacher, which makes a circle. Correct the teacher of one run."
+            )
+        seen.add(path)
         chain.append(Run(teacher, run.trusted))
     return chain[1:]
 
 
 def seconds_before(run: Run) -> dict[str, float | None]:
-    """Return the time spent before a run's own training, by what it was spent on; None where it is unknown.
+    """Return the seconds spent on teachers and soft labels before a run's own training; None where unknown.
 
-    The time of soft labels is that of training the run that votes, and of its votes, over all processes. It includes
-    the soft labels of the teachers.
+    Soft labels take the training of the run that votes, and its votes, over all processes. The soft labels of the
+    teachers are included.
     """
     chain = teachers(run)
     seconds = {"teachers": _sum([training_seconds(teacher) for teacher in chain])}
@@ -34,7 +36,7 @@ def seconds_before(run: Run) -> dict[str, float | None]:
 
 
 def training_seconds(run: Run) -> float | None:
-    """Return the time of a run's epochs; None if it has trained none."""
+    """Return the seconds of all epochs of a run; None if it has no epochs."""
     seconds = [float(row["seconds"]) for row in run.history()]
     return math.fsum(seconds) if seconds else None
 

@@ -1,8 +1,8 @@
 """Files of a proof about a population: the votes on every image, and a JSON header beside them.
 
-The header states how the votes were made and holds the polynomials, which were fixed before them: the checksum of the
-first line is over both. The lines are those of a certificate file that abstains on every image, so that nobody reads a
-promise about one picture into them. The proven accuracy is computed from the votes when the file is read.
+The header states how the votes were made and holds the polynomials, which were fixed before the votes. The checksum of
+the first line covers both. The lines are those of a certificate file that abstains on every image, because nothing is
+proven about a single image. The proven accuracy is computed from the votes when the file is read.
 """
 
 import hashlib
@@ -32,7 +32,7 @@ PARAMETERS: readers.Fields = {
 
 @dataclass(frozen=True)
 class Population:
-    """What is proven about pictures like those of a sample, if each is answered by one noisy pass."""
+    """A proof about all pictures like those of a sample, if each is answered by one noisy pass."""
 
     certificates: Certificates = field(repr=False)
     """The header and the votes of every image."""
@@ -48,7 +48,7 @@ class Population:
 
     @property
     def votes(self) -> int:
-        """The votes on each image."""
+        """The number of votes on each image."""
         return int(self.certificates.parameters["votes"])
 
     @property
@@ -62,13 +62,13 @@ class Population:
 
     @property
     def missing(self) -> int:
-        """The images that have no votes yet; until they have, nothing is proven."""
+        """The number of images without votes; nothing is proven until it is 0."""
         header = self.header
         return len(range(0, header["images"], header["every"])[: header["most"]]) - self.images
 
     @cached_property
     def proven(self) -> dict[float, float]:
-        """The accuracy that is proven under attack, by the length of the change; empty while images are missing."""
+        """The proven accuracy under attack, by radius; empty while images are missing."""
         if self.missing or not self.images:
             return {}
         import numpy as np  # here, so that reports without such a file start without numpy and scipy
@@ -79,12 +79,12 @@ class Population:
         polynomials = self.header[POLYNOMIALS]
         rows = self.certificates.rows
         order = random_order(self.header["seed"], [row.index for row in rows])
-        hits = np.array([rows[place].counts.get(rows[place].label, 0) for place in order])
+        hits = np.array([rows[number].counts.get(rows[number].label, 0) for number in order])
         return {radius: proven_accuracy(np.array(polynomials[repr(radius)]), hits, share) for radius in self.radii}
 
     @property
     def accuracy(self) -> float:
-        """The share of the votes that are right, without an attack: an estimate, not a bound."""
+        """The share of right votes without an attack: an estimate, not a bound."""
         rows = self.certificates.rows
         return sum(row.counts.get(row.label, 0) for row in rows) / (self.votes * len(rows)) if rows else 0.0
 
@@ -93,37 +93,38 @@ def read(path: Path) -> Population:
     """Read a file of a population and check its lines against its header."""
     file = header_file(path)
     if not file.is_file():
-        raise ValueError(f"{path} has no header {file.name} beside it: restore it, or certify again")
+        raise ValueError(f"{path} has no header {file.name} beside it. Restore the header, or certify again.")
     header = certificates.read_header(file)
     _check_header(file, header)
     rows = certificates.read_rows(path, header)
     for row in rows:
         if sum(row.counts.values()) != header["parameters"]["votes"]:
-            raise ValueError(f"{path}: image {row.index} has {sum(row.counts.values())} votes: restore the file")
+            votes = sum(row.counts.values())
+            raise ValueError(f"{path}: image {row.index} has {votes} votes, not those of its header. Restore the file.")
     return Population(Certificates(path.name.removesuffix(".tsv"), rows, header), path)
 
 
 def _check_header(file: Path, header: Mapping[str, Any]) -> None:
-    """Raise a ValueError for a header without what the proven accuracy is computed from."""
+    """Raise a ValueError for a header that lacks a field of the proof."""
     if header.get(KIND) != POPULATION:
-        raise ValueError(f"{file} is not the header of a proof about a population")
+        raise ValueError(f"{file} is not the header of a proof about a population. Name a file in RUN/population.")
     parameters, polynomials = header.get("parameters", {}), header.get(POLYNOMIALS, {})
     readers.check_fields(f"{file}: parameters.", parameters, PARAMETERS, required=True)
     for name in ("images", "every", "most", "seed"):
         if name not in header:
-            raise ValueError(f"{file} has no {name!r}: restore it, or certify again")
+            raise ValueError(f"{file} has no {name!r}. Restore it, or certify again.")
     votes = parameters["votes"]
     if not all(len(polynomials.get(repr(float(radius)), ())) == votes + 1 for radius in parameters["radii"]):
-        raise ValueError(f"{file} has no polynomial of {votes} votes for every radius: restore it, or certify again")
+        raise ValueError(f"{file} has no polynomial of {votes} votes for every radius. Restore it, or certify again.")
 
 
 def files(run: Run) -> list[Path]:
-    """Return the files of a run that prove something about a population, or are to prove it."""
+    """Return the files of a run with proofs about a population, finished or not."""
     return sorted(run.population.glob("*.tsv"))
 
 
 def beside(path: Path) -> list[Certificates]:
-    """Read the other files of a population in the folder of a file; those that cannot be read are left out."""
+    """Read the other proofs in the folder of a file; skip those that cannot be read."""
     others = []
     for other in sorted(path.parent.glob("*.tsv")):
         if other != path:
@@ -135,7 +136,7 @@ def beside(path: Path) -> list[Certificates]:
 
 
 def files_of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]]:
-    """Return the files of a population about these weights, with their headers."""
+    """Return the proofs about these weights, as pairs of file and header."""
     pairs = [(path, certificates.read_header(header_file(path))) for path in files(run) if header_file(path).is_file()]
     return [(path, header) for path, header in pairs if header.get("weights") == weights]
 
@@ -144,9 +145,9 @@ def files_of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]
 def open_file(
     run: Run, request: Request, polynomials: Callable[[], Polynomials], environment: Mapping[str, Any] | None = None
 ) -> Iterator[CertificateFile]:
-    """Open the file of a run for this header; new, or continued with the polynomials that it was begun with.
+    """Open the file of a run for this header: new, or continued with the polynomials in its header.
 
-    Images of which the same weights have votes with another seed are refused.
+    Raise an error for images on which the same weights have votes with another seed.
     """
     digest = hashlib.sha256(json.dumps(request.header, sort_keys=True).encode()).hexdigest()[:8]
     path = run.population / f"{request.header['procedure']}-{digest}.tsv"
@@ -157,7 +158,7 @@ def open_file(
                 if header.get("seed") != request.header["seed"]:
                     check_no_overlap(other, header, certificates.read_rows(other, header), request)
             stack.enter_context(locked(path))
-            file = _opened(path, request, polynomials, environment)
+            file = _open(path, request, polynomials, environment)
         check_same_images(path, request.header, file.rows(), request)
         yield file
 
@@ -166,20 +167,20 @@ def open_file(
 def open_named(
     path: Path, request: Request, polynomials: Callable[[], Polynomials], environment: Mapping[str, Any] | None = None
 ) -> Iterator[CertificateFile]:
-    """Open a file that the user named; new, or continued with the polynomials that it was begun with."""
+    """Open a file that the user named: new, or continued with the polynomials in its header."""
     if path.suffix != ".tsv" or path.is_dir():
-        raise ValueError(f"the file {path} of votes should be a file whose name ends in .tsv")
+        raise ValueError(f"{path} cannot hold votes. Name a file that ends in .tsv.")
     disk.make_folder(path.parent)
     with locked(path):
-        file = _opened(path, request, polynomials, environment)
+        file = _open(path, request, polynomials, environment)
         check_same_images(path, request.header, file.rows(), request)
         yield file
 
 
-def _opened(
+def _open(
     path: Path, request: Request, polynomials: Callable[[], Polynomials], environment: Mapping[str, Any] | None
 ) -> CertificateFile:
     disk.sweep(path.parent, [path.name, header_file(path).name])
-    begun = header_file(path).is_file()
-    header = request.header if begun else {**request.header, POLYNOMIALS: polynomials()}
+    continued = header_file(path).is_file()
+    header = request.header if continued else {**request.header, POLYNOMIALS: polynomials()}
     return CertificateFile(path, header, environment, request.function)

@@ -1,4 +1,4 @@
-"""Recipes: everything that determines a trained model, as strict TOML; reading, writing and deriving them."""
+"""Recipes: read, check, change and write the TOML files that determine a trained model."""
 
 import json
 import math
@@ -19,9 +19,9 @@ MOST_INTEGER = (1 << 63) - 1
 PACKAGE = Path(__file__).parents[1]
 
 SYNONYMS = {"batch_size": "images_per_step"}
-"""Words of other tools for fields of [training]."""
+"""Names that other tools use for fields of [training]."""
 LARGE_SIGMA = 2.0
-"""More than this is probably a mistake."""
+"""A sigma above this is probably a mistake."""
 LENGTHS = {"epochs": "steps", "steps": "epochs"}
 """The two ways to state the length of a training: a setting of one replaces the other."""
 
@@ -83,7 +83,7 @@ class Training:
             raise ValueError("training: nesterov needs optimizer = 'sgd' and a momentum > 0")
 
     def resolved(self, images: int) -> "Training":
-        """Return the same with epochs and steps in agreement, for a training split of so many images."""
+        """Return this training with both epochs and steps set, for a training split of `images` images."""
         per_epoch = math.ceil(images / self.images_per_step)
         if self.steps is None and isinstance(self.epochs, int):
             return self
@@ -92,7 +92,7 @@ class Training:
 
     @property
     def epochs_begun(self) -> int:
-        """The number of epochs, a last one that is not whole included."""
+        """The number of epochs, including a last one that is not whole."""
         return math.ceil(self.epochs)
 
     @property
@@ -121,7 +121,7 @@ class Recipe:
     def __post_init__(self) -> None:
         check(self, "recipe")
         if isinstance(self.objective, Mapping) and "sigma" in self.objective:
-            raise ValueError("recipe: sigma is stated once, at the top, not under [objective]")
+            raise ValueError("recipe: objective.sigma is not a field: sigma is stated once, at the top of the recipe")
         for kind in ("dataset", "model", "objective"):
             object.__setattr__(self, kind, named_table(getattr(self, kind), kind))
 
@@ -139,7 +139,7 @@ class Recipe:
 
     def to_toml(self) -> str:
         """Format the recipe as TOML that `parse` reads back to an equal recipe."""
-        values = _stated(self)
+        values = _as_tables(self)
         tables = {key: values.pop(key) for key in ("objective", "training") if key in values}
         lines = [f"{key} = {as_toml(_short_form(value))}" for key, value in values.items()]
         for name, table in tables.items():
@@ -148,7 +148,7 @@ class Recipe:
 
 
 def warn_of_sigma(sigma: float) -> None:
-    """Warn about noise that no network can see through."""
+    """Warn about a sigma that is too large for pixels in [0, 1]."""
     if sigma > LARGE_SIGMA:
         warnings.warn(
             f"sigma = {sigma:g} is far more noise than pixels in [0, 1] bear; 0.12 to 1 is usual. "
@@ -184,8 +184,8 @@ def _with_tuples(value: Any) -> Any:
 def _names(value: Any) -> list[str]:
     """Return the names in a table and in the tables inside it, such as the parts of a model."""
     if isinstance(value, Mapping):
-        own = [name] if isinstance(name := value.get("name"), str) else []
-        return own + _names(tuple(value.values()))
+        names = [name] if isinstance(name := value.get("name"), str) else []
+        return names + _names(tuple(value.values()))
     return [name for inner in value for name in _names(inner)] if isinstance(value, tuple) else []
 
 
@@ -198,7 +198,9 @@ def read(path: Path, settings: Sequence[str] = ()) -> Recipe:
         text = readers.text(path, MOST_BYTES)
     except (OSError, ValueError) as error:
         reason = error.strerror if isinstance(error, OSError) else error
-        raise RecipeError(f"cannot read the recipe {path}: {reason}; `radii list` names the recipes") from error
+        raise RecipeError(
+            f"Cannot read the recipe {path}: {reason}. `radii list recipes` shows the recipes."
+        ) from error
     return parse(text, str(path), settings)
 
 
@@ -215,7 +217,7 @@ def parse(text: str, where: str, settings: Sequence[str] = ()) -> Recipe:
 def with_settings(recipe: Recipe, where: str, settings: Sequence[str]) -> Recipe:
     """Apply `key=value` settings to a recipe; `where` names it in errors."""
     try:
-        return _build(apply_settings(_stated(recipe), settings))
+        return _build(apply_settings(_as_tables(recipe), settings))
     except (ValueError, LookupError, TypeError, OverflowError) as error:
         raise _recipe_error(where, error) from error
 
@@ -248,29 +250,29 @@ def _build(values: dict[str, Any]) -> Recipe:
         training = values["training"]
         if not isinstance(training, Mapping):
             raise ValueError(f"training = {training!r}, expected a table, such as [training] with epochs = 30 below it")
-        values["training"] = _in_our_words(training)
-    return _all_errors(values)
+        values["training"] = _replace_synonyms(training)
+    return _from_tables(values)
 
 
-def _in_our_words(training: Mapping[str, Any]) -> dict[str, Any]:
-    """Return a training table with synonyms replaced by the fields that they mean; refuse both at once."""
+def _replace_synonyms(training: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a training table with synonyms replaced by our field names; refuse a table that has both."""
     if both := [word for word, field in SYNONYMS.items() if word in training and field in training]:
         raise ValueError(f"[training] states {both[0]} and {SYNONYMS[both[0]]}, which mean the same: leave out one")
     return {SYNONYMS.get(key, key): value for key, value in training.items()}
 
 
-def _all_errors(values: dict[str, Any]) -> Recipe:
+def _from_tables(values: dict[str, Any]) -> Recipe:
     """Make a recipe, or raise one error that names everything wrong with its tables."""
     problems: list[str] = []
-    stated = dict(values)
+    fields = dict(values)
     if "training" in values:
         try:
-            stated["training"] = from_mapping(Training, values["training"], "[training]")
+            fields["training"] = from_mapping(Training, values["training"], "[training]")
         except (ValueError, LookupError, TypeError) as error:
             problems.append(str(error.args[0]))
-            stated["training"] = None
+            fields["training"] = None
     try:
-        recipe: Recipe = from_mapping(Recipe, stated, "the recipe")
+        recipe: Recipe = from_mapping(Recipe, fields, "the recipe")
     except (ValueError, LookupError, TypeError) as error:
         problems.append(str(error.args[0]))
     if problems:
@@ -279,12 +281,13 @@ def _all_errors(values: dict[str, Any]) -> Recipe:
 
 
 def _table_in(values: dict[str, Any], path: Sequence[str], setting: str) -> dict[str, Any]:
+    """Return the table that a setting's dotted key names, and create it if it is missing."""
     for part in path:
         table = values.setdefault(part, {})
         if isinstance(table, str) and part in ("dataset", "model", "objective"):
             table = values[part] = {"name": table}  # the short form of a component: its fields can be set as well
         if not isinstance(table, dict):
-            raise ValueError(f"{setting!r}: {part} is not a table")
+            raise ValueError(f"{setting!r}: {part} is not a table, so it has no fields to set")
         values = table
     return values
 
@@ -300,7 +303,7 @@ def _parse_toml(text: str) -> dict[str, Any]:
         values = tomllib.loads(text)
         _check_integers(values)
     except RecursionError as error:
-        raise ValueError("its tables or lists nest too deeply") from error
+        raise ValueError("its tables or lists nest too deeply: flatten them") from error
     return values
 
 
@@ -339,8 +342,8 @@ def _short_form(value: Any) -> Any:
     return value["name"] if isinstance(value, Mapping) and set(value) == {"name"} else value
 
 
-def _stated(recipe: Recipe) -> dict[str, Any]:
-    """Return the recipe as tables, without fields that are None."""
+def _as_tables(recipe: Recipe) -> dict[str, Any]:
+    """Return a recipe as tables, without fields that are None."""
     values = {key: value for key, value in asdict(recipe).items() if value is not None}
     for name in ("objective", "training"):
         if name in values:
@@ -367,7 +370,9 @@ def find(name: Path | str) -> Path:
     """Find a recipe file by its path, or by the name of a shipped recipe."""
     path = Path(name)
     if not path.name:
-        raise RecipeError(f"there is no recipe {str(name)!r}: name a file, or one that `radii list` shows")
+        raise RecipeError(
+            f"There is no recipe {str(name)!r}. Name a file, or a recipe that `radii list recipes` shows."
+        )
     listed = shipped_folder() / path.with_name(path.name.removesuffix(".toml") + ".toml")
     if path.is_file() or (path.suffix == ".toml" and not listed.is_file()):
         return path

@@ -1,4 +1,4 @@
-"""Shards: each command certifies a share of the images into a part file of its own; `merge` joins the parts."""
+"""Shards: certify shares of the images in separate commands, one part file each, and merge the part files."""
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 OnMerged = Callable[[Path, Mapping[str, Any], Sequence[Row]], None]
 SHARD = "shard"
-"""The field that only the header of a part file has."""
+"""The header field that marks a part file."""
 
 
 @dataclass(frozen=True)
@@ -46,11 +46,13 @@ class Shard:
         """Parse a shard such as 3/16."""
         match = re.fullmatch(r"([1-9]\d{0,8})/([1-9]\d{0,8})", text, re.ASCII)
         if not match or int(match[1]) > int(match[2]):
-            raise ParameterError(f"shard = {text!r}, expected a number and how many, such as 3/16, from 1/16 on", SHARD)
+            raise ParameterError(
+                f"shard = {text!r} is not a shard. Write NUMBER/COUNT, such as 3/16, from 1/16 to 16/16.", SHARD
+            )
         return cls(int(match[1]), int(match[2]))
 
     def of(self, images: Sequence[int]) -> Sequence[int]:
-        """Return every `count`th image, so that neighbours, which may be alike and expensive, are in other shards."""
+        """Return every `count`th image. Neighbours may be alike and expensive, so they go to different shards."""
         return images[self.number - 1 :: self.count]
 
     def __str__(self) -> str:
@@ -95,7 +97,7 @@ class _Part:
         return range(0, self.header["images"], self.header["every"])[: self.header["most"]]
 
     def environment(self, row: int) -> dict[str, Any] | None:
-        earlier = [entry for entry in self.header.get(ENVIRONMENTS, []) if entry[FIRST_ROW] <= row]
+        earlier = [recorded for recorded in self.header.get(ENVIRONMENTS, []) if recorded[FIRST_ROW] <= row]
         return described(earlier[-1]) if earlier else None
 
 
@@ -109,7 +111,7 @@ def merge(run: "Run", on_merged: OnMerged = lambda *_: None) -> list[Path]:
     for part in _read_parts(run):
         sets.setdefault(part.merged_file, []).append(part)
     if not sets:
-        raise RunError(f"{run.path} has no part files: certify its shards first")
+        raise RunError(f"{run.path} has no part files. Certify its shards first.")
     problems = {path: _problem(parts, sets.values()) for path, parts in sets.items()}
     merged = [_write_merged(path, parts, on_merged) for path, parts in sets.items() if not problems[path]]
     if problem := next(filter(None, problems.values()), ""):
@@ -120,10 +122,10 @@ def merge(run: "Run", on_merged: OnMerged = lambda *_: None) -> list[Path]:
 def _read_parts(run: "Run") -> Iterator[_Part]:
     for path in sorted((run.certificates / "parts").glob("*.tsv")):
         if is_locked(path):
-            raise RunError(f"{path} is being written: merge when every shard has ended")
+            raise RunError(f"{path} is being written. Merge when every shard has ended.")
         header = read_header(header_file(path))
         if missing := [name for name in (SHARD, "images", "every", "most") if name not in header]:
-            raise RunError(f"{header_file(path)} has no {missing[0]!r}, as a part has: restore it, or move both away")
+            raise RunError(f"{header_file(path)} has no {missing[0]!r}. Restore it, or move it and {path.name} away.")
         yield _Part(path, header, read_rows(path, header))
 
 
@@ -132,12 +134,14 @@ def _problem(parts: Sequence[_Part], sets: Iterable[Sequence[_Part]]) -> str:
     first = parts[0]
     counts = sorted({part.shard.count for part in parts})
     if len(counts) > 1:
-        return f"{first.path.parent} has parts of {counts[0]} and of {counts[1]} shards: remove those of one"
+        return (
+            f"{first.path.parent} has parts of {counts[0]} and of {counts[1]} shards. Remove the parts of one of them."
+        )
     for part in parts:
         difference = first_difference(identity(first.merged_header), identity(part.merged_header))
         if difference := difference or recorded_difference(first.header, part.function, part.environment(0)):
-            own = f"{part.path} does not belong to {first.path.name}"
-            return f"{own}, which has {difference}: certify one of them again"
+            mismatch = f"{part.path} does not belong to {first.path.name}, which has {difference}"
+            return f"{mismatch}. Certify one of them again."
         if problem := _name_problem(part) or _images_problem(part):
             return problem
     if missing := sorted(set(range(1, counts[0] + 1)) - {part.shard.number for part in parts}):
@@ -146,12 +150,12 @@ def _problem(parts: Sequence[_Part], sets: Iterable[Sequence[_Part]]) -> str:
 
 
 def _name_problem(part: _Part) -> str:
-    """Describe a part under the name of another shard: a copy would be counted twice."""
+    """Describe a part file that is named as another shard, since a copy would count twice; empty if there is none."""
     stem, _, suffix = part.path.stem.rpartition(".")
     if suffix == _suffix(part.shard):
         return ""
     expected = part.path.with_name(f"{stem}.{_suffix(part.shard)}.tsv")
-    return f"{part.path} holds shard {part.shard}, which is in {expected}: move it away"
+    return f"{part.path} holds shard {part.shard}, whose file is {expected}. Move it away."
 
 
 def _images_problem(part: _Part) -> str:
@@ -159,32 +163,32 @@ def _images_problem(part: _Part) -> str:
     if images == expected:
         return ""
     if images == expected[: len(images)]:
-        return f"{part.path} has {len(images)} of its {len(expected)} images: certify shard {part.shard} on"
+        return f"{part.path} has {len(images)} of its {len(expected)} images. Continue to certify shard {part.shard}."
     wrong = next((index for index in images if index not in set(expected)), images[0])
-    return f"{part.path} has image {wrong} out of order, or of another shard: certify shard {part.shard} again"
+    return f"{part.path} has image {wrong} out of order, or from another shard. Certify shard {part.shard} again."
 
 
 def _missing_shards(first: _Part, missing: Sequence[int], sets: Iterable[Sequence[_Part]]) -> str:
     count, names = first.shard.count, ", ".join(map(str, missing[:10])) + (", ..." if len(missing) > 10 else "")
-    gap = f"shards {names} of {count} are missing beside {first.path}"
-    for others in sets:  # a shard that was certified with another setting lies in another set
+    problem = f"Shards {names} of {count} are missing beside {first.path}"
+    for others in sets:  # a shard that was certified with another setting is in another set
         if {part.shard for part in others} & {Shard(number, count) for number in missing}:
             difference = first_difference(identity(first.merged_header), identity(others[0].merged_header))
-            return f"{gap}, which has {difference} as {others[0].path} has"
-    return f"{gap}: certify them"
+            return f"{problem}, which has {difference} as {others[0].path} has. Certify them with the same settings."
+    return f"{problem}. Certify them."
 
 
 def _write_merged(path: Path, parts: Sequence[_Part], on_merged: OnMerged) -> Path:
-    by_image = {row.index: (row, part.environment(place)) for part in parts for place, row in enumerate(part.rows)}
+    by_image = {row.index: (row, part.environment(number)) for part in parts for number, row in enumerate(part.rows)}
     header, images = parts[0].merged_header, parts[0].all_images
     rows = [by_image[index][0] for index in images]
     text = to_text(header, rows)
     lines = [first_checksum(header), *(line.rpartition("\t")[2] for line in text.splitlines()[1:])]
     environments: list[dict[str, Any]] = []  # each once, with the first row that it computed
-    for place, index in enumerate(images):
+    for number, index in enumerate(images):
         environment = by_image[index][1]
         if environment is not None and environment not in map(described, environments):
-            environments.append(with_checksum({**environment, FIRST_ROW: place}, lines[place], environments))
+            environments.append(with_checksum({**environment, FIRST_ROW: number}, lines[number], environments))
     with locked(path.parent, wait=True), locked(path):
         _check_unchanged(path, rows)
         disk.write_json(header_file(path), {**header, ENVIRONMENTS: environments})
@@ -198,4 +202,4 @@ def _check_unchanged(path: Path, rows: Sequence[Row]) -> None:
     merged = {row.index: (row.prediction, row.radius, row.samples, row.counts) for row in rows}
     for row in read_rows(path, read_header(header_file(path))) if path.is_file() else ():
         if merged.get(row.index) != (row.prediction, row.radius, row.samples, row.counts):
-            raise RunError(f"{path} has another certificate of image {row.index} than the parts: move it away")
+            raise RunError(f"{path} has another certificate of image {row.index} than the parts. Move it away.")

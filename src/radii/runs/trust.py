@@ -1,9 +1,9 @@
-"""Trust: what a run directory names, code or a folder of images, is used only if the user named it.
+"""Trust: check that the user named the code and the folders of images that a run directory names.
 
-A recipe that the user passes may name code. A recipe inside a run directory may come from somebody else: its code is
-used only if the user names the module again, or has run the same source before, and only under names that the module
-defines itself. Images outside the run are read only if the user named their folder. Digests of what the user named are
-recorded outside the run. Nothing here imports the code.
+A recipe that the user passes may name code. A recipe inside a run directory may come from somebody else. Its code is
+used only if the user names the module again or has run the same source before, and only if the module defines the name
+itself. Images outside the run are read only if the user named their folder. Digests of code and folders that the user
+named are recorded outside the run. Nothing here imports the code.
 """
 
 import ast
@@ -44,8 +44,8 @@ class UnnamedDataError(ParameterError):
 def require(names: Iterable[str], trusted: Collection[str], where: Path) -> None:
     """Raise an UntrustedError for the first `module:name` that is neither trusted nor was run before.
 
-    To trust a module is to trust what it defines. A name that it imports from elsewhere, such as numpy's `load`, is
-    trusted as `module:name`.
+    A trusted module covers the names that it defines. A name that it imports, such as numpy's `load`, has to be trusted
+    as `module:name`.
     """
     for name in names:
         module = module_of(name)
@@ -53,13 +53,13 @@ def require(names: Iterable[str], trusted: Collection[str], where: Path) -> None
             continue
         if module not in trusted and not is_known(module):
             raise UntrustedError(
-                f"{where} names the code {name!r}, which this user has not run before: read {module}, then trust it",
+                f"{where} names the code {name!r}, which this user has not run before. Read {module}, then trust it",
                 module,
             )
         if not _defines(module, name.partition(":")[2]):
             raise UntrustedError(
-                f"{where} names the code {name!r}, but {module} does not define it, it imports it from another package "
-                "or not at all: find out what it is, then trust it",
+                f"{where} names the code {name!r}, but {module} does not define it: it imports it, or lacks it. "
+                "Find out what it is, then trust it",
                 name,
             )
 
@@ -85,7 +85,7 @@ def _name_digest(name: str) -> str | None:
 def _record(digests: Iterable[str]) -> None:
     if new := set(digests) - _known():
         disk.make_folder(record_file().parent)
-        # The first newline ends a line that a kill may have cut short.
+        # The first newline ends a last line that a kill may have left incomplete.
         lines = "".join(["\n", *(f"{digest}\n" for digest in sorted(new))])
         disk.append(record_file().resolve(), lines.encode(), create=True)  # the user's own link is followed
 
@@ -96,7 +96,7 @@ def is_known(module: str) -> bool:
 
 
 def record_file() -> Path:
-    """Return the file with the digests of all that the user named, one per line."""
+    """Return the file with the digests of the code and folders that the user named, one per line."""
     state = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local" / "state"
     return Path(state) / "radii" / "trusted"
 
@@ -110,17 +110,17 @@ def _known() -> set[str]:
 
 
 def require_data(path: Path, dataset: str, run: Path) -> None:
-    """Raise an UnnamedDataError if a run of somebody else takes its images from a folder of this user.
+    """Raise an UnnamedDataError if a run takes its images from a folder or file that the user has not named.
 
-    Images inside the run are its own. Published datasets show nothing that is not public.
+    Images inside the run, in RADII_DATA and of published datasets are always allowed.
     """
-    place = path.resolve()
-    own = [run.resolve(), *([Path(named).resolve()] if (named := os.environ.get("RADII_DATA")) else [])]
-    if dataset in SIZES or not place.exists() or any(place.is_relative_to(folder) for folder in own):
+    images = path.resolve()
+    allowed = [run.resolve(), *([Path(folder).resolve()] if (folder := os.environ.get("RADII_DATA")) else [])]
+    if dataset in SIZES or not images.exists() or any(images.is_relative_to(folder) for folder in allowed):
         return
     if _data_digest(path) not in _known():
         raise UnnamedDataError(
-            f"{run} takes its images from {path}, which this user has not named before: name that folder or file"
+            f"{run} takes its images from {path}, which this user has not named before. Name that folder or file."
         )
 
 
@@ -162,23 +162,23 @@ def _collect(module: str, sources: dict[str, Path]) -> None:
 
 def _files_of(module: str) -> Iterator[tuple[str, Path]]:
     """Find the files of a module and of its packages, outermost first, without importing them."""
-    places: Iterable[str] | None = [str(Path.cwd()), *sys.path]
+    folders: Iterable[str] | None = [str(Path.cwd()), *sys.path]
     parts = module.split(".")
     for depth in range(1, len(parts) + 1):
         name = ".".join(parts[:depth])
         try:
-            spec = PathFinder.find_spec(name, list(places)) if places is not None else None
-        except KeyError:  # a namespace package inside a package that is not imported has no known place
+            spec = PathFinder.find_spec(name, list(folders)) if folders is not None else None
+        except KeyError:  # a namespace package inside a package that is not imported
             return
         if spec is None:
             return
         if spec.origin and Path(spec.origin).is_file():
             yield name, Path(spec.origin)
-        places = spec.submodule_search_locations
+        folders = spec.submodule_search_locations
 
 
 def _imports(name: str, path: Path) -> Iterator[str]:
-    """Return what a source file imports; `from a import b` may name the module a.b."""
+    """Yield the modules that a source file imports; `from a import b` may name the module a.b."""
     try:
         tree = ast.parse(path.read_bytes())
     except (SyntaxError, ValueError, RecursionError, MemoryError):
@@ -193,6 +193,7 @@ def _imports(name: str, path: Path) -> Iterator[str]:
 
 
 def _absolute(node: ast.ImportFrom, package: str) -> str:
+    """Return the absolute name of the module that a `from` statement in a package names."""
     if not node.level:
         return node.module or ""
     above = package.split(".")[: len(package.split(".")) - node.level + 1]
@@ -208,16 +209,15 @@ def _defines(module: str, name: str, seen: frozenset[tuple[str, str]] = frozense
         body = ast.parse(path.read_bytes()).body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
-    inside = module if path.stem == "__init__" else module.rpartition(".")[0]
+    package = module if path.stem == "__init__" else module.rpartition(".")[0]
     seen |= {(module, name)}
-    answers = [
-        answer for node in _module_level(body) if (answer := _defined_by(node, module, inside, name, seen)) is not None
-    ]
-    return bool(answers) and all(answers)
+    bindings = [_defined_by(node, module, package, name, seen) for node in _module_level(body)]
+    defined = [binding for binding in bindings if binding is not None]
+    return bool(defined) and all(defined)
 
 
 def _module_level(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
-    """Yield the statements of a module, those inside `if`, `try` and `with` too."""
+    """Yield the statements of a module, including those inside `if`, `try`, `with` and loops."""
     for node in body:
         yield node
         if isinstance(node, ast.If | ast.Try | ast.With | ast.For | ast.While | ast.ExceptHandler):
@@ -225,7 +225,7 @@ def _module_level(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
 
 
 def _defined_by(node: ast.AST, module: str, package: str, name: str, seen: frozenset[tuple[str, str]]) -> bool | None:
-    """Return whether a statement defines a name (True) or binds it to something of elsewhere (False); else None."""
+    """Return True if a statement defines a name, False if it binds the name to other code, else None."""
     if isinstance(node, ast.FunctionDef | ast.ClassDef):
         return True if node.name == name else None
     if isinstance(node, ast.Assign | ast.AnnAssign):
@@ -243,19 +243,19 @@ def _defined_by(node: ast.AST, module: str, package: str, name: str, seen: froze
     imported = {alias.asname or alias.name: alias.name for alias in node.names}
     if name in imported:
         return base.partition(".")[0] == top and _defines(base, imported[name], seen)
-    # `from x import *` may bind any name: what is not in the own package counts where nothing else binds the name.
+    # `from x import *` may bind any name. It counts only if x is in the same package and defines the name.
     return True if "*" in imported and base.partition(".")[0] == top and _defines(base, name, seen) else None
 
 
 def _is_installed(path: Path) -> bool:
     """Return whether a file belongs to Python, an installed package or radii: its imports are not followed."""
-    if {"site-packages", "dist-packages"} & set(path.parts):  # of the user, or of another environment on the path
+    if {"site-packages", "dist-packages"} & set(path.parts):  # the user's, or another environment's on the path
         return True
-    return any(path.resolve().is_relative_to(place) for place in _places())
+    return any(path.resolve().is_relative_to(folder) for folder in _installed_folders())
 
 
 @cache
-def _places() -> set[Path]:
+def _installed_folders() -> set[Path]:
     """Return the folders of installed code; radii itself may be a checkout."""
     keys = ("stdlib", "platstdlib", "purelib", "platlib")
     return {Path(__file__).resolve().parents[1], *(Path(sysconfig.get_path(key)).resolve() for key in keys)}
