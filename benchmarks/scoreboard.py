@@ -91,7 +91,7 @@ def _method(run: Run) -> str:
     objective, teacher = run.recipe.objective["name"], run.source("teacher")
     first = None
     while teacher is not None:
-        first = Run(teacher, trusted=("examples.convnet",))
+        first = Run(teacher, trusted=("examples.convnet", "examples.cifar_nets"))
         teacher = first.source("teacher")
     return objective if first is None else f"{objective} from {first.recipe.objective['name']}"
 
@@ -115,11 +115,16 @@ def _published(archive: Archive, dataset: str, radii: Sequence[str]) -> list[lis
 
 
 def points(archive: Archive, dataset: str, sigma: float, radius: float) -> list[tuple[str, float, float]]:
-    """Return method, hours and certified accuracy in per cent at a radius for every run, from its largest file."""
+    """Return method, hours and certified accuracy in per cent at a radius for every run, from its largest file.
+
+    Runs that were tried and missed are left out, and fine-tuned networks of others, whose hours are not known.
+    """
     found: dict[Path, tuple[int, tuple[str, float, float]]] = {}
     for row in rows(archive, dataset):
         summary = archive.summary(row.name)
-        if row.sigma != sigma or not row.hours or not summary.decided(radius) or "tried" in row.name:
+        if row.sigma != sigma or not row.hours or not summary.decided(radius):
+            continue
+        if "/tried/" in row.name or "/brought/" in row.name:
             continue
         if row.run.path not in found or summary.images > found[row.run.path][0]:
             method = _method(row.run).partition(" ")[0]

@@ -10,7 +10,7 @@ import torch
 from radii.certification.one_pass import answer_once
 from radii.certifiers import certify_image
 from radii.certifiers.sequential import Sequential
-from radii.serving.evidence import EvidenceLog, read_log, seal
+from radii.serving.evidence import INDEX, EvidenceLog, read_log, seal
 from radii.serving.service import BusyError, FailedError, Service
 from radii.smoothing.addresses import NoiseAddress
 from tests.serving.conftest import MakeModel, MakeService, Slow, at_distance
@@ -71,6 +71,21 @@ def test_repeated_questions_share_one_failure_probability(make_model: MakeModel,
     assert sum(answer.failure or 0 for answer in answers) <= 0.1
     assert "number 7" in answers[-1].promise()
     assert service.submit([at_distance(0.4)])[0].result(60).asked == 1
+
+
+def test_a_smaller_failure_does_not_undo_what_a_larger_one_spent(
+    make_model: MakeModel, make_service: MakeService, tmp_path: Path
+) -> None:
+    stated = []
+    for failure in (0.1, 0.01, 0.2):
+        evidence = EvidenceLog(tmp_path / "evidence")
+        service = make_service(make_model("vote", failure=failure), evidence=evidence)
+        answer = service.submit([at_distance(0.5)])[0].result(60)
+        stated.append((answer.asked, answer.as_data()["failure_over_life"]))
+        service.close()
+        evidence.close()
+        (tmp_path / "evidence" / INDEX).unlink()  # the log alone has to tell it
+    assert stated == [(1, 0.1), (2, 0.1), (3, 0.2)]
 
 
 def test_negative_zeros_do_not_make_another_picture(make_model: MakeModel, make_service: MakeService) -> None:

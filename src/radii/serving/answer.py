@@ -21,6 +21,8 @@ class Answer:
     asked: int | None
     """How often this picture was asked about with these weights; None for one noisy pass."""
     failure: float | None
+    failure_over_life: float | None
+    """Larger than the model's if this picture was asked about while the model had a larger one."""
     stopped: bool
     """Whether the deadline stopped it."""
     sealed: str
@@ -56,7 +58,7 @@ class Answer:
             "mode": model.mode,
             "certifier": model.header["procedure"],
             "failure": self.failure,
-            "failure_over_life": model.failure,
+            "failure_over_life": self.failure_over_life,
             "asked": self.asked,
             "stopped_at_deadline": self.stopped,
             "promise": self.promise(),
@@ -87,5 +89,5 @@ class Answer:
             )
         return (
             f"{claim}. All answers about this picture with these weights, of which this is number {self.asked}, "
-            f"are together wrong with probability at most {model.failure:g}."
+            f"are together wrong with probability at most {self.failure_over_life:g}."
         )

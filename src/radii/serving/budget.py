@@ -31,7 +31,8 @@ class AskedIndex:
         try:
             self._database.executescript(
                 "PRAGMA synchronous = OFF;"
-                "CREATE TABLE IF NOT EXISTS asked (key BLOB PRIMARY KEY, times INTEGER NOT NULL) WITHOUT ROWID;"
+                "CREATE TABLE IF NOT EXISTS asked"
+                " (key BLOB PRIMARY KEY, times INTEGER NOT NULL, failure REAL NOT NULL) WITHOUT ROWID;"
                 "CREATE TABLE IF NOT EXISTS counted (bytes INTEGER, lines INTEGER, head TEXT);"
             )
             self.counted()
@@ -40,13 +41,22 @@ class AskedIndex:
             raise
         self._database.execute("BEGIN")
 
-    def ask(self, picture: str, weights: str) -> int:
-        """Count one more question about a picture, and return its number, from 1 on."""
+    def ask(self, picture: str, weights: str, failure: float = 0.0) -> int:
+        """Count one more question about a picture, and return its number, from 1 on.
+
+        `failure` is the probability that the shares of all questions are taken from.
+        """
         row = self._database.execute(
-            "INSERT INTO asked VALUES (?, 1) ON CONFLICT (key) DO UPDATE SET times = times + 1 RETURNING times",
-            (_key(picture, weights),),
+            "INSERT INTO asked VALUES (?, 1, ?) ON CONFLICT (key) DO UPDATE"
+            " SET times = times + 1, failure = max(failure, excluded.failure) RETURNING times",
+            (_key(picture, weights), failure),
         ).fetchone()
         return int(row[0])
+
+    def failure_over_life(self, picture: str, weights: str) -> float:
+        """Return the probability that any answer about a picture is wrong: the largest that shares were taken from."""
+        row = self._database.execute("SELECT failure FROM asked WHERE key = ?", (_key(picture, weights),)).fetchone()
+        return float(row[0]) if row else 0.0
 
     def times(self, picture: str, weights: str) -> int:
         """Return how often a picture was asked about."""

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 
 from radii import disk
 from radii.errors import ParameterError
-from radii.serving.budget import AskedIndex
+from radii.serving.budget import AskedIndex, share_of
 
 LOG, INDEX, PICTURES = "answers.jsonl", "index.sqlite", "pictures"
 FORMAT = 1
@@ -186,8 +186,9 @@ class EvidenceLog:
                 raise EvidenceError(f"{self.folder / INDEX} is not the index of {self.file}")
             if size:
                 for entry in read_log(self.folder, *place):
-                    if entry.record.get("asked"):
-                        index.ask(entry.record["picture"], entry.record["weights"])
+                    if number := entry.record.get("asked"):
+                        failure = (entry.record.get("failure") or 0.0) / share_of(number)
+                        index.ask(entry.record["picture"], entry.record["weights"], failure)
                     place = entry.end, entry.number, entry.digest
             index.keep(*place)
         except BaseException:

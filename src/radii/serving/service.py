@@ -88,6 +88,7 @@ class _Request:
     seed: int = field(default_factory=lambda: secrets.randbits(128))
     asked: int | None = None
     failure: float | None = None
+    failure_over_life: float | None = None
     steps: "Steps | None" = None
     question: Question | None = None
     """The question being answered; None when there is none."""
@@ -421,8 +422,9 @@ class Service:
         """Count how often the picture was asked about, and give the request its share of the failure probability."""
         model = request.model
         if model.failure is not None:
-            request.asked = self._index.ask(request.picture, model.weights)
+            request.asked = self._index.ask(request.picture, model.weights, model.failure)
             request.failure = model.failure * share_of(request.asked)
+            request.failure_over_life = self._index.failure_over_life(request.picture, model.weights)
 
     def _start(self, request: _Request) -> None:
         """Let a numbered request ask its first question."""
@@ -453,6 +455,7 @@ class Service:
                 request.picture,
                 request.asked,
                 request.failure,
+                request.failure_over_life,
                 stopped,
                 seal(request.seed),
                 digest,
