@@ -1,4 +1,4 @@
-"""Certify classifiers and images in memory: what is pinned down, where rows are kept, and how progress is shown."""
+"""Certify classifiers and images in memory: fix the engine, keep the rows, and show progress."""
 
 import os
 import sys
@@ -57,8 +57,8 @@ def dataset_certification(
     images = range(0, len(samples), every)[:max_images]
     if not images:
         raise DataError("the dataset has no images", "dataset")
-    begun = read_header(header_file(out)) if out is not None and header_file(out).is_file() else {}
-    pinned = _pinned(classifier, _first_image(samples, images), begun)
+    header = read_header(header_file(out)) if out is not None and header_file(out).is_file() else {}
+    pinned = _pinned(classifier, _first_image(samples, images), header)
     return Certification(
         classifier=pinned,
         samples=samples,
@@ -69,7 +69,7 @@ def dataset_certification(
         label_known=label_known,
         facts={**facts, **_identity(pinned, samples)},
         watched=True,
-        stream=PHILOX if not begun or "stream" in begun else None,
+        stream=PHILOX if not header or "stream" in header else None,
     )
 
 
@@ -88,7 +88,7 @@ def worker_count(certification: Certification, workers: int | None, executor: Ex
 
 @dataclass
 class Memory:
-    """Rows that are kept in memory alone."""
+    """A store of rows in memory."""
 
     kept: list[Row] = field(default_factory=list)
 
@@ -122,10 +122,10 @@ def _first_image(samples: Samples, chosen: Sequence[int]) -> Tensor:
     return samples.sample(chosen[0])[0]
 
 
-def _pinned(given: SmoothedClassifier, image: Tensor, begun: Mapping[str, Any]) -> SmoothedClassifier:
+def _pinned(given: SmoothedClassifier, image: Tensor, header: Mapping[str, Any]) -> SmoothedClassifier:
     """Return a copy of the classifier with a chosen and prepared engine: the file's, if a file is continued."""
     check_image(image)
-    engine = str(begun.get("engine", AUTO)) if given.engine == AUTO else given.engine
+    engine = str(header.get("engine", AUTO)) if given.engine == AUTO else given.engine
     pinned = SmoothedClassifier(
         given.base,
         noise=given.noise,
