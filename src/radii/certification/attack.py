@@ -194,7 +194,7 @@ class AttackSession:
         return spread_evenly([row.index for row in self.certified] or range(len(self.images)), count)
 
     def choose_within(self, minutes: float) -> None:
-        """Choose as many images as can be attacked in `minutes`, or those of an unfinished attack file."""
+        """Choose as many images as can be attacked in `minutes`, or those of an existing attack file."""
         if not minutes > 0:
             raise ParameterError(f"minutes = {minutes:g}, expected a number > 0")
         begun = [attack for attack in attacks.read_all(self.run).values() if self._is_alike(attack.header)]

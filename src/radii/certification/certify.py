@@ -348,7 +348,7 @@ def _off_the_gpu(config: CertificationConfig, run: Run, target: torch.device) ->
 
 
 def _as_begun(run: Run, certification: Certification, shard: Shard | None) -> Certification:
-    """Return the certification with the older streams if its unfinished file uses them."""
+    """Return the certification with the older streams if its file exists with these alone."""
     older = replace(certification, stream=None)
     has_older = resume.certificate_file(run, older.header, shard).is_file()
     has_new = resume.certificate_file(run, certification.header, shard).is_file()

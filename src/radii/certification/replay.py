@@ -117,8 +117,8 @@ def _certification(verification: Verification) -> Certification:
 
 def _device(header: Mapping[str, Any]) -> str | None:
     """Return the kind of device that the draws of an older file depend on, if this machine has it."""
-    made = header.get("device") if "stream" not in header else None
-    return made if made in available() else None
+    stated = header.get("device") if "stream" not in header else None
+    return stated if stated in available() else None
 
 
 def _result(row: Row) -> tuple[Any, ...]:
