@@ -43,13 +43,13 @@ from radii.training.weights import trained_model
 
 OnAttack = Callable[[int, AttackedImage | None], None]
 JUST_INSIDE = 0.99
-"""The share of a certified radius that an attack from within is allowed."""
+"""The radius of an attack inside the certified radius, as a share of it."""
 FARTHER = (1.25, 1.5, 2.0, 3.0)
 """The multiples of a certified radius at which the attack tries to succeed outside."""
 LEAST_TIME, MOST_TIME = 0.5, 2.0
-"""How the mean time of an image may compare with that of the first."""
+"""The mean time of an image, as multiples of the time of the first: the least and the most expected."""
 PICTURES = 0.3
-"""The share of a stated time that the changed pictures for a report take."""
+"""The share of `minutes` that is kept for the pictures of a report."""
 HALVINGS = 5
 """Bisections along a change that succeeds, to find a shorter one."""
 
@@ -70,7 +70,7 @@ class AttackConfig:
     """Samples of the prediction that decides whether a change succeeds."""
     seed: int = 0
     noise: Noise | None = None
-    """By default that of the certificates, or Gaussian noise of the run's sigma."""
+    """By default the noise of the certificates, or Gaussian noise with the run's sigma."""
     engine: str = AUTO
     data: Path | None = None
     trust: frozenset[str] = frozenset()
@@ -97,7 +97,7 @@ def attack(
     data: Path | str | None = None,
     trust: Collection[str] = (),
 ) -> Attack:
-    """Attack test images of a run, and return what each of them withstood. The same call continues where it stopped.
+    """Attack test images of a run, and return the attacked images. The same call continues where it stopped.
 
     `radii` are the lengths of changes to try, by default 1 to 4 times sigma; `steps` and `copies` of noise are spent on
     every image and radius, and a vote of `samples` decides whether a change succeeds. The certified images are
@@ -163,7 +163,7 @@ def attack_run(
 
 
 def _time_left(seconds: float, images: int) -> Estimate:
-    """Estimate the time of more images from that of one: those that resist take longest."""
+    """Estimate the time of more images from one; images that withstand the attack take longest."""
     return Estimate(seconds, LEAST_TIME * seconds, MOST_TIME * seconds).times(images)
 
 
@@ -194,7 +194,7 @@ class AttackSession:
         return spread_evenly([row.index for row in self.certified] or range(len(self.images)), count)
 
     def choose_within(self, minutes: float) -> None:
-        """Choose as many images as can be attacked in some minutes, or those of a file that was begun."""
+        """Choose as many images as can be attacked in `minutes`, or those of an existing attack file."""
         if not minutes > 0:
             raise ParameterError(f"minutes = {minutes:g}, expected a number > 0")
         begun = [attack for attack in attacks.read_all(self.run).values() if self._is_alike(attack.header)]
@@ -208,7 +208,7 @@ class AttackSession:
         self.chosen = self.choose(min(affordable, self.config.images))
 
     def _is_alike(self, header: Mapping[str, Any]) -> bool:
-        """Tell whether an attack file differs from this attack only in its images."""
+        """Return whether an attack file differs from this attack only in its images."""
         ours = json.loads(json.dumps(self.header))
         return all(header.get(key) == value for key, value in ours.items() if key != "images")
 

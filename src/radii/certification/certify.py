@@ -46,7 +46,7 @@ from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
 
 ENOUGH = 4.0
-"""A finished file serves again unless the stated minutes are more than this times what it took."""
+"""A finished file is used again unless `minutes` is more than this many times the time that it took."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -178,7 +178,7 @@ def _row_steps(steps: Steps, index: int, label: int, image: Any) -> Generator[An
 
 
 class RowStore(Protocol):
-    """Where rows are kept: a file, or memory."""
+    """A store of rows: a file, or memory."""
 
     def rows(self) -> Sequence[Row]: ...
 
@@ -201,7 +201,7 @@ def certify_missing(
         on_image(len(chosen), row)
     missing = [index for index in chosen if index not in done]
     elsewhere = certification.target not in (None, certification.classifier.device)
-    if on_estimate is not None and executor is None and not elsewhere:  # nobody knows the pace of another device
+    if on_estimate is not None and executor is None and not elsewhere:  # the speed of another device is unknown
         image = certification.forecast(missing)
         if image is not None:
             on_estimate(image.times(len(missing) / workers))
@@ -348,11 +348,11 @@ def _off_the_gpu(config: CertificationConfig, run: Run, target: torch.device) ->
 
 
 def _as_begun(run: Run, certification: Certification, shard: Shard | None) -> Certification:
-    """Return the certification with the older streams if its file was begun with them."""
+    """Return the certification with the older streams if its file exists with these alone."""
     older = replace(certification, stream=None)
-    begun = resume.certificate_file(run, older.header, shard).is_file()
-    new = resume.certificate_file(run, certification.header, shard).is_file()
-    return older if begun and not new else certification
+    has_older = resume.certificate_file(run, older.header, shard).is_file()
+    has_new = resume.certificate_file(run, certification.header, shard).is_file()
+    return older if has_older and not has_new else certification
 
 
 def stated_batch_size(header: Mapping[str, Any]) -> int | None:
@@ -368,7 +368,7 @@ def environment_of(classifier: SmoothedClassifier) -> dict[str, Any]:
 
 
 def _within(minutes: float, certification: Certification, run: Run, workers: int) -> Certification:
-    """Choose every nth image for some minutes; as in a file that was begun, or one that took about as long."""
+    """Choose `every` so that the work fits into `minutes`, or reuse that of a file which takes about as long."""
     images = len(certification.samples)
     for every, rows in resume.files_alike(run, certification.header):
         unfinished = len(rows) < len(range(0, images, every))

@@ -45,7 +45,7 @@ class Shift(NamedTuple):
 
 @dataclass
 class Verification:
-    """The state of a verification: the current certificate file, and what was found so far."""
+    """The state of a verification: the current certificate file, and the differences so far."""
 
     run: Run
     data: Path | None
@@ -114,7 +114,7 @@ def check_header(verification: Verification) -> None:
     needed = ALWAYS if "stream" in header else (*ALWAYS, OLDER)
     if missing := [name for name in needed if name not in header]:
         verification.cannot_check(f"its header has no {missing[0]!r}: restore it")
-    if not all(CHECKSUM in entry for entry in header.get(ENVIRONMENTS, [{}])):
+    if not all(CHECKSUM in environment for environment in header.get(ENVIRONMENTS, [{}])):
         verification.notes.append(f"{verification.path} is without a checksum of its environments")
     if bare := [row.index for row in verification.certificates.rows if not row.digest]:
         verification.cannot_check(f"image {bare[0]} has no digest: restore it")

@@ -1,4 +1,4 @@
-"""Find out what a run deploys: the engine, the noise and the certifier of its certificates."""
+"""Return what a run deploys: the engine, the noise and the certifier of its certificates."""
 
 import json
 import warnings
@@ -82,7 +82,7 @@ def certified_prediction(run: Run, procedure: str | None = None) -> tuple[str, d
         procedure = "soft" if soft and len(soft) == len(files) else "prediction"
     if procedure != "soft":
         return procedure, {}
-    certified: Mapping[str, Any] = max(soft, key=lambda entry: entry[0])[1] if soft else {}
+    certified: Mapping[str, Any] = max(soft, key=lambda file: file[0])[1] if soft else {}
     return procedure, {"estimation": SOFT_SAMPLES, **{key: certified[key] for key in SOFT_FIELDS if key in certified}}
 
 

@@ -9,7 +9,7 @@ from radii.runs.certificates import OnImage
 
 
 class CertifierFields(TypedDict, total=False):
-    """What every certifier has."""
+    """The fields of every certifier."""
 
     failure: float
 
@@ -78,20 +78,20 @@ class DatasetOptions(TypedDict, total=False):
 
 
 class FixedOptions(FixedFields, DatasetOptions, total=False):
-    """`fixed` on a dataset."""
+    """The options of `certify_dataset` with `fixed`."""
 
 
 class SequentialOptions(SequentialFields, DatasetOptions, total=False):
-    """`sequential` on a dataset."""
+    """The options of `certify_dataset` with `sequential`."""
 
 
 class PlannedOptions(PlannedFields, DatasetOptions, total=False):
-    """`planned` on a dataset."""
+    """The options of `certify_dataset` with `planned`."""
 
 
 class SoftOptions(SoftFields, DatasetOptions, total=False):
-    """`soft` on a dataset."""
+    """The options of `certify_dataset` with `soft`."""
 
 
 class PredictionOptions(PredictionFields, DatasetOptions, total=False):
-    """`prediction` on a dataset."""
+    """The options of `certify_dataset` with `prediction`."""

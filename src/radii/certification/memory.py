@@ -1,4 +1,4 @@
-"""Certify classifiers and images in memory: what is pinned down, where rows are kept, and how progress is shown."""
+"""Certify classifiers and images in memory: fix the engine, keep the rows, and show progress."""
 
 import os
 import sys
@@ -57,8 +57,8 @@ def dataset_certification(
     images = range(0, len(samples), every)[:max_images]
     if not images:
         raise DataError("the dataset has no images", "dataset")
-    begun = read_header(header_file(out)) if out is not None and header_file(out).is_file() else {}
-    pinned = _pinned(classifier, _first_image(samples, images), begun)
+    header = read_header(header_file(out)) if out is not None and header_file(out).is_file() else {}
+    pinned = _pinned(classifier, _first_image(samples, images), header)
     return Certification(
         classifier=pinned,
         samples=samples,
@@ -69,7 +69,7 @@ def dataset_certification(
         label_known=label_known,
         facts={**facts, **_identity(pinned, samples)},
         watched=True,
-        stream=PHILOX if not begun or "stream" in begun else None,
+        stream=PHILOX if not header or "stream" in header else None,
     )
 
 
@@ -88,7 +88,7 @@ def worker_count(certification: Certification, workers: int | None, executor: Ex
 
 @dataclass
 class Memory:
-    """Rows that are kept in memory alone."""
+    """A store of rows in memory."""
 
     kept: list[Row] = field(default_factory=list)
 
@@ -99,16 +99,16 @@ class Memory:
         self.kept.append(row)
 
 
-def _samples(given: object, names: Sequence[str] | None) -> tuple[Samples, dict[str, str]]:
+def _samples(source: object, names: Sequence[str] | None) -> tuple[Samples, dict[str, str]]:
     """Return the images, and the names of the dataset and the split for the header; `names` are the classifier's."""
-    if isinstance(given, str | Mapping):
-        table = named_table(given, "dataset")
-        given = datasets.create(table["name"], **fields_of(table))
-    if isinstance(given, Dataset):
-        check_classes(names or (), given, "the classifier")
-        return samples_of(given.split("test")), {"dataset": given.name, "split": "test"}
-    name = "arrays" if isinstance(given, tuple | list) else type(given).__name__
-    return samples_of(given), {"dataset": name, "split": "given"}
+    if isinstance(source, str | Mapping):
+        table = named_table(source, "dataset")
+        source = datasets.create(table["name"], **fields_of(table))
+    if isinstance(source, Dataset):
+        check_classes(names or (), source, "the classifier")
+        return samples_of(source.split("test")), {"dataset": source.name, "split": "test"}
+    name = "arrays" if isinstance(source, tuple | list) else type(source).__name__
+    return samples_of(source), {"dataset": name, "split": "given"}
 
 
 def _first_image(samples: Samples, chosen: Sequence[int]) -> Tensor:
@@ -122,21 +122,21 @@ def _first_image(samples: Samples, chosen: Sequence[int]) -> Tensor:
     return samples.sample(chosen[0])[0]
 
 
-def _pinned(given: SmoothedClassifier, image: Tensor, begun: Mapping[str, Any]) -> SmoothedClassifier:
+def _pinned(original: SmoothedClassifier, image: Tensor, header: Mapping[str, Any]) -> SmoothedClassifier:
     """Return a copy of the classifier with a chosen and prepared engine: the file's, if a file is continued."""
     check_image(image)
-    engine = str(begun.get("engine", AUTO)) if given.engine == AUTO else given.engine
+    engine = str(header.get("engine", AUTO)) if original.engine == AUTO else original.engine
     pinned = SmoothedClassifier(
-        given.base,
-        noise=given.noise,
-        classes=given.classes,
-        batch_size=given.batch_size,
+        original.base,
+        noise=original.noise,
+        classes=original.classes,
+        batch_size=original.batch_size,
         engine=engine,
-        names=given.names,
-        artefact=given.artefact,
+        names=original.names,
+        artefact=original.artefact,
     )
     with one_thread():
-        name, form = (given if engine == given.engine else pinned).prepared_for(image)
+        name, form = (original if engine == original.engine else pinned).prepared_for(image)
         pinned.adopt(name, image, form)
     return pinned
 

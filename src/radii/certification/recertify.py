@@ -65,7 +65,7 @@ class UpdateCertification(Certification):
                         yield replace(old, radius=0.0, seconds=0.0, samples=0, counts={})
                         continue
                     answer, seconds, environments = next(answers)
-                    if index in wins:  # what the old function lost already is no loss
+                    if index in wins:  # copies that the old function lost do not count
                         answer = answer | (1 - np.unpackbits(wins.pop(index), count=self.update.samples))
                     row = self._row(old, int(answer.sum()))
                     yield replace(row, seconds=seconds, environments=tuple(environments))

@@ -117,8 +117,8 @@ def _certification(verification: Verification) -> Certification:
 
 def _device(header: Mapping[str, Any]) -> str | None:
     """Return the kind of device that the draws of an older file depend on, if this machine has it."""
-    made = header.get("device") if "stream" not in header else None
-    return made if made in available() else None
+    stated = header.get("device") if "stream" not in header else None
+    return stated if stated in available() else None
 
 
 def _result(row: Row) -> tuple[Any, ...]:
@@ -186,10 +186,12 @@ def _same_place(verification: Verification, certification: Certification, row: R
     if certification.classifier.engine != verification.header["engine"]:
         return False
     number = list(verification.certificates.rows).index(row)
-    before = [entry for entry in verification.header.get(ENVIRONMENTS, []) if entry[FIRST_ROW] <= number]
+    before = [
+        environment for environment in verification.header.get(ENVIRONMENTS, []) if environment[FIRST_ROW] <= number
+    ]
     here = environment_of(certification.classifier)
     # Workers of several kinds are recorded once, with their first row: each later row may be of any of them.
-    return bool(before) and all(same_environment(entry, here) for entry in before)
+    return bool(before) and all(same_environment(environment, here) for environment in before)
 
 
 def _moved(row: Row, again: Row) -> int:
@@ -203,7 +205,7 @@ def rounding_of(header: Mapping[str, Any], certification: Certification) -> floa
     if certification.classifier.engine.endswith(("int8", "bf16", "fp16")):
         return COARSE_ROUNDING
     environments = [*header.get(ENVIRONMENTS, []), environment_of(certification.classifier)]
-    tf32 = any(any(entry.get("tf32", {}).values()) for entry in environments)
+    tf32 = any(any(environment.get("tf32", {}).values()) for environment in environments)
     return COARSE_ROUNDING if tf32 else ROUNDING
 
 

@@ -145,11 +145,11 @@ def verify_signature(run: Run | Path | str, key: Path | str) -> SignatureResult:
 def _differences(run: Run, stated: dict[str, Any]) -> Iterator[str]:
     """Yield how a run differs from what was signed."""
     signed = {subject["name"]: subject["digest"]["sha256"] for subject in stated["subject"]}
-    found = dict(_digests(run))
-    yield from (f"{run.path / name} was changed" for name in signed if found.get(name, signed[name]) != signed[name])
-    yield from (f"{run.path / name} is missing" for name in signed if name not in found)
-    yield from (f"{run.path / name} was not signed" for name in found if name not in signed)
-    if signed == found and _claims(run) != stated["predicate"]["certified"]:
+    digests = dict(_digests(run))
+    yield from (f"{run.path / name} was changed" for name in signed if digests.get(name, signed[name]) != signed[name])
+    yield from (f"{run.path / name} is missing" for name in signed if name not in digests)
+    yield from (f"{run.path / name} was not signed" for name in digests if name not in signed)
+    if signed == digests and _claims(run) != stated["predicate"]["certified"]:
         yield f"the certificates of {run.path} give other numbers than were signed: another version of radii reads them"
 
 

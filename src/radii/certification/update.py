@@ -38,7 +38,7 @@ class Update(Certifier):
     """The radius that an old certificate and a bound on the copies that its class loses prove for new weights."""
 
     failure: float = option(0.002, gt=0, lt=1)
-    """Of the old certificate and of the bound together."""
+    """The failure probability of the old certificate and of the bound together."""
     samples: int = option(1_000, ge=1)
     """Copies that both functions see, for each image."""
 
@@ -102,7 +102,7 @@ class OldCertificates:
 
     @property
     def links(self) -> int:
-        """How many updates lie between these certificates and ones that were made from the start."""
+        """The number of updates between these certificates and the first, which were not updates."""
         return int(self.file.header[FROM]["links"]) if FROM in self.file.header else 0
 
     @cached_property
@@ -149,7 +149,7 @@ def open_old(path: Path, trust: frozenset[str] = frozenset()) -> OldCertificates
 
 
 def _problem(file: Certificates) -> str:
-    """Say why an update cannot build on a certificate file; empty if it can."""
+    """Describe why an update cannot build on a certificate file; empty if it can."""
     header = file.header
     if not {"weights", "data", "engine", "images", "every", "seed"} <= header.keys():
         return "does not record how it was made: certify again"

@@ -44,9 +44,9 @@ class VerificationResult:
     moved: int
     """Votes of replayed rows for another class, all explained by rounding on another machine or engine."""
     votes: int = 0
-    """Of the rows, those that are votes of a proof about a population instead of certificates."""
+    """Rows that hold votes about a population, and not a certificate."""
     notes: tuple[str, ...] = ()
-    """What a reader of the certificates should know and no check can decide, one sentence each."""
+    """Remarks for the reader that no check can decide, one sentence each."""
 
     @property
     def equal(self) -> bool:
@@ -202,7 +202,7 @@ def _read_file(path: Path) -> Certificates:
 
 
 def _select(rows: Sequence[Row], count: int | None) -> list[Row]:
-    """Select rows to replay, unpredictably."""
+    """Select random rows to replay, which nobody can predict."""
     if count is None or count >= len(rows):
         return list(rows)
     numbers = random.SystemRandom().sample(range(len(rows)), count)

@@ -118,7 +118,7 @@ class SmoothedClassifier:
         return f"SmoothedClassifier({base}, noise={noise!r}, classes={self.classes}, engine={self.engine!r})"
 
     def __getstate__(self) -> dict[str, Any]:
-        """Leave out what is prepared: another process prepares it again."""
+        """Return the state without prepared forms: another process prepares them again."""
         return {**vars(self), "_lock": None, "_forms": {}, "_probe": BlockProbe(), "_compared": True}
 
     def __setstate__(self, state: dict[str, Any]) -> None:

@@ -1,4 +1,4 @@
-"""BatchNorm merged into the convolutions before it, and pooling without indices: the same function, faster."""
+"""Merge BatchNorm into the convolutions before it, and pool without indices: the same function, faster."""
 
 import copy
 import operator
@@ -76,7 +76,7 @@ class _OwnTracer(fx.Tracer):
 
 
 _TRACING = threading.RLock()
-"""Two traces at once would take back each other's patches."""
+"""Held while tracing: two traces at once would undo each other's patches."""
 
 
 def _fold(plain: nn.Module) -> nn.Module:

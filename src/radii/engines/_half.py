@@ -1,4 +1,4 @@
-"""A model in numbers of 16 bits, shared by the engines of torch that use them."""
+"""Run a model in 16-bit floating point, for the torch engines that use it."""
 
 import copy
 
@@ -9,7 +9,7 @@ from radii.smoothing.forward import channels_last
 
 
 class Half(nn.Module):
-    """Runs a copy of a model in numbers of 16 bits; its logits have them too, so that comparisons know."""
+    """Runs a copy of a model in 16-bit floating point; its logits are 16-bit too, so that comparisons allow for it."""
 
     def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
         super().__init__()

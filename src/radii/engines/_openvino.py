@@ -34,8 +34,8 @@ def without_telemetry() -> None:
 def core() -> Any:
     """Return OpenVINO's `Core`, one for the process and until its end.
 
-    Each one sets a stack of its own for signals and puts the previous one back when it goes. Two that go in the order
-    in which they came leave a stack whose memory is freed, and the next signal, a Ctrl-C, ends the process.
+    Each `Core` sets a signal stack of its own, and restores the previous one when it is deleted. If two are deleted in
+    the order in which they were made, the signal stack is freed memory, and the next Ctrl-C crashes the process.
     """
     without_telemetry()
     import openvino
@@ -44,7 +44,7 @@ def core() -> Any:
 
 
 def capabilities() -> list[str]:
-    """Return the precisions that OpenVINO has units for on this CPU, and other abilities of it."""
+    """Return the precisions that OpenVINO supports on this CPU in hardware, and its other capabilities."""
     names: list[str] = core().get_property("CPU", "OPTIMIZATION_CAPABILITIES")
     return names
 

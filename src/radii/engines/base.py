@@ -194,7 +194,7 @@ class EngineError(ParameterError):
 
 
 def _form(engine: Engine, name: str, spec: EngineSpec) -> nn.Module:
-    """Convert the model to the engine's form; converters fail in ways of their own, and at length."""
+    """Convert the model to the engine's form; raise an EngineError with a short reason if that fails."""
     try:
         return engine.prepare(spec)
     except (ValueError, LookupError, ImportError):
@@ -242,7 +242,7 @@ def _fastest(spec: EngineSpec) -> tuple[str, nn.Module]:
     forms = {"torch": spec.model}
     _expect_agreement(spec, "torch", spec.model, 1.0)
     for engine in _automatic(spec):
-        with suppress(EngineError):  # it is no candidate
+        with suppress(EngineError):  # `auto` leaves out engines that cannot convert the model
             form = _form(engine, engine.name, spec)
             if agreement(spec, form) == 1.0:
                 forms[engine.name] = form

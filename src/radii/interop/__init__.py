@@ -1,1 +1,1 @@
-"""Classifiers from elsewhere become runs, and runs become ONNX files."""
+"""Import classifiers as runs, and export runs as ONNX files."""

@@ -1,4 +1,4 @@
-"""Combine trained runs to an ensemble: one run whose model is the mean of their logits."""
+"""Combine trained runs into an ensemble: one run whose model is the mean of their logits."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path

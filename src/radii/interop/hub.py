@@ -49,7 +49,7 @@ class Address(NamedTuple):
 
 
 def push(run: Run | Path | str, address: str, *, private: bool = False, trust: Collection[str] = ()) -> str:
-    """Push a trained run to `hf://owner/name`, with its certificates and a model card; returns the commit's page.
+    """Push a trained run to `hf://owner/name`, with its certificates and a model card; return the commit's page.
 
     The repository is created if there is none, a private one with `private`. Certificates and attacks that the run no
     longer has are removed from it. Log in first with `hf auth login`.
@@ -116,7 +116,7 @@ def named_code(run: Run) -> list[str]:
 
 
 def _gather(run: Run, repository: str, folder: Path) -> None:
-    """Copy what is pushed of a run into a folder, with its card."""
+    """Copy the files of a run to push into a folder, with its card."""
     for name in FILES:
         if (run.path / name).is_file():
             disk.write(folder / name, (run.path / name).read_bytes())

@@ -1,4 +1,4 @@
-"""What all imports share: the options about the images, the check of the classifier, and writing its run."""
+"""Shared by all imports: the options about the images, the check of the classifier, and the writing of its run."""
 
 import hashlib
 from collections.abc import Mapping, Sequence

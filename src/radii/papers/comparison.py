@@ -240,7 +240,9 @@ def overview(tables: Sequence[tuple[PaperTable, Results, Costs]]) -> Table:
 def _overview_line(table: PaperTable, results: Results, costs: Costs) -> list[str]:
     done = {row.label: complete for row in table.rows if (complete := complete_results(table, results, row))}
     waiting = rows_not_made(table, results)
-    budgets = Counter(name for some in done.values() for name in {result.budget or "other budgets" for result in some})
+    budgets = Counter(
+        name for row_results in done.values() for name in {result.budget or "other budgets" for result in row_results}
+    )
     counts = f" ({', '.join(f'{name} {number}' for name, number in sorted(budgets.items()))})" if done else ""
     return [
         table.name,

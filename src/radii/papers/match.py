@@ -278,22 +278,22 @@ def _except_seed(result: Result) -> str:
     """
     certified, trained = result.certificates, result.recipe
     header = certified.header if certified else {}
-    made = {
+    settings = {
         **({key: header.get(key) for key in CERTIFICATION_FIELDS} if trained else {"file": result.source}),
         "rows": len(certified.rows) if certified else None,
         "int8": certified is not None and is_int8(certified),
     }
     training = {**asdict(trained), "seed": 0, "dataset": trained.dataset["name"]} if trained else {}
-    return json.dumps([made, training, result.remark], sort_keys=True)
+    return json.dumps([settings, training, result.remark], sort_keys=True)
 
 
 def _except_kind(result: Result) -> str:
     """Return, as text, what the files of all kinds of corruption share: the weights and how they were certified."""
     header = result.certificates.header if result.certificates else {}
     folder = result.source if result.run else str(Path(result.source).parent)
-    made = {key: header.get(key) for key in (*CERTIFICATION_FIELDS, "seed")}
+    settings = {key: header.get(key) for key in (*CERTIFICATION_FIELDS, "seed")}
     int8 = result.certificates is not None and is_int8(result.certificates)
-    return json.dumps([header.get("weights", folder), made, int8, result.budget, result.remark], sort_keys=True)
+    return json.dumps([header.get("weights", folder), settings, int8, result.budget, result.remark], sort_keys=True)
 
 
 def _kind_of(result: Result) -> str:

@@ -54,8 +54,8 @@ def sections(table: PaperTable, results: Results) -> dict[str, Table]:
     parts = {"Reported and here": comparison(table, results)}
     if saved := savings_table(table, results):
         parts["Speed-up and saving"] = saved
-    if (made := provenance(table, results)).rows:
-        parts["How each was made"] = made
+    if (origins := provenance(table, results)).rows:
+        parts["How each was made"] = origins
     return parts
 
 

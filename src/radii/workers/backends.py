@@ -22,7 +22,7 @@ from radii.workers.voter import VOTERS, Missing, Shipped, answer, check_report, 
 
 
 class Calls(Protocol):
-    """Whatever computes calls, in any order: a pool of processes, or an executor."""
+    """A backend that computes calls in any order: a pool of processes, or an executor."""
 
     def submit(self, call: Call) -> int:
         """Queue a call; return its ticket."""
@@ -146,7 +146,7 @@ class Remote:
 
 
 def _with_own_answers(report: Report, tasks: Sequence[Task]) -> Report:
-    """Return a report about these tasks; of one about others, which an executor mixed up, only an error is left."""
+    """Return the report if it answers these tasks; otherwise replace its answers by an error."""
     if list(report.asked) == [(task.address, task.question) for task in tasks]:
         return report
     return replace(report, answers=(), error=WorkerError("a worker answered other questions than it got", "executor"))

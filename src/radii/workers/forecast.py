@@ -25,21 +25,21 @@ LONG_ENOUGH = 3.0
 SIMULATIONS = 8
 """Simulated programs of each image of the pilot."""
 FASTER, SLOWER = 0.8, 1.35
-"""How far the time of a block may vary: other work on the machine, forward passes that are not full."""
+"""The range of the time of a block, as multiples: other work on the machine, forward passes that are not full."""
 SHARE_OF_BUDGET = 0.9
 """The share of the stated minutes that images are planned for: preparing and chance take the rest."""
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
-"""What every nth image may be, times a power of 100: few enough that a command repeated later finds the same."""
+"""The allowed `every`, times a power of 100: so few that the same command later chooses the same one."""
 
 Begin = Callable[[int], Program[Any]]
 """Returns the program of the image at a position."""
 
 
 def forecast(classifier: SmoothedClassifier, begin: Begin, images: int) -> Estimate | None:
-    """Estimate the seconds of one worker for one image; None if a program asks what cannot be simulated.
+    """Estimate the seconds of one worker for one image; None if a program cannot be simulated.
 
-    The noise of the pilot is none of the certificates'. Its votes tell how likely each class is; programs that stop
-    early are simulated with that, so the range is wide where few images need most of the copies.
+    The pilot has noise of its own, which no certificate uses. Its votes estimate the probability of each class, and
+    the programs are simulated with these. The range is wide where few images need most of the copies.
     """
     if not images:
         return Estimate(0.0, 0.0, 0.0)

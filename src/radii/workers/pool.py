@@ -30,7 +30,7 @@ SAFE_PATH = "PYTHONSAFEPATH"
 
 
 class WorkerError(ParameterError):
-    """Workers died repeatedly at one call, or answered what they should not."""
+    """Workers died repeatedly at one call, or gave an invalid answer."""
 
 
 @dataclass(frozen=True)
@@ -90,7 +90,7 @@ class ProcessPool:
     """Worker processes, started as they are needed. `variables` are the environment variables of each."""
 
     def __init__(self, workers: int, variables: Sequence[Mapping[str, str]] = ()) -> None:
-        if workers < 1:  # nobody would ever do the work
+        if workers < 1:  # the calls would wait for ever
             raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
         self._variables = variables
         self._free = list(range(workers))

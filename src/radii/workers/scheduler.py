@@ -40,11 +40,11 @@ class Report:
     environment: Mapping[str, Any]
     error: Exception | None = None
     asked: Sequence[tuple[NoiseAddress, Question]] = ()
-    """The tasks that it answers, without their images: an executor may mix up results."""
+    """The addresses and questions that it answers: an executor may mix up results."""
 
 
 class Workers(Protocol):
-    """Whoever answers tasks, in any order."""
+    """Workers that answer tasks in any order."""
 
     def submit(self, tasks: Sequence[Task]) -> int:
         """Send tasks that are answered together; return a ticket."""

@@ -104,11 +104,11 @@ def _pickled(classifier: SmoothedClassifier, device: str) -> bytes:
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
-        def reducer_override(self, given: Any) -> Any:
-            if isinstance(given, torch.Tensor) and given.device.type != "cpu":
-                trained = isinstance(given, torch.nn.Parameter)
-                return _placed, (given.detach().cpu(), device, trained, given.requires_grad)
-            return super().reducer_override(given)
+        def reducer_override(self, value: Any) -> Any:
+            if isinstance(value, torch.Tensor) and value.device.type != "cpu":
+                trained = isinstance(value, torch.nn.Parameter)
+                return _placed, (value.detach().cpu(), device, trained, value.requires_grad)
+            return super().reducer_override(value)
 
     content = io.BytesIO()
     Pickler(content).dump(classifier)
@@ -222,7 +222,7 @@ _environment = cache(rounding_environment)
 
 
 class _OneThread:
-    """How many callers are inside `one_thread`, and the number of threads before the first of them."""
+    """Count the callers inside `one_thread`, and keep the number of threads before the first."""
 
     def __init__(self) -> None:
         self.lock = threading.Lock()
