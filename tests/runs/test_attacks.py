@@ -43,7 +43,7 @@ def test_rows_are_read_back(tmp_path: Path) -> None:
     assert attacks.read_all(Run(tmp_path)) == {made(tmp_path): found}
 
 
-def test_an_image_without_an_answer_did_not_resist() -> None:
+def test_abstention_counts_as_an_error() -> None:
     rows = [*ROWS, AttackedImage(4, 1, ABSTAIN, None, None, 0.1, "c"), AttackedImage(5, 1, ABSTAIN, 0.4, 2, 0.1, "d")]
     found = attacks.Attack(HEADER, rows)
     assert [found.resisted(radius) for radius in (0.0, 0.3, 1.0)] == [(2, 4), (1, 4), (1, 4)]
@@ -59,7 +59,7 @@ def test_incomplete_line_is_written_again(tmp_path: Path) -> None:
         assert made(tmp_path).read_bytes() == content
 
 
-def test_one_writer_at_a_time(tmp_path: Path) -> None:
+def test_second_writer_is_refused(tmp_path: Path) -> None:
     with attacks.open_file(Run(tmp_path), HEADER), pytest.raises(LockedError), attacks.open_file(Run(tmp_path), HEADER):
         pass
 

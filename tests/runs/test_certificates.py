@@ -113,7 +113,7 @@ def test_file_with_another_header_is_refused_and_unchanged(tmp_path: Path, heade
     assert (file.path.read_bytes(), header_file(file.path).read_bytes()) == before
 
 
-def test_a_header_equals_itself_after_json(tmp_path: Path) -> None:
+def test_file_is_continued_with_the_same_header(tmp_path: Path) -> None:
     header = {**HEADER, "parameters": {"radii": (0.25, 0.5)}}
     CertificateFile(tmp_path / "a.tsv", header)
     CertificateFile(tmp_path / "a.tsv", header)

@@ -178,7 +178,7 @@ def test_training_must_be_a_table() -> None:
 
 
 @pytest.mark.parametrize("name", ["", ".", "/"])
-def test_a_path_without_a_name_is_no_recipe(name: str) -> None:
+def test_path_without_a_file_name_is_refused(name: str) -> None:
     with pytest.raises(RecipeError, match="There is no recipe"):
         recipe.find(name)
 

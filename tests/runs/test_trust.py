@@ -294,7 +294,7 @@ def test_names_of_the_own_package_are_defined_by_it(here: Path) -> None:
         trust.require(["pack:load"], ["pack"], here)
 
 
-def test_images_of_a_stranger_s_path_are_not_read(here: Path) -> None:
+def test_images_in_an_unnamed_folder_are_not_read(here: Path) -> None:
     import numpy as np
 
     generator = np.random.default_rng(0)
@@ -310,7 +310,7 @@ def test_images_of_a_stranger_s_path_are_not_read(here: Path) -> None:
     trust.record_file().unlink()  # as another user's
     with pytest.raises(trust.UnnamedDataError, match="which this user has not named before") as refused:
         certify(run)
-    assert "name it with --data" in in_words(refused.value)
+    assert "Name it with --data" in in_words(refused.value)
     radii.load(run.path)  # needs no images of the run's dataset
     from radii import certifiers
 
