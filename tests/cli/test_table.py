@@ -125,7 +125,7 @@ def test_quiet_still_prints_the_table(capsys: pytest.CaptureFixture[str], monkey
 @pytest.mark.usefixtures("away")
 @pytest.mark.parametrize("words", [["--seeds", "5"], ["--workers", "2"], ["--data", "here"], ["--only", "CRT"]])
 def test_options_for_making_rows_need_run(words: list[str]) -> None:
-    with pytest.raises(ValueError, match=f"{' '.join(words)} is for .*rows that .*: .*add --run"):
+    with pytest.raises(ValueError, match=rf"(?i){' '.join(words)} is for .*rows that .*\. .*add --run"):
         radii("table", "mine.toml", "--budget", "tiny", *words)
     with pytest.raises(ValueError, match=f"{words[0]} belongs to one table"):
         radii("table", "--budget", "tiny", *words)
@@ -226,7 +226,7 @@ def test_row_that_fails_does_not_stop_the_others(
             ["mine.toml", "--run", "--budget", "tiny", "--cluster", "tcp://h:1", "--workers", "2"],
             "--workers 2 and --cluster tcp://h:1 are mutually exclusive",
         ),
-        (["mine.toml", "--budget", "tiny", "--in", "nowhere"], "there is no folder nowhere"),
+        (["mine.toml", "--budget", "tiny", "--in", "nowhere"], "There is no folder nowhere"),
         (["crt-16", "--run", "--budget", "tiny"], "crt-16 is a table of settings: it has no rows to train"),
         (["mine.toml", "--run", "--budget", "tiny", "--data", "nowhere"], "no folder nowhere to read the data from"),
     ],
