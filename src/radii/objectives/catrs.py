@@ -62,13 +62,16 @@ class CatRs(Objective):
         logits = logits_of(model, images + noise)
         accepted = self._accepted(logits, batch, step.rng)
         confident = (accepted == self.copies) | (not self.mask)
-        # The other images are attacked only where they could affect batch statistics.
-        attacked = confident if is_batch_independent(model) else torch.ones_like(confident)
-        worst = images.new_zeros(len(images))
-        if attacked.any():
-            targets = self._targets(logits, batch)
-            divergences = self._worst(model, images[attacked], noise[:, attacked], targets[attacked], step.epoch)
-            worst = worst.masked_scatter(attacked, divergences)
+        targets = self._targets(logits, batch)
+        # All images are attacked where the others could affect batch statistics. So they are on devices that would have
+        # to be waited for to choose some.
+        if images.device.type != "cpu" or not is_batch_independent(model):
+            worst = self._worst(model, images, noise, targets, step.epoch)
+        else:
+            worst = images.new_zeros(len(images))
+            if confident.any():
+                some = self._worst(model, images[confident], noise[:, confident], targets[confident], step.epoch)
+                worst = worst.masked_scatter(confident, some)
         label_term = self._label_term(logits, batch.labels, accepted)
         return {**label_term, "worst_case": self.weight * worst.where(confident, 0)}
 

@@ -39,16 +39,15 @@ class Macer(Objective):
         }
 
     def _robustness(self, logits: Tensor, labels: Tensor, epoch: int) -> Tensor:
-        hinge = logits.new_zeros(len(labels))
         if epoch < self.start_epoch or self.weight == 0:
-            return hinge
+            return logits.new_zeros(len(labels))
         mean = (self.sharpness * logits).softmax(-1).mean(0)
         with torch.no_grad():
             gap = _gap(mean)
             kept = (mean.argmax(1) == labels) & gap.isfinite() & (gap.abs() <= self.margin)
-        # Only kept images enter the graph: an infinite gap would make every gradient NaN.
-        missing = self.margin - _gap(mean[kept])
-        return hinge.masked_scatter(kept, self.weight * self.sigma / 2 * missing)
+        # The others get constant probabilities: an infinite gap would make every gradient NaN.
+        missing = self.margin - _gap(mean.where(kept[:, None], 0.25))
+        return (self.weight * self.sigma / 2 * missing).where(kept, 0)
 
 
 def _gap(probabilities: Tensor) -> Tensor:

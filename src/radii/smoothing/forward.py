@@ -20,9 +20,9 @@ _lock = threading.Lock()
 
 
 def logits_of(model: nn.Module, copies: Tensor) -> Tensor:
-    """Compute the logits of all copies in one forward pass: [copy, batch, class]; bfloat16 becomes float32."""
+    """Compute the logits of all copies in one forward pass: [copy, batch, class]; 16 bits become float32."""
     logits = _forward(model, copies.flatten(0, 1))
-    if logits.dtype == torch.bfloat16:
+    if logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
     return logits.reshape(*copies.shape[:2], logits.shape[-1])
 
