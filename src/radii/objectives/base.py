@@ -68,9 +68,8 @@ class Objective(Component, ABC):
     def to(self, device: torch.device) -> Self:
         """Return the same objective with its tensors and models on a device."""
         values = {key: getattr(self, key) for key in self.resources()}
-        return replace(
-            self, **{key: value.to(device) for key, value in values.items() if isinstance(value, Tensor | nn.Module)}
-        )
+        moved = {key: value.to(device) for key, value in values.items() if isinstance(value, Tensor | nn.Module)}
+        return replace(self, **moved) if moved else self
 
     @classmethod
     def resources(cls) -> list[str]:
