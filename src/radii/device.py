@@ -22,13 +22,22 @@ MAPPED_BYTES = (1 << 30, 1 << 25)
 
 
 def default_device() -> torch.device:
-    """Return the device that RADII_DEVICE names; by default a GPU if there is one, else the CPU."""
+    """Return the device that RADII_DEVICE names; by default a GPU if there is one, else the CPU.
+
+    Of several processes that torchrun started, each gets its own GPU.
+    """
     named = os.environ.get(VARIABLE)
-    if not named:
-        return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    if named not in (here := available()):
+    if named and named not in (here := available()):
         raise ParameterError(f"there is no device {named!r} here, expected one of: {', '.join(here)}", "device")
-    return torch.device(named)
+    device = torch.device(named or ("cuda" if torch.cuda.is_available() else "cpu"))
+    rank = _local_rank()
+    return torch.device("cuda", rank) if rank is not None and device == torch.device("cuda") else device
+
+
+def _local_rank() -> int | None:
+    """Return the number of this process on its machine, if torchrun started several."""
+    several = "TORCHELASTIC_RUN_ID" in os.environ and os.environ.get("WORLD_SIZE", "1") != "1"
+    return int(os.environ["LOCAL_RANK"]) if several else None
 
 
 def available() -> list[str]:

@@ -1,5 +1,6 @@
 """The training loop: what a run holds, how it stops and continues, and what it refuses."""
 
+import io
 import os
 import signal
 import subprocess
@@ -7,6 +8,7 @@ import sys
 import time
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,10 +17,14 @@ from safetensors.torch import load_file
 from radii.datasets import Dataset, Images
 from radii.datasets.base import Part
 from radii.disk import LockedError
+from radii.errors import ParameterError
 from radii.estimate import Estimate
+from radii.objectives import Terms
+from radii.objectives.gaussian import Gaussian
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.training import loop
+from radii.training.checkpoint import read_checkpoint
 from radii.training.loop import StepEvent, train
 from radii.training.step import NotFiniteError
 from radii.training.timing import StepTime
@@ -212,6 +218,51 @@ def test_non_finite_loss_stops_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(NotFiniteError, match=r"epoch 0, step \d+, in the term 'cross_entropy'"):
         train(wild, tmp_path / "run")
     assert not Run(tmp_path / "run").finished
+
+
+def test_weights_of_a_non_finite_loss_are_never_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    terms, steps = Gaussian.terms, 0
+
+    def bad_in_the_fourth_step(objective: Gaussian, *args: Any) -> Terms:
+        nonlocal steps
+        steps += 1
+        return {name: term * (torch.nan if steps == 4 else 1) for name, term in terms(objective, *args).items()}
+
+    monkeypatch.setattr(Gaussian, "terms", bad_in_the_fourth_step)
+    with pytest.raises(NotFiniteError, match=r"the loss is nan at epoch 0, step 3, in the term 'cross_entropy'"):
+        train(SMALL, tmp_path / "run")
+    content = read_checkpoint(Run(tmp_path / "run").checkpoint_file)
+    assert content is not None
+    state = torch.load(io.BytesIO(content), weights_only=True)
+    assert state["progress"]["step"] == 3
+    assert all(tensor.isfinite().all() for tensor in state["model"].values())
+    monkeypatch.undo()
+    assert_same_run(train(SMALL, tmp_path / "run"), train(SMALL, tmp_path / "whole"))
+
+
+def test_tf32_is_refused_on_a_cpu_before_the_run_is_made(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match=r"'tf32' needs an NVIDIA GPU, and the device is 'cpu'. State 'float32'"):
+        train(replace(SMALL, training=replace(SCHEDULE, precision="tf32")), tmp_path / "run")
+    assert not (tmp_path / "run").exists()
+
+
+def test_float16_continues_with_its_scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = replace(SMALL, training=replace(SCHEDULE, precision="float16", epochs=1))
+    whole = train(recipe, tmp_path / "whole")
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+
+    def stop(event: StepEvent) -> None:
+        if event.step == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        train(recipe, tmp_path / "stopped", on_step=stop)
+    content = read_checkpoint(Run(tmp_path / "stopped").checkpoint_file)
+    assert content is not None
+    scaler = torch.load(io.BytesIO(content), weights_only=True)["scaler"]
+    assert scaler["scale"] * 2 ** (3 - scaler["_growth_tracker"]) == 65536.0
+    assert_same_run(whole, train(recipe, tmp_path / "stopped"))
 
 
 def test_damaged_checkpoint_is_named(tmp_path: Path) -> None:

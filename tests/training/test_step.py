@@ -10,6 +10,7 @@ from radii.models.denoised import Denoised
 from radii.objectives import Batch, Step
 from radii.runs.recipe import Training
 from radii.training.batches import LocalBatch
+from radii.training.precision import make_scaler
 from radii.training.step import Loss, gradient_step
 
 BATCH = Batch(torch.rand(8, 1, 8, 8), torch.arange(8) % 3, torch.arange(8))
@@ -40,14 +41,16 @@ OF_CLASSIFIERS = [name for name in OF_CLASSIFIERS if name not in ("crown_ibp", "
 """Those that take any classifier: crown_ibp knows the layers that it bounds."""
 
 
+@pytest.mark.parametrize("precision", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", OF_CLASSIFIERS)
-def test_bfloat16_applies_to_forward_passes_only(name: str) -> None:
+def test_sixteen_bits_apply_to_forward_passes_only(name: str, precision: str) -> None:
     model = Seen()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    loss = Loss(objectives.create(name, sigma=0.3), model, "bfloat16")
+    loss = Loss(objectives.create(name, sigma=0.3), model, precision)
     assert {value.dtype for value in loss(LocalBatch(BATCH), step())[1].values()} == {torch.float32}
-    done = gradient_step(loss, optimizer, LocalBatch(BATCH), step())
-    assert model.kinds == {torch.bfloat16}
+    scaler = make_scaler(precision, torch.device("cpu"))
+    done = gradient_step(loss, optimizer, LocalBatch(BATCH), step(), scaler=scaler)
+    assert model.kinds == {getattr(torch, precision)}
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     plain = Seen()
     same = gradient_step(
@@ -62,6 +65,23 @@ def test_bfloat16_applies_to_forward_passes_only(name: str) -> None:
     model.kinds.clear()
     model(BATCH.images)
     assert model.kinds == {torch.float32}
+
+
+def test_compiled_model_keeps_names_and_results(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch_compile = torch.compile
+    monkeypatch.setattr(torch, "compile", lambda call, **_: torch_compile(call, backend="eager"))
+    objective = objectives.create("gaussian", sigma=0.3)
+    states = []
+    for compiled in (False, True):
+        torch.manual_seed(0)
+        model = nn.Sequential(nn.Flatten(), nn.Linear(64, 16), nn.ReLU(), nn.Linear(16, 3))
+        loss = Loss(objective, model, compiled=compiled)
+        gradient_step(loss, torch.optim.SGD(model.parameters(), lr=0.1), LocalBatch(BATCH), step())
+        assert (model._compiled_call_impl is not None) == compiled
+        states.append(model.state_dict())
+    assert states[0].keys() == states[1].keys()
+    for name, tensor in states[0].items():
+        torch.testing.assert_close(states[1][name], tensor)
 
 
 def test_denoiser_is_trained_in_bfloat16() -> None:

@@ -2,8 +2,8 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from typing import ClassVar, NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -64,6 +64,12 @@ class Objective(Component, ABC):
     def needs(self, key: str) -> bool:
         """Return whether these hyper-parameters use a resource."""
         return True
+
+    def to(self, device: torch.device) -> Self:
+        """Return the same objective with its tensors and models on a device."""
+        values = {key: getattr(self, key) for key in self.resources()}
+        moved = {key: value.to(device) for key, value in values.items() if isinstance(value, Tensor | nn.Module)}
+        return replace(self, **moved) if moved else self
 
     @classmethod
     def resources(cls) -> list[str]:

@@ -45,9 +45,8 @@ class Macer(Objective):
         with torch.no_grad():
             gap = _gap(mean)
             kept = (mean.argmax(1) == labels) & gap.isfinite() & (gap.abs() <= self.margin)
-        # The others get a prediction with a finite gap: an infinite one would make every gradient NaN.
-        finite = torch.zeros_like(mean).index_fill(1, torch.arange(2, device=mean.device), 0.5)
-        missing = self.margin - _gap(torch.where(kept[:, None], mean, finite))
+        # The others get constant probabilities: an infinite gap would make every gradient NaN.
+        missing = self.margin - _gap(mean.where(kept[:, None], 0.25))
         return (self.weight * self.sigma / 2 * missing).where(kept, 0)
 
 

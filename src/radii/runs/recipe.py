@@ -61,8 +61,13 @@ class Training:
     """The learning rate rises linearly over these first epochs, step by step."""
     initial: str | None = None
     """The run, or the safetensors file, whose weights training starts from: fine-tuning."""
-    precision: str = option("float32", choices=("float32", "bfloat16"))
-    """Precision of training's forward and backward passes. Weights, evaluation and certification use float32."""
+    precision: str = option("float32", choices=("float32", "tf32", "bfloat16", "float16"))
+    """Precision of training's forward and backward passes. Weights, evaluation and certification use float32.
+
+    `float32` multiplies as torch is set to, `tf32` with 10 bits on NVIDIA's GPUs, which alone have it; `float16` scales
+    the loss, so that gradients stay inside its range."""
+    compile: bool = False
+    """Run the model by torch.compile: the first steps take minutes, the others less time."""
     batch_norm: str = option("local", choices=("local", "synchronised"))
     """With several processes: statistics of each process's images, or of all images of a step."""
 

@@ -10,6 +10,8 @@ from radii.smoothing.norms import L2, l2_lengths
 from radii.smoothing.streams import Draws
 
 Projection = Callable[[Tensor], Tensor]
+FLOAT16_SCALE = 1024.0
+"""The factor of a gradient that is computed in float16."""
 
 
 def unit(gradient: Tensor) -> Tensor:
@@ -20,7 +22,8 @@ def unit(gradient: Tensor) -> Tensor:
 def unit_or_random(gradient: Tensor, rng: torch.Generator) -> Tensor:
     """Normalise the gradient of each image; a zero gradient becomes Gaussian noise.
 
-    On a CPU the noise is drawn only for the images that need it; on another device this would wait for it.
+    On a CPU noise is drawn only for images that need it. To know them, other devices would have to be waited for, so
+    there it is drawn for all.
     """
     lengths = l2_lengths(gradient)
     if gradient.device.type != "cpu":
@@ -59,7 +62,7 @@ def ascent(
     for _ in range(steps):
         with torch.enable_grad():
             leaf = point.detach().requires_grad_()
-            (gradient,) = torch.autograd.grad(gain(leaf), leaf)
+            gradient = _gradient(gain(leaf), leaf)
         point = project(point + step_size * direction(gradient))
         yield point
 
@@ -90,13 +93,21 @@ def decoupled_ascent(
         best, best_norm = torch.where(nearer, offset, best), torch.where(nearer, l2_lengths(offset), best_norm)
         # The point that the last gradient leads to would never be evaluated.
         if number < steps - 1:
-            (gradient,) = torch.autograd.grad(gain, leaf)
+            gradient = _gradient(gain, leaf)
             # Descent on the negative gain: where the gradient is zero, the step goes against the noise drawn instead.
             offset = offset - _cosine(number + 1, steps) * direction(-gradient)
             norm = torch.minimum(torch.where(fooled, 0.95 * norm, 1.05 * norm), farthest)
             offset = offset * (norm / l2_lengths(offset).clamp(min=1e-12))
             offset = _grey_levels(images + offset).clamp(0, 1) - images
     return images + _grey_levels(L2.shrink(best, radius))
+
+
+def _gradient(gain: Tensor, leaf: Tensor) -> Tensor:
+    """Return the gradient of the gain; in float16 it is scaled meanwhile, so that small values do not become zero."""
+    device = leaf.device.type
+    if not torch.is_autocast_enabled(device) or torch.get_autocast_dtype(device) != torch.float16:
+        return torch.autograd.grad(gain, leaf)[0]
+    return torch.autograd.grad(FLOAT16_SCALE * gain, leaf)[0] / FLOAT16_SCALE
 
 
 def l2_ball(center: Tensor, radius: float) -> Projection:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any, TypeVar
 
 import torch
@@ -20,9 +20,9 @@ _lock = threading.Lock()
 
 
 def logits_of(model: nn.Module, copies: Tensor) -> Tensor:
-    """Compute the logits of all copies in one forward pass: [copy, batch, class]; bfloat16 becomes float32."""
+    """Compute the logits of all copies in one forward pass: [copy, batch, class]; 16 bits become float32."""
     logits = _forward(model, copies.flatten(0, 1))
-    if logits.dtype == torch.bfloat16:
+    if logits.dtype in (torch.bfloat16, torch.float16):
         logits = logits.float()
     return logits.reshape(*copies.shape[:2], logits.shape[-1])
 
@@ -71,11 +71,23 @@ def without_tf32() -> Iterator[None]:
     if not torch.cuda.is_available() or not any(tf32().values()):
         yield
         return
+    with _multiplying_in("ieee"):
+        yield
+
+
+def with_tf32() -> AbstractContextManager[None]:
+    """Round the inputs of matrix products and convolutions on a GPU to 10 bits, for speed."""
+    return _multiplying_in("tf32")
+
+
+@contextmanager
+def _multiplying_in(kind: str) -> Iterator[None]:
+    """Set how float32 is multiplied on a GPU; restore it on exit."""
     backends: Any = torch.backends
     places = (backends.cuda.matmul, backends.cudnn.conv, backends.cudnn.rnn)
     before = [place.fp32_precision for place in places]
     for place in places:
-        place.fp32_precision = "ieee"
+        place.fp32_precision = kind
     try:
         yield
     finally:

@@ -9,9 +9,11 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from radii.errors import ParameterError
 
+CPU = torch.device("cpu")
+
 
 class SynchronisedBatchNorm(_BatchNorm):
-    """BatchNorm over the images of all ranks; torch's own SyncBatchNorm runs on GPUs only.
+    """BatchNorm over the images of all ranks on a CPU; torch's own SyncBatchNorm runs on GPUs only.
 
     Every rank has to make the same forward passes in train mode. A rank that is not `counted` adds no images.
     """
@@ -75,19 +77,28 @@ class _AllGather(torch.autograd.Function):
         return total[dist.get_rank()]
 
 
-def synchronise(model: nn.Module) -> None:
-    """Replace every BatchNorm of a model by a synchronised one with the same weights and statistics."""
+SYNCHRONISED = (SynchronisedBatchNorm, nn.SyncBatchNorm)
+
+
+def synchronise(model: nn.Module, device: torch.device = CPU) -> None:
+    """Replace every BatchNorm of a model by a synchronised one with the same weights and statistics.
+
+    On CUDA it is torch's. That one also counts the image of a rank which has none of its own in a step.
+    """
+    kind = nn.SyncBatchNorm if device.type == "cuda" else SynchronisedBatchNorm
     for parent in list(model.modules()):
         for name, child in parent.named_children():
-            if isinstance(child, _BatchNorm) and not isinstance(child, SynchronisedBatchNorm):
-                setattr(parent, name, _synchronised(name, child))
+            if isinstance(child, _BatchNorm) and not isinstance(child, SYNCHRONISED):
+                setattr(parent, name, _synchronised(name, child, kind))
 
 
-def _synchronised(name: str, norm: _BatchNorm) -> SynchronisedBatchNorm:
+def _synchronised(
+    name: str, norm: _BatchNorm, kind: type[SynchronisedBatchNorm] | type[nn.SyncBatchNorm]
+) -> _BatchNorm:
     if type(norm) not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
         raise ParameterError(
             f"the layer {name!r} is a {type(norm).__name__}, which cannot be synchronised: use batch_norm = 'local'"
         )
-    layer = SynchronisedBatchNorm(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+    layer = kind(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
     layer.__dict__.update({key: norm.__dict__[key] for key in ("_parameters", "_buffers", "training")})
     return layer

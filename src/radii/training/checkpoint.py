@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.amp.grad_scaler import GradScaler
 
 from radii import disk
 from radii.runs.run import Run, RunError
@@ -18,14 +19,15 @@ PROGRESS = ("epoch", "step", "seconds", "totals", "history")
 
 
 class TrainState:
-    """Model, optimizer, position in the schedule, sums of this epoch and the rows of training.csv.
+    """Model, optimizer, scaler of gradients, position in the schedule, sums of this epoch and rows of training.csv.
 
     Random numbers are drawn by address, so there is no random state to keep.
     """
 
-    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer) -> None:
+    def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, scaler: GradScaler | None = None) -> None:
         self.model = model
         self.optimizer = optimizer
+        self.scaler = scaler or GradScaler("cpu", enabled=False)
         self.epoch = 0
         self.step = 0
         """Steps done in this epoch."""
@@ -41,12 +43,15 @@ class TrainState:
         return {
             "model": self.model.state_dict(),
             "optimiser": self.optimizer.state_dict(),
+            **({"scaler": self.scaler.state_dict()} if self.scaler.is_enabled() else {}),
             "progress": {name: getattr(self, name) for name in PROGRESS},
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimiser"])
+        if self.scaler.is_enabled():
+            self.scaler.load_state_dict(state["scaler"])
         for name in PROGRESS:
             setattr(self, name, state["progress"][name])
 

@@ -21,6 +21,7 @@ from torch.distributed.rendezvous import rendezvous
 from torch.nn.parallel import DistributedDataParallel
 
 from radii.datasets import Images
+from radii.device import default_device
 from radii.errors import ParameterError
 from radii.runs.recipe import Recipe
 
@@ -156,14 +157,19 @@ def leave_world() -> None:
 
 def _choose_backend(local_rank: int) -> str:
     """Return gloo for CPUs; with GPUs, give this process its own and add nccl."""
-    if not torch.cuda.is_available():
+    device = default_device()
+    if device.type != "cuda":
         return "gloo"
+    if device.index != local_rank and (local := int(os.environ.get("LOCAL_WORLD_SIZE", "1"))) > 1:
+        raise ParameterError(
+            f"RADII_DEVICE = '{device}' is one GPU for {local} processes. Set it to 'cuda', and each gets its own."
+        )
     if local_rank >= torch.cuda.device_count():
         raise ParameterError(
             f"process {local_rank + 1} of this machine has no GPU, there are {torch.cuda.device_count()}: "
             "start one process for each GPU"
         )
-    torch.cuda.set_device(local_rank)
+    torch.cuda.set_device(device)
     return "cpu:gloo,cuda:nccl"
 
 

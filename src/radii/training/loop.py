@@ -30,6 +30,7 @@ from radii.training.checkpoint import TrainState
 from radii.training.ddp import World, expect_same_inputs, join_world
 from radii.training.interrupts import SIGNALS, Interrupts
 from radii.training.optimizer import learning_rate, make_optimizer, set_learning_rate
+from radii.training.precision import check_precision, make_scaler, tuned
 from radii.training.step import Loss, StepResult, gradient_step
 from radii.training.timing import steps_within, time_steps, training_time
 from radii.training.weights import save_weights
@@ -93,6 +94,8 @@ def train(
     target, world = Run(run), join_world()
     # With several processes the noise depends on the rank: a tape would serve only as many processes again.
     alone = world.size == 1
+    if recipe.training is not None:
+        check_precision(recipe.training.precision, default_device())
     components = build(recipe, None if data is None else Path(data), teacher, soft_labels, trust, tape=alone)
     if minutes is not None:
         components = _within(minutes, components, target, world)
@@ -182,11 +185,13 @@ class _Loop:
         model = components.model.to(self.device)
         self.images = put_on_device(self.images, self.device)
         if world.size > 1 and self.training.batch_norm == "synchronised":
-            synchronise(model)
-        self.state = TrainState(model, make_optimizer(self.training, model))
+            synchronise(model, self.device)
+        scaler = make_scaler(self.training.precision, self.device)
+        self.state = TrainState(model, make_optimizer(self.training, model), scaler)
         self.steps = math.ceil(len(self.images) / self.training.images_per_step)
         self._restore()
-        self.loss = world.wrap(Loss(components.objective, model, self.training.precision))
+        objective = components.objective.to(self.device)
+        self.loss = world.wrap(Loss(objective, model, self.training.precision, compiled=self.training.compile))
 
     def _restore(self) -> None:
         """Restore the last checkpoint, which rank 0 reads and sends to the others."""
@@ -230,9 +235,10 @@ class _Loop:
         )
         upcoming = islice(upcoming, max(0, self._steps_of_epoch() - state.step))
         for local in prefetch(upcoming, self.images, self.device):
-            result = self._run_step(local)
+            with tuned(self.training.precision, self.device):
+                result = self._run_step(local)
             state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
-            signal = self._agree_on_signal()
+            signal = self._signal_after(result)
             if signal or clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 self._save()
                 saved = clock
@@ -252,7 +258,16 @@ class _Loop:
         address = self.world.address(self.recipe.seed, state.epoch, state.step)
         progress = (state.epoch + state.step / self.steps) / self.training.epochs
         step = Step(state.epoch, generator(self.device, "train", *address), min(1.0, progress))
-        result = gradient_step(self.loss, state.optimizer, local, step, number=state.step, world=self.world)
+        result = gradient_step(
+            self.loss,
+            state.optimizer,
+            local,
+            step,
+            number=state.step,
+            world=self.world,
+            scaler=state.scaler,
+            share=self._signal_flags,
+        )
         state.add(result.terms)
         return result
 
@@ -262,9 +277,15 @@ class _Loop:
 
     def _agree_on_signal(self) -> int | None:
         """Return the signal that any of the ranks has delayed, so that all stop at the same step."""
-        pending = torch.tensor([float(number == self.interrupts.pending) for number in SIGNALS])
-        counts = self.world.sum(pending).tolist()
-        return next((number for number, count in zip(SIGNALS, counts, strict=True) if count), None)
+        return _first_signal(self.world.sum(torch.tensor(self._signal_flags())).tolist())
+
+    def _signal_after(self, result: StepResult) -> int | None:
+        """Return the signal that the ranks have agreed on in a step; alone, also one that came at its end."""
+        return _first_signal(result.shared if self.world.size > 1 else self._signal_flags())
+
+    def _signal_flags(self) -> list[float]:
+        """Return 1 for a signal that this rank has delayed, 0 for the others."""
+        return [float(number == self.interrupts.pending) for number in SIGNALS]
 
     def _stop_by(self, signal: int | None) -> None:
         """Stop if there is a signal, after rank 0 has saved."""
@@ -295,15 +316,21 @@ class _Loop:
         }
 
 
+def _first_signal(counts: Sequence[float]) -> int | None:
+    """Return the first signal that any rank has."""
+    return next((number for number, count in zip(SIGNALS, counts, strict=True) if count), None)
+
+
 def noisy_accuracy(
     model: nn.Module, test: Images, recipe: Recipe, epoch: int, device: torch.device, world: World
 ) -> float:
     """Return the share of test images that the base classifier gets right under one draw of noise each."""
-    hits = 0
+    hits = torch.zeros((), dtype=torch.int64, device=device)
     rng = generator(device, "evaluate", *world.address(recipe.seed, epoch))
     with evaluating(model), torch.inference_mode():
         for indices in torch.arange(len(test)).tensor_split(world.size)[world.rank].split(500):
             pixels = test.batch(indices).to(device)
             noise = torch.randn(pixels.shape, generator=rng, device=device)
-            hits += int((model(pixels + recipe.sigma * noise).argmax(1).cpu() == test.labels[indices]).sum())
-    return int(world.sum(torch.tensor(hits))) / len(test)
+            labels = test.labels[indices].to(device)
+            hits += (model(pixels + recipe.sigma * noise).argmax(1) == labels).sum()
+    return int(world.sum(hits.cpu())) / len(test)

@@ -1,17 +1,19 @@
 """One training step: the loss of a batch, its gradients over all processes, and the optimizer's update."""
 
 import math
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
+from torch.amp.grad_scaler import GradScaler
 
 from radii.errors import ParameterError
 from radii.objectives import Objective, Step
 from radii.training.batches import LocalBatch
-from radii.training.batchnorm import SynchronisedBatchNorm
+from radii.training.batchnorm import SYNCHRONISED, SynchronisedBatchNorm
 from radii.training.ddp import ALONE, World
+from radii.training.precision import autocast
 
 
 class NotFiniteError(ValueError):
@@ -24,17 +26,23 @@ class StepResult(NamedTuple):
     loss: float
     terms: dict[str, float]
     """Summed over the images of the step."""
+    shared: tuple[float, ...] = ()
+    """The numbers that the ranks share besides, summed over them."""
 
 
 class Loss(nn.Module):
     """A model and its objective as one module whose forward pass is the loss.
 
     DDP averages gradients after one forward and one backward pass. An objective may call the model more often than
-    that, also to attack it, but it calls this module once.
+    that, also to attack it, but it calls this module once. With `compiled`, calls of the model run by torch.compile.
     """
 
-    def __init__(self, objective: Objective, model: nn.Module, precision: str = "float32") -> None:
+    def __init__(
+        self, objective: Objective, model: nn.Module, precision: str = "float32", *, compiled: bool = False
+    ) -> None:
         super().__init__()
+        if compiled:
+            model.compile()  # in place: the names of its weights stay
         self.objective = objective
         self.model = model
         self.precision = precision
@@ -47,16 +55,10 @@ class Loss(nn.Module):
         for norm in self.norms:
             if isinstance(norm, SynchronisedBatchNorm):
                 norm.counted = local.weight > 0
-        with self._autocast(local.batch.images.device):
+        with autocast(self.precision, local.batch.images.device):
             terms = self.objective.terms(self.model, local.batch, step)
         loss = torch.stack([term.mean() for term in terms.values()]).sum()
         return local.weight * loss, {name: term.detach().sum() for name, term in terms.items()}
-
-    def _autocast(self, device: torch.device) -> AbstractContextManager[None]:
-        if self.precision != "bfloat16":
-            return nullcontext()
-        # Without a cache: a weight that is first cast under no_grad would get no gradient later.
-        return torch.autocast(device.type, torch.bfloat16, cache_enabled=False)
 
     def expect_same_parameters(self) -> None:
         """Raise a ParameterError if other parameters have gradients than in the first step."""
@@ -72,7 +74,7 @@ class Loss(nn.Module):
 
     def local_statistics(self) -> list[Tensor]:
         """Return the running statistics of BatchNorm that this rank has computed from its own images."""
-        local = [norm for norm in self.norms if norm.training and not isinstance(norm, SynchronisedBatchNorm)]
+        local = [norm for norm in self.norms if norm.training and not isinstance(norm, SYNCHRONISED)]
         statistics = [statistic for norm in local for statistic in (norm.running_mean, norm.running_var)]
         return [statistic for statistic in statistics if statistic is not None]
 
@@ -85,44 +87,52 @@ def gradient_step(
     *,
     number: int = 0,
     world: World = ALONE,
+    scaler: GradScaler | None = None,
+    share: Callable[[], Sequence[float]] = tuple,
 ) -> StepResult:
-    """Update the model once with the gradients of all ranks; raise a NotFiniteError before that if the loss is bad.
+    """Update the model once with the gradients of all ranks; raise a NotFiniteError if the loss is not finite.
 
-    `loss` is a Loss that `world` has wrapped; `number` counts the steps of the epoch, for the error.
+    The loss is read after the update was launched, so a GPU is waited for once. After the error the weights may not be
+    finite either: they must not be saved. `loss` is a Loss that `world` has wrapped; `number` counts the steps of the
+    epoch, for the error. `share` returns numbers of this rank that are summed over the ranks together with the loss.
     """
     optimizer.zero_grad()
     with world.peer_errors():
         value, sums = loss(local, step)
-        value.backward()
-    if world.size == 1:
-        # Read together: each reading waits for the device.
-        total, *totals = torch.stack([value.detach(), *sums.values()]).cpu().tolist()
-        result = StepResult(total, dict(zip(sums, totals, strict=True)))
-    else:
+        (value if scaler is None else scaler.scale(value)).backward()
+    numbers, shared = torch.stack([value.detach(), *sums.values()]), list(share())
+    if world.size > 1:
         inner = loss.module
         assert isinstance(inner, Loss)
         inner.expect_same_parameters()
-        result = _reduce(inner, value, sums, local.weight, world)
+        numbers = _reduce(inner, numbers, shared, local.weight, world)
+    if scaler is None:
+        optimizer.step()
+    else:
+        scaler.step(optimizer)
+        scaler.update()
+    total, *others = numbers.cpu().tolist()
+    result = StepResult(total, dict(zip(sums, others, strict=False)), tuple(others[len(sums) :] or shared))
     if not math.isfinite(result.loss):
         bad = next((name for name, total in result.terms.items() if not math.isfinite(total)), "their sum")
         raise NotFiniteError(
             f"the loss is {result.loss} at epoch {step.epoch}, step {number}, in the term {bad!r}; "
             "the last good checkpoint is kept: lower training.learning_rate and start another run"
         )
-    optimizer.step()
     return result
 
 
-def _reduce(loss: Loss, value: Tensor, sums: dict[str, Tensor], weight: float, world: World) -> StepResult:
-    """Sum loss and terms over the ranks and average their running statistics, in one exchange."""
-    value_read, *terms_read = torch.stack([value.detach(), *sums.values()]).cpu().tolist()
-    numbers = [value_read / world.size, *terms_read]
-    own = torch.tensor(numbers if weight else [0.0] * len(numbers), dtype=torch.float64)
+def _reduce(loss: Loss, numbers: Tensor, shared: Sequence[float], weight: float, world: World) -> Tensor:
+    """Sum loss, terms and shared numbers over the ranks and average their running statistics, in one exchange."""
+    own = numbers.double()
+    own[0] /= world.size
+    if not weight:
+        own = torch.zeros_like(own)
+    own = torch.cat([own, torch.tensor(shared, dtype=own.dtype, device=own.device)])
     statistics = loss.local_statistics()
-    shares = torch.cat(statistics).cpu().double().mul_(weight / world.size) if statistics else own.new_empty(0)
-    total = world.sum(torch.cat([own, shares]))
-    averages = total[len(own) :].split([len(statistic) for statistic in statistics])
+    shares = [weight / world.size * statistic.double() for statistic in statistics]
+    total = world.sum(torch.cat([own, *shares]))
+    averages = total[len(own) :].split([len(share) for share in shares])
     for statistic, average in zip(statistics, averages, strict=True):
         statistic.copy_(average)
-    reduced, *terms = total[: len(own)].tolist()
-    return StepResult(reduced, dict(zip(sums, terms, strict=True)))
+    return total[: len(own)]

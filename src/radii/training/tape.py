@@ -40,7 +40,11 @@ class Tape:
     def logits(self, epoch: int, indices: Tensor) -> Tensor | None:
         """Return the recorded logits [image, class] of an epoch's images, or None if the epoch is not recorded."""
         self._turn_to(epoch)
-        return None if self._recorded is None else self._recorded[indices.cpu()].to(indices.device)
+        if self._recorded is None:
+            return None
+        if self._recorded.device != indices.device:
+            self._recorded = self._recorded.to(indices.device)  # once an epoch, so that no step waits
+        return self._recorded[indices]
 
     def record(self, epoch: int, indices: Tensor, logits: Tensor) -> None:
         """Keep the logits of a step; the epoch is written with its last image."""
@@ -48,14 +52,15 @@ class Tape:
         if not self.writable or logits.dtype != torch.float32:
             return
         if self._missing == self.shape[0]:
-            self._recording = torch.empty(self.shape)
-        self._recording[indices.cpu()] = logits.detach().cpu()
+            self._recording = torch.empty(self.shape, device=logits.device)
+        self._recording[indices] = logits.detach()
         self._missing -= len(indices)
         if self._missing == 0:
             # A teacher that runs in bfloat16 gives logits of 16 bits.
-            halves = self._recording.bfloat16()
-            exact = torch.equal(halves.float(), self._recording)
-            content = (halves if exact else self._recording).view(torch.uint8).numpy().tobytes()
+            recording = self._recording.cpu()
+            halves = recording.bfloat16()
+            exact = torch.equal(halves.float(), recording)
+            content = (halves if exact else recording).view(torch.uint8).numpy().tobytes()
             with disk.locked(self.folder, wait=True):  # several students may record one tape
                 disk.write(self._file(epoch), content + hashlib.sha256(content).digest())
 

@@ -1,0 +1,47 @@
+"""The precision of training's forward and backward passes, and the settings of a GPU meanwhile."""
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+
+import torch
+from torch.amp.grad_scaler import GradScaler
+
+from radii.errors import ParameterError
+from radii.smoothing.forward import with_tf32
+
+SIXTEEN_BITS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
+
+
+def check_precision(precision: str, device: torch.device) -> None:
+    """Raise a ParameterError if a device does not have the precision."""
+    if precision == "tf32" and device.type != "cuda":
+        raise ParameterError(
+            f"training.precision = 'tf32' needs an NVIDIA GPU, and the device is {device.type!r}. State 'float32'."
+        )
+
+
+def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
+    """Return a context in which forward passes run in 16 bits, if the precision has so many."""
+    if precision not in SIXTEEN_BITS:
+        return nullcontext()
+    # Without a cache: a weight that is first cast under no_grad would get no gradient later.
+    return torch.autocast(device.type, SIXTEEN_BITS[precision], cache_enabled=False)
+
+
+def make_scaler(precision: str, device: torch.device) -> GradScaler:
+    """Create the scaler that keeps gradients inside float16's range; it does nothing for other precisions."""
+    return GradScaler(device.type, enabled=precision == "float16")
+
+
+@contextmanager
+def tuned(precision: str, device: torch.device) -> Iterator[None]:
+    """Let cuDNN choose its fastest kernels by trial and set TF32 for a training on a GPU; restore both on exit."""
+    if device.type != "cuda":
+        yield
+        return
+    before, torch.backends.cudnn.benchmark = torch.backends.cudnn.benchmark, True
+    try:
+        with with_tf32() if precision == "tf32" else nullcontext():
+            yield
+    finally:
+        torch.backends.cudnn.benchmark = before

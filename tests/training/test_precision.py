@@ -1,0 +1,51 @@
+"""Precision: what a device allows, the scaler of float16, and what a GPU is set to meanwhile."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+
+from radii.errors import ParameterError
+from radii.training.precision import check_precision, make_scaler, tuned
+
+CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
+
+
+def settings() -> tuple[Any, ...]:
+    backends: Any = torch.backends
+    return backends.cudnn.benchmark, backends.cuda.matmul.fp32_precision, backends.cudnn.conv.fp32_precision
+
+
+@pytest.fixture
+def before() -> Iterator[tuple[Any, ...]]:
+    found = settings()
+    yield found
+    assert settings() == found
+
+
+def test_training_on_cuda_lets_cudnn_choose_and_sets_tf32(before: tuple[Any, ...]) -> None:
+    with tuned("tf32", CUDA):
+        assert settings() == (True, "tf32", "tf32")
+    with tuned("float32", CUDA):
+        assert settings() == (True, *before[1:])
+    with tuned("float32", CPU):
+        assert settings() == before
+
+
+@pytest.mark.usefixtures("before")
+def test_settings_are_restored_after_an_error() -> None:
+    with pytest.raises(KeyboardInterrupt), tuned("tf32", CUDA):
+        raise KeyboardInterrupt
+
+
+def test_tf32_needs_an_nvidia_gpu() -> None:
+    check_precision("tf32", CUDA)
+    check_precision("float16", CPU)
+    with pytest.raises(ParameterError, match="the device is 'mps'"):
+        check_precision("tf32", torch.device("mps"))
+
+
+@pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float16"])
+def test_only_float16_scales_the_loss(precision: str) -> None:
+    assert make_scaler(precision, CPU).is_enabled() == (precision == "float16")
