@@ -3,7 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, NamedTuple, Self
 
 import torch
 from torch import Tensor, nn
@@ -68,7 +68,9 @@ class Objective(Component, ABC):
     def to(self, device: torch.device) -> Self:
         """Return the same objective with its tensors and models on a device."""
         values = {key: getattr(self, key) for key in self.resources()}
-        moved = {key: value.to(device) for key, value in values.items() if isinstance(value, Tensor | nn.Module)}
+        moved: dict[str, Any] = {
+            key: value.to(device) for key, value in values.items() if isinstance(value, Tensor | nn.Module)
+        }
         return replace(self, **moved) if moved else self
 
     @classmethod
