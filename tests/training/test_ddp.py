@@ -168,7 +168,7 @@ def work(rank: int, folder: Path) -> None:
     found["alone in a step"] = last_alone(world)
     found["words"] = words(world)
     found["changing"] = changing(world)
-    found["shared"] = shared(world)
+    found["shared_numbers"] = shared_numbers(world)
     torch.save(found, folder / f"rank-{rank}.pt")
     leave_world()
     os._exit(0)
@@ -251,7 +251,7 @@ class Sometimes(Spare):
         return logits + self.spare.weight.sum() if self.calls % 2 else logits
 
 
-def shared(world: World) -> dict[str, Any]:
+def shared_numbers(world: World) -> dict[str, Any]:
     """What a step with local BatchNorm shares, and how many exchanges it makes besides DDP's."""
     model = normed()
     loss, exchanges, reduce = world.wrap(Loss(Mean(sigma=0.3), model)), [], dist.all_reduce
@@ -268,7 +268,7 @@ def shared(world: World) -> dict[str, Any]:
         result = gradient_step(loss, optimizer_of(model), local, step_of(world, 0), world=world, share=lambda: flags)
     finally:
         dist.all_reduce = reduce
-    return {"shared": result.shared, "exchanges": len(exchanges), "terms": list(result.terms)}
+    return {"numbers": result.shared, "exchanges": len(exchanges), "terms": list(result.terms)}
 
 
 def changing(world: World) -> list[str]:
@@ -360,7 +360,7 @@ def test_running_statistics_are_the_same_on_every_rank(pair: list[dict[str, Any]
 
 def test_statistics_loss_and_shared_numbers_are_one_exchange(pair: list[dict[str, Any]]) -> None:
     for rank in pair:
-        assert rank["shared"] == {"shared": (3.0, 0.0), "exchanges": 1, "terms": ["square"]}
+        assert rank["shared_numbers"] == {"numbers": (3.0, 0.0), "exchanges": 1, "terms": ["square"]}
 
 
 def test_synchronised_batch_norm_on_cuda_is_that_of_torch() -> None:
