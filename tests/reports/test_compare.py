@@ -35,6 +35,21 @@ def test_files_made_alike_are_compared_image_by_image(digits_run: Callable[..., 
         radii.compare(one, other, sigma=0.25)
 
 
+def test_unfinished_certificates_are_shown_but_not_judged(digits_run: Callable[..., Run]) -> None:
+    run = digits_run()
+    certify(run, 0.25, 0.0, 0.1)
+    (file,) = run.certificates.glob("*.tsv")
+    lines = file.read_bytes().splitlines(keepends=True)
+    file.write_bytes(b"".join(lines[:-2]))
+    compared = radii.compare(run)
+    assert "are not finished: 2 images are missing" in repr(compared)
+    with pytest.raises(ValueError, match="not finished: 2 images are missing"):
+        compared.reaches(0.0, 0.1)
+    certify(run, 0.12, 0.0, 0.1)
+    finished = radii.compare(run, sigma=0.12)
+    assert finished.reaches(0.0, 0.1)
+
+
 def test_demands_are_met_missed_or_unknown(digits_run: Callable[..., Run]) -> None:
     run = digits_run()
     certify(run, 0.25, 0.0, 0.1, 0.4)

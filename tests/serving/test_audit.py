@@ -14,7 +14,7 @@ from PIL import Image
 
 from radii.datasets import create
 from radii.serving.audit import verify_evidence
-from radii.serving.evidence import PICTURES, EvidenceLog, read_log, seal
+from radii.serving.evidence import LOG, PICTURES, EvidenceLog, read_log, seal
 from radii.serving.model import ModelConfig, ServedModel, load_model
 from radii.serving.service import Service
 from tests.cli.running import radii
@@ -121,6 +121,12 @@ def left_out(records: Records) -> None:
     records[:] = [record for record in records if record.get("id") != first["id"]]
 
 
+def doubled_question(records: Records) -> None:
+    """Write a question once more before its answer, which then takes the place of the first."""
+    at = next(number for number, record in enumerate(records) if record["kind"] == "sealed")
+    records.insert(at, dict(records[at]))
+
+
 def numbered_again(records: Records) -> None:
     for record in records:
         if record.get("asked") == 2:
@@ -142,7 +148,10 @@ def numbered_again(records: Records) -> None:
         (lambda records: records.append({"kind": "comment"}), "unknown kind"),
         (lambda records: records.append({"kind": "sealed", "id": "x"}), "does not fit"),
         (forge(13, counts={"0": 128}), "a replay gives"),
-        (forge(19, prediction=9), "a replay gives"),
+        (forge(19, prediction=9), "one noisy pass gives one vote"),
+        (forge(19, radius=0.5), "one noisy pass gives one vote"),
+        (forge(19, prediction=9, counts={"9": 1}), "a replay gives"),
+        (doubled_question, "that of another question without an answer"),
     ],
 )
 def test_forged_lines_are_reported(
@@ -164,10 +173,21 @@ def test_answers_of_other_weights_or_pictures_are_not_replayed(
     assert (result.exit_code, result.replayed) == (2, 0)
     assert "other weights than the run has" in result.in_words()
     folder = rewritten(served, tmp_path / "e", lambda _: None)
-    for picture in (folder / PICTURES).iterdir():
-        picture.write_bytes(bytes(len(picture.read_bytes())))
-    changed = verify_evidence(folder, trained_digits)
-    assert "its kept picture was changed" in changed.in_words()
+    for length in (4 * 64, 7):
+        for picture in (folder / PICTURES).iterdir():
+            picture.write_bytes(bytes(length))
+        changed = verify_evidence(folder, trained_digits)
+        assert changed.exit_code == 1
+        assert "the picture that was kept for it was changed" in changed.in_words()
+
+
+def test_log_that_was_cut_at_a_line_is_reported(served: Path, trained_digits: Path, tmp_path: Path) -> None:
+    folder = Path(shutil.copytree(served, tmp_path / "e"))
+    lines = (folder / LOG).read_bytes().splitlines(keepends=True)
+    (folder / LOG).write_bytes(b"".join(lines[:-2]))
+    result = verify_evidence(folder, trained_digits, rows=0)
+    assert (result.exit_code, result.lines) == (1, len(lines) - 2)
+    assert f"does not hold the last of the {len(lines)} lines" in result.in_words()
 
 
 def test_command_line_checks_evidence(served: Path, trained_digits: Path, tmp_path: Path) -> None:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from radii.serving.evidence import INDEX, EvidenceError, EvidenceLog, log_file, read_log, seal
+from radii import disk
+from radii.serving.evidence import INDEX, EvidenceError, EvidenceLog, cut_log, log_file, read_log, seal
 
 
 def sealed(number: int, picture: str = "p") -> dict[str, object]:
@@ -58,12 +59,11 @@ def test_every_edit_breaks_the_chain(tmp_path: Path, damage: object) -> None:
 def test_every_cut_of_the_file_is_repaired_to_whole_lines(tmp_path: Path) -> None:
     whole = written(tmp_path / "e", 3).read_bytes()
     ends = [0, *(place + 1 for place, byte in enumerate(whole) if byte == ord("\n"))]
-    for cut in [*range(0, len(whole), 37), *(end + shift for end in ends for shift in (-1, 0, 1))]:
+    for cut in {*range(0, len(whole), 37), *(end + shift for end in ends for shift in (-1, 0, 1))}:
         if not 0 <= cut <= len(whole):
             continue
         folder = tmp_path / f"cut{cut}"
         folder.mkdir(exist_ok=True)
-        (folder / INDEX).write_bytes((tmp_path / "e" / INDEX).read_bytes())
         log_file(folder).write_bytes(whole[:cut])
         lines = sum(end <= cut for end in ends) - 1
         log = EvidenceLog(folder)
@@ -85,13 +85,21 @@ def test_lost_or_damaged_index_is_counted_again(tmp_path: Path, content: bytes |
     log.close()
 
 
-def test_index_of_other_evidence_is_counted_again(tmp_path: Path) -> None:
-    written(tmp_path / "e", 2)
-    written(tmp_path / "other", 4)
-    (tmp_path / "e" / INDEX).write_bytes((tmp_path / "other" / INDEX).read_bytes())
-    log = EvidenceLog(tmp_path / "e")
-    assert log.index.times("p", "w") == 2
-    log.close()
+def test_log_without_lines_that_its_index_counted_is_refused(tmp_path: Path) -> None:
+    file = written(tmp_path / "e", 4)
+    lines = file.read_bytes().splitlines(keepends=True)
+    other = written(tmp_path / "other", 4).read_bytes()
+    assert cut_log(tmp_path / "e") == ""
+    for content in (b"", b"".join(lines[:2]), b"".join(lines)[:-1], other):
+        file.write_bytes(content)
+        assert "was cut or replaced" in cut_log(tmp_path / "e")
+        with pytest.raises(EvidenceError, match=r"does not hold the last of the 4 lines that index\.sqlite"):
+            EvidenceLog(tmp_path / "e")
+    file.unlink()
+    with pytest.raises(EvidenceError, match="was cut"):
+        EvidenceLog(tmp_path / "e")
+    (tmp_path / "e" / INDEX).write_bytes(b"no database")
+    assert cut_log(tmp_path / "e") == ""
 
 
 def test_index_behind_the_log_catches_up(tmp_path: Path) -> None:
@@ -121,7 +129,22 @@ def test_full_disk_leaves_whole_lines_and_the_count(tmp_path: Path, monkeypatch:
     assert [entry.record["id"] for entry in read_log(tmp_path / "e")] == ["1", "2", "3"]
 
 
-def _no_space(_: int) -> None:
+def test_torn_line_is_cut_off_before_the_next_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    written(tmp_path / "e", 2)
+    log = EvidenceLog(tmp_path / "e")
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "fsync", _no_space)
+        patch.setattr(disk, "truncate", _no_space)
+        with pytest.raises(OSError, match="full"):
+            log.append([sealed(3)])
+        with pytest.raises(OSError, match="full"):
+            log.append([sealed(3)])
+    log.append([sealed(4)])
+    log.close()
+    assert [entry.record["id"] for entry in read_log(tmp_path / "e")] == ["1", "2", "4"]
+
+
+def _no_space(*_: object) -> None:
     raise OSError(28, "full")
 
 

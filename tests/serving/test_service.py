@@ -2,6 +2,7 @@
 
 import math
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ import torch
 from radii.certification.one_pass import answer_once
 from radii.certifiers import certify_image
 from radii.certifiers.sequential import Sequential
-from radii.serving.evidence import INDEX, EvidenceLog, read_log, seal
+from radii.serving.evidence import INDEX, LOG, EvidenceLog, read_log, seal
 from radii.serving.service import BusyError, FailedError, Service
 from radii.smoothing.addresses import NoiseAddress
 from tests.serving.conftest import MakeModel, MakeService, Slow, at_distance
@@ -197,6 +198,20 @@ def test_request_fails_if_the_evidence_cannot_be_written(
     assert service.submit([at_distance(0.5)])[0].result(60).asked == 1
 
 
+def test_index_of_a_closed_service_has_counted_all_lines(make_model: MakeModel, tmp_path: Path) -> None:
+    for times in (1, 2):
+        log = EvidenceLog(tmp_path / "e")
+        service = Service(make_model("vote"), evidence=log, workers=1)
+        assert service.submit([at_distance(0.5)])[0].result(60).asked == times
+        service.close()
+        assert log.index.counted() == (
+            (tmp_path / "e" / LOG).stat().st_size,
+            3 * times,
+            list(read_log(tmp_path / "e"))[-1].digest,
+        )
+        log.close()
+
+
 def test_requests_in_flight_keep_their_model(make_model: MakeModel, make_service: MakeService) -> None:
     slow = Slow()
     service = make_service(make_model("vote", base=slow, weights="old"))
@@ -209,6 +224,17 @@ def test_requests_in_flight_keep_their_model(make_model: MakeModel, make_service
     slow.gate.set()
     assert (before.result(60).model.weights, after.result(60).model.weights) == ("old", "new")
     assert (before.result().asked, after.result().asked) == (1, 1)
+
+
+def test_picture_prepared_for_a_model_is_answered_by_it(make_model: MakeModel, make_service: MakeService) -> None:
+    old, new = make_model("vote", weights="old"), replace(make_model("vote", weights="new"), shape=(3, 2, 2))
+    service = make_service(old)
+    service.exchange(new)
+    while service.model is old:
+        time.sleep(0.005)
+    assert service.submit([at_distance(0.5)], model=old)[0].result(60).model is old
+    with pytest.raises(ValueError, match=r"expected \[3, 2, 2\]"):
+        service.submit([at_distance(0.5)])
 
 
 def test_progress_reports_votes_as_they_arrive(make_service: MakeService) -> None:

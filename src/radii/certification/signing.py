@@ -24,8 +24,12 @@ SIGNATURE = "signature.json"
 STATEMENT = "https://in-toto.io/Statement/v1"
 PAYLOAD = "application/vnd.in-toto+json"
 PREDICATE = "https://github.com/radii/radii/attestations/certification/v1"
-FILES = ("recipe.toml", "model.safetensors", "environment.json", "data.json", "check.json", "origin.json")
-"""The files of a run that are signed, besides certificates and what an engine compiled."""
+FILES = (
+    *("recipe.toml", "model.safetensors", "environment.json", "data.json", "check.json", "origin.json"),
+    *("training.csv", "transfer.json"),
+)
+"""The files of a run that are signed, besides certificates and what an engine compiled. engine.json is not: whoever
+uses a run records there which of the certified engines is fastest on this machine."""
 FOLDERS = ("certificates", "population", "attacks")
 FEWEST_BITS = 2_048
 """Bits of an RSA key."""

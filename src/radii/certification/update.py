@@ -157,8 +157,7 @@ def _problem(file: Certificates) -> str:
         return f"was made by {file.certifier!r}, and an update needs votes that prove a radius: use fixed"
     if header["parameters"].get("bound", "top") != "top":
         return "bounds two classes, and an update needs a bound on one: use bound=top"
-    missing = len(range(0, header["images"], header["every"])[: header.get("most")]) - len(file.rows)
-    return f"is not finished, {missing} images are missing: finish it first" if missing else ""
+    return f"is not finished, {file.missing} images are missing: finish it first" if file.missing else ""
 
 
 def named_old(run: Run, header: Mapping[str, Any]) -> OldCertificates:

@@ -69,6 +69,11 @@ class Comparison:
     def accuracy_for(self, radius: float, enough: float, run: int = -1) -> float:
         """Return the certified accuracy at a radius, or a bound of at least `enough`; otherwise raise a ValueError."""
         compared = self.runs[run]
+        if missing := compared.summary.certificates.missing:
+            raise ValueError(
+                f"The certificates of {compared.name} are not finished: {missing:,} images are missing. "
+                "Finish them with the command that began them."
+            )
         known = compared.summary.known(radius)
         if known is None or (not known.exact and known.value < enough):
             tested = ", ".join(f"{value:g}" for value in compared.summary.tested_radii or ())
@@ -82,6 +87,11 @@ class Comparison:
         """What to know before comparing: how the certifications differ, and the difference image by image."""
         files = [compared.summary.certificates for compared in self.runs]
         notes = [f"{note}." for note in protocol.differences(files)]
+        notes += [
+            f"The certificates of {compared.name} are not finished: {file.missing:,} images are missing."
+            for compared, file in zip(self.runs, files, strict=True)
+            if file.missing
+        ]
         if len({json.dumps(dict(file.noise), sort_keys=True) for file in files}) > 1:
             notes.append("The noises differ in their parameters.")
         if len(self.runs) == 2 and not notes:
@@ -152,7 +162,7 @@ def compare(*runs: Run | Path | str, radii: Sequence[float] = (), sigma: float |
 def _files(run: Run, sigma: float | None) -> list[Certificates]:
     """Read the certificate files of a run's present weights and own test images.
 
-    Files at the recipe's sigma come first, then those with most rows.
+    Files at the recipe's sigma come first, then finished ones, then those with most rows.
     """
     weights = run.weights_digest()
     files = [certificates.read(path) for path in begun_files(run)]
@@ -162,7 +172,7 @@ def _files(run: Run, sigma: float | None) -> list[Certificates]:
         noise = "" if sigma is None else f" at sigma {sigma:g}"
         raise RunError(f"{run.path} has no certificates{noise}: `radii certify {run.path}` makes them")
     trained = run.stated_recipe().sigma
-    return sorted(matching, key=lambda file: (file.sigma == trained, len(file.rows)), reverse=True)
+    return sorted(matching, key=lambda file: (file.sigma == trained, not file.missing, len(file.rows)), reverse=True)
 
 
 def _choose_files(files: Sequence[Sequence[Certificates]]) -> list[Certificates]:

@@ -130,6 +130,14 @@ class Certificates:
         return parameters
 
     @property
+    def missing(self) -> int:
+        """How many images have no row yet; 0 if the header does not state which images were chosen."""
+        if not {"images", "every"} <= self.header.keys():
+            return 0
+        chosen = range(0, self.header["images"], self.header["every"])[: self.header.get("most")]
+        return max(0, len(chosen) - len(self.rows))
+
+    @property
     def failure(self) -> float | None:
         """The probability that a certificate is wrong, where the header states it."""
         return self.parameters.get("failure")

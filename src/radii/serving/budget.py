@@ -25,16 +25,18 @@ class AskedIndex:
     The evidence is the truth. This file only saves reading all of it: it also keeps how much of it is counted.
     """
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, file: Path | None = None, *, read_only: bool = False) -> None:
         # Without a file SQLite keeps large tables in a temporary one, so memory does not grow with the answers.
-        self._database = sqlite3.connect("" if file is None else file, check_same_thread=False, isolation_level=None)
+        name = "" if file is None else f"{file.resolve().as_uri()}?mode={'ro' if read_only else 'rwc'}"
+        self._database = sqlite3.connect(name, check_same_thread=False, isolation_level=None, uri=True)
         try:
-            self._database.executescript(
-                "PRAGMA synchronous = OFF;"
-                "CREATE TABLE IF NOT EXISTS asked"
-                " (key BLOB PRIMARY KEY, times INTEGER NOT NULL, failure REAL NOT NULL) WITHOUT ROWID;"
-                "CREATE TABLE IF NOT EXISTS counted (bytes INTEGER, lines INTEGER, head TEXT);"
-            )
+            if not read_only:
+                self._database.executescript(
+                    "PRAGMA synchronous = OFF;"
+                    "CREATE TABLE IF NOT EXISTS asked"
+                    " (key BLOB PRIMARY KEY, times INTEGER NOT NULL, failure REAL NOT NULL) WITHOUT ROWID;"
+                    "CREATE TABLE IF NOT EXISTS counted (bytes INTEGER, lines INTEGER, head TEXT);"
+                )
             self.counted()
         except sqlite3.Error:
             self._database.close()

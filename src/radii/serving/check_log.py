@@ -11,7 +11,7 @@ from radii.certifiers.base import Certifier
 from radii.runs import trust
 from radii.runs.certificates import Row
 from radii.serving.budget import AskedIndex, share_of
-from radii.serving.evidence import Entry, EvidenceError, read_log, seal, table_digest
+from radii.serving.evidence import Entry, EvidenceError, cut_log, read_log, seal, table_digest
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
@@ -81,6 +81,8 @@ class LogCheck:
     def claims(self) -> Iterator[Claim]:
         """Read the whole log, check what needs no forward pass, and yield every answer."""
         pending: dict[str, Mapping[str, Any]] = {}
+        if cut := cut_log(self.folder):  # before the log is read: a server may be writing
+            self.result.differences.append(cut)
         asked = AskedIndex()
         try:
             for entry in read_log(self.folder):
@@ -100,6 +102,8 @@ class LogCheck:
                 self._read_header(entry)
             elif kind == "sealed":
                 self._check_sealed(entry, asked)
+                if record["id"] in pending:
+                    self._note(entry, "its id is that of another question without an answer")
                 pending[record["id"]] = record
             elif kind == "failed":
                 del pending[record["id"]]
@@ -150,6 +154,11 @@ class LogCheck:
         if record["prediction"] == ABSTAIN:
             if record["radius"]:
                 self._note(claim.entry, f"an abstention has the radius {record['radius']}")
+            return
+        if header["procedure"] is None:
+            once = {"radius": 0.0, "samples": 1, "counts": {str(record["prediction"]): 1}}
+            if any(record[name] != value for name, value in once.items()):
+                self._note(claim.entry, "one noisy pass gives one vote, for its class, and no radius")
             return
         certifier, noise = self.smoothing_of(claim) or (None, None)
         if certifier is None or noise is None:

@@ -4,7 +4,8 @@ A folder of evidence holds
 
     answers.jsonl   the log, one JSON object a line; see `docs/deployment.md` for its kinds
     pictures/       the prepared pictures by their digest, if they are kept
-    index.sqlite    how often each picture was asked about; made again from the log if it is missing or damaged
+    index.sqlite    how often each picture was asked about; made again from the log if it is missing or damaged.
+                    It is written after the log, so a log that ends before what it counts was cut or replaced
 
 A line ends with its own digest, the SHA-256 of all before it, and begins with the digest of the line before.
 """
@@ -118,11 +119,16 @@ class EvidenceLog:
         self.repaired = self._cut_torn_line()
         """Bytes of an unfinished last line that were cut off."""
         self._place = 0, 0, FIRST
+        self._torn = False
+        """Whether bytes of a line that was not written completely may follow the last line."""
         self.index = self._open_index()
 
     def append(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
         """Append records and wait until they are on the disk; return their digests."""
         size, lines, head = self._place
+        if self._torn:
+            disk.truncate(self.file, size)
+            self._torn = False
         digests, content = [], []
         for record in records:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -135,8 +141,10 @@ class EvidenceLog:
             disk.append(self.file, whole, create=True, sync=True)
         except OSError:
             self.index.forget()
-            with suppress(OSError):  # part of it may be there; otherwise the next start cuts it off
+            self._torn = self.file.exists()  # part of it may be there
+            with suppress(OSError):
                 disk.truncate(self.file, size)
+                self._torn = False
             raise
         self._place = size + len(whole), lines + len(records), head
         self.index.keep(*self._place)
@@ -170,21 +178,20 @@ class EvidenceLog:
         return size - kept
 
     def _open_index(self) -> AskedIndex:
-        """Open the index and count what it lacks; count all of the log again if the index is not of this log."""
+        """Open the index and count what it lacks; count all of the log again if the index is damaged."""
         path = self.folder / INDEX
-        with suppress(sqlite3.Error, EvidenceError):
+        with suppress(sqlite3.Error):
             return self._counted(AskedIndex(path))
         disk.remove(path)
         disk.remove(path.with_name(f"{INDEX}-journal"))
         return self._counted(AskedIndex(path))
 
     def _counted(self, index: AskedIndex) -> AskedIndex:
-        size = self.file.stat().st_size if self.file.is_file() else 0
         place = index.counted() or (0, 0, FIRST)
         try:
-            if place[0] > size or (place[0] and not self._ends_with(place[0], place[2])):
-                raise EvidenceError(f"{self.folder / INDEX} is not the index of {self.file}")
-            if size:
+            if problem := _lacks(self.file, place):
+                raise EvidenceError(problem)
+            if self.file.is_file():
                 for entry in read_log(self.folder, *place):
                     if number := entry.record.get("asked"):
                         failure = (entry.record.get("failure") or 0.0) / share_of(number)
@@ -197,12 +204,39 @@ class EvidenceLog:
         self._place = place
         return index
 
-    def _ends_with(self, size: int, head: str) -> bool:
-        """Return whether the first `size` bytes of the log end with the line of this digest."""
-        end = f',"digest":"{head}"}}\n'.encode()
-        with self.file.open("rb") as stream:
+
+def cut_log(folder: Path) -> str:
+    """Describe that a log lacks lines which its index has counted; empty if it has them, or if no index can be read."""
+    index = folder / INDEX
+    if not index.is_file():
+        return ""
+    try:
+        counted = AskedIndex(index, read_only=True)
+    except sqlite3.Error:
+        return ""
+    try:
+        return _lacks(log_file(folder), counted.counted() or (0, 0, FIRST))
+    except sqlite3.Error:
+        return ""
+    finally:
+        counted.close()
+
+
+def _lacks(file: Path, counted: tuple[int, int, str]) -> str:
+    """Describe that a log lacks the line that an index has counted last; empty if it has it."""
+    size, lines, head = counted
+    end = f',"digest":"{head}"}}\n'.encode()
+    if not size:
+        return ""
+    if file.is_file():
+        with file.open("rb") as stream:
             stream.seek(max(0, size - len(end)))
-            return stream.read(len(end)) == end
+            if stream.read(len(end)) == end:
+                return ""
+    return (
+        f"{file} was cut or replaced: it does not hold the last of the {lines:,} lines that {INDEX} beside it counted. "
+        f"Restore it from a copy, or remove {INDEX} if it belongs to another log."
+    )
 
 
 def picture_file(folder: Path, digest: str) -> Path:

@@ -1,5 +1,6 @@
 """Replay recorded answers: count the votes again from the seed in the log, and compare."""
 
+import math
 from functools import cached_property
 from pathlib import Path
 
@@ -25,6 +26,10 @@ from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.questions import Task
 from radii.training.weights import model_digest, model_spec
 from radii.workers.voter import one_thread
+
+
+class ChangedPictureError(Exception):
+    """A kept picture has other content than its name, a digest, says."""
 
 
 class AnswerReplay:
@@ -70,6 +75,9 @@ class AnswerReplay:
         """Answer a question again from its seed, and compare."""
         try:
             certificate = self._certificate(claim)
+        except ChangedPictureError:
+            self.log.result.differences.append(f"{claim.where}: the picture that was kept for it was changed")
+            return
         except (LookupError, ValueError, TypeError, OSError) as error:
             self.log.result.unchecked.append(f"{claim.where} cannot be replayed: {message_of(error)}")
             return
@@ -137,9 +145,12 @@ class AnswerReplay:
         assert self.run is not None
         if not kept.is_file():
             return self._prepared[digest]
-        pixels = np.frombuffer(kept.read_bytes(), "<f4").reshape(model_spec(self.run).shape).astype(np.float32)
+        content, shape = kept.read_bytes(), model_spec(self.run).shape
+        if len(content) != 4 * math.prod(shape):
+            raise ChangedPictureError
+        pixels = np.frombuffer(content, "<f4").reshape(shape).astype(np.float32)
         if picture_digest(pixels) != digest:
-            raise ValueError("its kept picture was changed")
+            raise ChangedPictureError
         return torch.from_numpy(pixels)
 
     @cached_property

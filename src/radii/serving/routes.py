@@ -27,6 +27,7 @@ from radii.serving.answer import Answer
 from radii.serving.copies import data_uri, show_copies
 from radii.serving.counters import Counters
 from radii.serving.decoder import MOST_BYTES, Decoders, PictureError
+from radii.serving.model import ServedModel
 from radii.serving.service import BusyError, FailedError, Service
 
 LOG = logging.getLogger("radii.serving")
@@ -140,17 +141,14 @@ class Api:
         return JSONResponse(oip.server_metadata())
 
     async def model_metadata(self, request: Request) -> Response:
-        self._check_model(request)
-        return JSONResponse(oip.model_metadata(self.service.model))
+        return JSONResponse(oip.model_metadata(self._named_model(request)))
 
     async def model_ready(self, request: Request) -> Response:
-        self._check_model(request)
-        return JSONResponse({"name": self.service.model.name, "ready": self.ready}, 200 if self.ready else 503)
+        return JSONResponse({"name": self._named_model(request).name, "ready": self.ready}, 200 if self.ready else 503)
 
     async def infer(self, request: Request) -> Response:
-        self._check_model(request)
+        model = self._named_model(request)
         body = await _body(request)
-        model = self.service.model
         parse = partial(oip.parse_infer, body, request.headers.get(oip.HEADER_LENGTH), model)
         try:
             # Large JSON takes long to parse: a thread keeps the event loop free.
@@ -159,17 +157,18 @@ class Api:
             raise HTTPException(400, str(error)) from error
         if len(asked.images) > self.service.queue_limit:
             raise HTTPException(413, f"At most {self.service.queue_limit} images are answered at once.")
-        answers = await self._answers([torch.from_numpy(image) for image in asked.images])
-        content, headers = oip.infer_response(asked, answers[0].model, answers)
+        answers = await self._answers(model, [torch.from_numpy(image) for image in asked.images])
+        content, headers = oip.infer_response(asked, model, answers)
         return Response(content, headers=headers)
 
-    def _check_model(self, request: Request) -> None:
-        """Refuse other models and versions than the one that is served."""
+    def _named_model(self, request: Request) -> ServedModel:
+        """Return the model that is served; refuse other names and versions."""
         model, named = self.service.model, request.path_params
         if named["name"] != model.name:
             raise HTTPException(404, f"There is no model {named['name'][:50]!r} here. The model is {model.name!r}.")
         if named.get("version", oip.version_of(model)) != oip.version_of(model):
             raise HTTPException(404, f"The version is {oip.version_of(model)}, the beginning of the weights' digest.")
+        return model
 
     # Pictures
 
@@ -180,25 +179,25 @@ class Api:
         if not content:
             raise HTTPException(400, "The body is empty. Send the bytes of one picture, PNG or JPEG.")
         arrived = time.monotonic()
-        image = await self._prepare(content)
+        model = self.service.model
+        image = await self._prepare(model, content)
         if EVENTS in request.headers.get("accept", ""):
-            return StreamingResponse(self._events(image), media_type=EVENTS)
+            return StreamingResponse(self._events(model, image), media_type=EVENTS)
         deadline = None if self.service.deadline is None else arrived + self.service.deadline
-        (answer,) = await self._answers([image], deadline)
+        (answer,) = await self._answers(model, [image], deadline)
         return JSONResponse(answer.as_data())
 
-    async def _prepare(self, content: bytes) -> Tensor:
+    async def _prepare(self, model: ServedModel, content: bytes) -> Tensor:
         """Decode a picture and prepare it as the test images were."""
         assert self.decoders is not None
-        model = self.service.model
         try:
             pixels = await self.decoders.prepare(content, model.dataset, model.shape)
         except PictureError as error:
             raise HTTPException(400, str(error)) from error
         return torch.from_numpy(np.frombuffer(pixels, np.float32).reshape(model.shape).copy())
 
-    async def _answers(self, images: list[Tensor], deadline: float | None = None) -> list[Answer]:
-        futures = self.service.submit(images, deadline=deadline)
+    async def _answers(self, model: ServedModel, images: list[Tensor], deadline: float | None = None) -> list[Answer]:
+        futures = self.service.submit(images, model=model, deadline=deadline)
         answers: list[Answer] = await asyncio.gather(*map(asyncio.wrap_future, futures))
         for answer in answers:
             self._count(answer)
@@ -208,9 +207,9 @@ class Api:
         outcome = "answered" if not answer.abstained else "deadline" if answer.stopped else "abstained"
         self.counters.answer(answer.model.mode, outcome, answer.seconds)
 
-    async def _events(self, image: Tensor) -> AsyncIterator[bytes]:
+    async def _events(self, model: ServedModel, image: Tensor) -> AsyncIterator[bytes]:
         """Send noisy copies, votes as they arrive, and the answer."""
-        model, loop = self.service.model, asyncio.get_running_loop()
+        loop = asyncio.get_running_loop()
         arrived: asyncio.Queue[tuple[int, Mapping[int, int]] | None] = asyncio.Queue()
 
         def progress(samples: int, votes: Mapping[int, int]) -> None:
@@ -219,7 +218,7 @@ class Api:
         yield _event("picture", data_uri(image.numpy()))
         try:
             yield _event("copies", await asyncio.to_thread(show_copies, model, image))
-            (future,) = self.service.submit([image], progress=progress)
+            (future,) = self.service.submit([image], model=model, progress=progress)
             answer = asyncio.ensure_future(asyncio.wrap_future(future))
             answer.add_done_callback(lambda _: arrived.put_nowait(None))
             while (votes := await arrived.get()) is not None:

@@ -170,16 +170,23 @@ class Service:
     # What callers use
 
     def submit(
-        self, images: Sequence[Tensor], *, deadline: float | None = None, progress: Progress | None = None
+        self,
+        images: Sequence[Tensor],
+        *,
+        model: "ServedModel | None" = None,
+        deadline: float | None = None,
+        progress: Progress | None = None,
     ) -> "list[Future[Answer]]":
         """Ask about pictures [channel, height, width] with pixels in [0, 1]; raise a BusyError if the queue is full.
 
-        `deadline` is a moment of `time.monotonic`; by default the service's deadline from now on.
+        `model` is the one that the pictures were prepared for, which a reload may have exchanged since; by default
+        the present one. `deadline` is a moment of `time.monotonic`; by default the service's deadline from now on.
         """
+        model = model or self.model
         for image in images:
             check_image(image)
-            if tuple(image.shape) != self.model.shape:
-                raise ValueError(f"the picture has shape {list(image.shape)}, expected {list(self.model.shape)}")
+            if tuple(image.shape) != model.shape:
+                raise ValueError(f"the picture has shape {list(image.shape)}, expected {list(model.shape)}")
         now = time.monotonic()
         if deadline is None:
             deadline = math.inf if self.deadline is None else now + self.deadline
@@ -192,7 +199,7 @@ class Service:
             if len(self._in_flight) + len(images) > self.queue_limit:
                 raise BusyError(self._seconds_to_wait())
             requests = [
-                _Request(next(self._numbers), self.model, image, picture, now, deadline, progress)
+                _Request(next(self._numbers), model, image, picture, now, deadline, progress)
                 for image, picture in zip(pixels, pictures, strict=True)
             ]
             self._in_flight.update(requests)
@@ -393,11 +400,11 @@ class Service:
     def _record_batch(self, jobs: "list[_Job]") -> None:
         records = [job.record(self) for job in jobs]
         try:
-            if self.evidence is not None and records:
-                digests: list[str | None] = [*self.evidence.append(records)]
-            else:
+            digests: list[str | None] = [None] * len(jobs)
+            if self.evidence is None:
                 self._index.keep()
-                digests = [None] * len(jobs)
+            elif records:
+                digests = [*self.evidence.append(records)]
         except OSError as error:
             LOG.error("the evidence cannot be written: %s", error.strerror or error)
             for job in jobs:
