@@ -79,7 +79,7 @@ def forgeries(effort: Effort) -> Outcome:
     accepted, refused, tried = [], [], 0
     for engine in engines:
         made = _int8(effort.folder / engine, engine, effort.times(40, 8))
-        sound = radii("verify", "run", "--rows", 100, cwd=made, seconds=300)
+        sound = radii("verify", "run", "--rows", 100, cwd=made, seconds=300, fork=False)
         refused += [] if sound.code == 0 else [f"{engine}: {sound}"]
         for name, forge in FORGERIES.items():
             for place in PLACES if name == "to the maximum" and not effort.short else ("elsewhere",):
@@ -87,7 +87,7 @@ def forgeries(effort: Effort) -> Outcome:
                 header = json.loads(the_file(folder).with_suffix(".json").read_text())
                 PLACES[place](header)
                 rewrite(the_file(folder), header, forge(_rows(the_file(folder)), header))
-                result = radii("verify", "run", "--rows", 100, cwd=folder, seconds=300)
+                result = radii("verify", "run", "--rows", 100, cwd=folder, seconds=300, fork=False)
                 tried += 1
                 accepted += [f"{engine}, {name}, {place}: {result}"] if result.code == 0 else []
     return Outcome(
@@ -98,7 +98,7 @@ def forgeries(effort: Effort) -> Outcome:
 def _int8(folder: Path, engine: str, images: int) -> Path:
     copied(trained(), folder)
     options = ("--every", 11, "--max", images, "--engine", engine, "--workers", 1, "--set", "estimation=1000")
-    result = radii("certify", "run", *options, cwd=folder, seconds=600)
+    result = radii("certify", "run", *options, cwd=folder, seconds=600, fork=False)
     assert result.code == 0, result
     return folder
 

@@ -38,27 +38,27 @@ class Result(NamedTuple):
         return f"exit code {self.code}: {words}" if self.code is not None else f"no end after the time limit: {words}"
 
 
-def radii(*arguments: object, cwd: Path, seconds: float = SECONDS) -> Result:
-    """Run a command in a fork of this process."""
+def radii(*arguments: object, cwd: Path, seconds: float = SECONDS, fork: bool = True) -> Result:
+    """Run a command in a fork of this process, or in a new one: OpenVINO fails in a fork of a process that used it."""
     torch.set_num_threads(1)  # a fork has none of the threads of its parent
     log = cwd / f".output-{os.getpid()}"
     child = os.fork()
     if not child:
-        _run(list(map(str, arguments)), cwd, log)
+        _run(list(map(str, arguments)), cwd, log, fork)
     code = _wait(child, seconds)
     text = log.read_text(errors="replace")
     log.unlink()
     return Result(code, text)
 
 
-def _run(arguments: list[str], cwd: Path, log: Path) -> None:
+def _run(arguments: list[str], cwd: Path, log: Path, fork: bool) -> None:
     """Run a command in this process, which ends here; what it prints goes to a file."""
     os.setsid()  # so that what it starts is killed with it
     output = os.open(log, os.O_CREAT | os.O_WRONLY, 0o600)
     for stream in (1, 2):
         os.dup2(output, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    if arguments[0] in WITH_GRADIENTS:
+    if not fork or arguments[0] in WITH_GRADIENTS:
         os.chdir(cwd)
         os.execv(sys.executable, [sys.executable, "-m", "radii", *arguments])
     run_here(arguments, cwd)
