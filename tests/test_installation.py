@@ -2,14 +2,18 @@
 
 import subprocess
 import sys
+import tomllib
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
+from packaging.specifiers import SpecifierSet
 
 from radii.errors import MissingExtraError
 from radii.runs.run import Run
 
+ROOT = Path(__file__).parents[1]
 EXTRAS = (
     *("dask", "distributed", "foolbox", "huggingface_hub", "matplotlib", "mlflow", "nncf"),
     *("onnx", "onnxruntime", "onnxscript", "openvino", "pandas", "pooch", "requests", "sklearn", "tensorboard", "timm"),
@@ -77,3 +81,19 @@ def test_figure_without_matplotlib_names_the_extra(monkeypatch: pytest.MonkeyPat
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     with pytest.raises(MissingExtraError, match=r"matplotlib, which is not installed\. Install it by: .*\[plot\]"):
         make_axes(1, 1)
+
+
+def test_lock_file_has_the_dependencies_and_the_tested_versions() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    locked = tomllib.loads((ROOT / "uv.lock").read_text())["package"]
+    (own,) = (package for package in locked if package["name"] == project["name"])
+    stated = [Requirement(text) for text in project["dependencies"]]
+    required = own["metadata"]["requires-dist"]
+    assert {entry["name"]: SpecifierSet(entry["specifier"]) for entry in required if "marker" not in entry} == {
+        requirement.name: requirement.specifier for requirement in stated
+    }
+    assert set(own["metadata"]["provides-extras"]) == set(project["optional-dependencies"])
+    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    versions = {package["name"]: package["version"] for package in locked if "version" in package}
+    for requirement in stated:
+        assert versions[requirement.name] == pinned[requirement.name], requirement.name
