@@ -93,7 +93,9 @@ def test_lock_file_has_the_dependencies_and_the_tested_versions() -> None:
         requirement.name: requirement.specifier for requirement in stated
     }
     assert set(own["metadata"]["provides-extras"]) == set(project["optional-dependencies"])
-    pinned = dict(line.split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line)
+    pinned = dict(
+        line.lower().split("==") for line in (ROOT / "constraints.txt").read_text().splitlines() if "==" in line
+    )
     versions = {package["name"]: package["version"] for package in locked if "version" in package}
     for requirement in stated:
         assert versions[requirement.name] == pinned[requirement.name], requirement.name
