@@ -64,6 +64,16 @@ def test_numbered_labels_are_named_by_classes_txt(tmp_path: Path) -> None:
     assert shades_of(datasets.create("folder", tmp_path / "list.txt", size=8)) == [("kind 10", 120), ("kind 2", 40)]
 
 
+def test_names_that_classes_share_are_told_apart(tmp_path: Path) -> None:
+    flat(tmp_path)
+    (tmp_path / "classes.txt").write_text("dog\tcrane\ncat\tcrane\nant\n")
+    assert datasets.create("folder", tmp_path, size=8).class_names == ("crane (dog)", "crane (cat)", "ant")
+    (tmp_path / "list.txt").write_text("dog/1.png 2\ncat/1.png 0\n")
+    (tmp_path / "classes.txt").write_text("crane\ntench\ncrane\n")
+    names = datasets.create("folder", tmp_path / "list.txt", size=8).class_names
+    assert names == ("crane (0)", "tench", "crane (2)")
+
+
 def test_lists_may_be_the_splits(tmp_path: Path) -> None:
     flat(tmp_path / "all")
     (tmp_path / "train.txt").write_text("all/dog/1.png dog\nall/cat/1.png cat\n")

@@ -57,9 +57,12 @@ def read_layout(root: Path) -> Layout:
     if classes and all(key.isdecimal() for key in classes) and all(place.is_file() for place in splits.values()):
         return _numbered_layout(splits, names, max(map(int, classes)) + 1, root)
     if names:
-        if unknown := [key for key in classes if key not in names]:
+        stated = tuple(key for key, _ in names)
+        if unknown := [key for key in classes if key not in stated]:
             raise DataError(f"{root}: the class {unknown[0]} is not in {CLASSES_FILE}, expected every class there")
-        return Layout(splits, tuple(names), tuple(names.values()))
+        if len(set(stated)) < len(stated):
+            raise DataError(f"{root / CLASSES_FILE} names a class twice, expected one class a line")
+        return Layout(splits, stated, _distinct([shown for _, shown in names], stated))
     _check_equal_classes(list(keys.values()), root)
     return Layout(splits, tuple(classes), tuple(classes))
 
@@ -108,22 +111,24 @@ def _check_equal_classes(keys: Sequence[Sequence[str]], root: Path) -> None:
         )
 
 
-def _numbered_layout(splits: dict[Split, Path], names: dict[str, str], count: int, root: Path) -> Layout:
+def _numbered_layout(splits: dict[Split, Path], names: list[tuple[str, str]], count: int, root: Path) -> Layout:
     """Return the layout of lists whose labels are numbers; the lines of classes.txt name them, starting at 0."""
     if names and len(names) < count:
         raise DataError(f"{root}: the label {count - 1} has no name, {CLASSES_FILE} has {len(names)} lines")
     keys = tuple(str(number) for number in range(len(names) or count))
-    return Layout(splits, keys, tuple(names.values()) or keys)
+    return Layout(splits, keys, _distinct([shown for _, shown in names], keys) or keys)
 
 
-def _read_class_names(folder: Path) -> dict[str, str]:
+def _distinct(names: Sequence[str], keys: Sequence[str]) -> tuple[str, ...]:
+    """Add the key to names that two classes share, as `crane` in ImageNet."""
+    return tuple(f"{name} ({key})" if names.count(name) > 1 else name for name, key in zip(names, keys, strict=False))
+
+
+def _read_class_names(folder: Path) -> list[tuple[str, str]]:
     """Read the classes in the order of classes.txt, each with the name to show, which may follow a tab."""
     file = folder / CLASSES_FILE
     lines = [line for line in _lines(file) if line] if file.is_file() else []
-    pairs = [(key.strip(), shown.strip() or key.strip()) for key, _, shown in (line.partition("\t") for line in lines)]
-    if len({key for key, _ in pairs}) < len(pairs):
-        raise DataError(f"{file} names a class twice, expected one class a line")
-    return dict(pairs)
+    return [(key.strip(), shown.strip() or key.strip()) for key, _, shown in (line.partition("\t") for line in lines)]
 
 
 def _read_list(file: Path) -> list[ListedFile]:
