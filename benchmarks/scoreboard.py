@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.archive import Archive
+from radii.reports.costs import without_noise
 from radii.reports.text import down
 from radii.runs.run import Run
 
@@ -47,7 +48,7 @@ def core_hours(run: Run) -> float | None:
 
 def scoreboard(archive: Archive, dataset: str, *radii: str) -> str:
     """Render the table of a dataset, with certified accuracy in per cent at some radii, and the papers' rows below."""
-    head = ["method", "network", "sigma", "hours", "ACR", *radii, "images", "certified by", "run"]
+    head = ["method", "network", "sigma", "hours", "without noise", "ACR", *radii, "images", "certified by", "run"]
     lines = [[*_cells(archive, row, radii)] for row in rows(archive, dataset)]
     lines += _published(archive, dataset, radii)
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines])
@@ -65,12 +66,13 @@ def _cells(archive: Archive, row: Row, radii: Sequence[str]) -> list[str]:
         else ""
         for radius in radii
     ]
-    folder = row.run.path.relative_to(archive.folder)
+    folder, alone = row.run.path.relative_to(archive.folder), without_noise(row.run)
     return [
         _method(row.run),
         _network(row.run),
         f"{row.sigma:.2f}",
         "" if row.hours is None else f"{row.hours:.2f}",
+        "" if alone is None else down(alone.value, 1, 2),
         acr if exact else "",
         *shares,
         f"{summary.images:,}",
@@ -110,8 +112,8 @@ def _published(archive: Archive, dataset: str, radii: Sequence[str]) -> list[lis
             source = f"{row['paper']}, Table {row['table']}"
             method = name.partition("/")[2].removesuffix(f"-{row['sigma']}")
             made = f"fixed, n = {row['n']}" if row["n"] else ""
-            lines.append([method, "published", row["sigma"], "", row["acr"], *cells, row["images"], made, source])
-    return sorted(lines, key=lambda line: (line[2], line[4]))
+            lines.append([method, "published", row["sigma"], "", "", row["acr"], *cells, row["images"], made, source])
+    return sorted(lines, key=lambda line: (line[2], line[5]))
 
 
 def points(archive: Archive, dataset: str, sigma: float, radius: float) -> list[tuple[str, float, float]]:

@@ -90,10 +90,12 @@ def test_scoreboard_states_hours_accuracy_and_protocol() -> None:
     lines = scoreboard.scoreboard(Archive(ROOT), "cifar10", "0.25", "0.75").splitlines()
     fixed, sequential = (line for line in lines if "`twelve-epochs/smoothmix` |" in line)
     seconds = Archive(ROOT).history("cifar10/twelve-epochs/smoothmix", "seconds")
-    assert f"| smoothmix | cifar_resnet20, width 16 | 0.25 | {sum(seconds) / 3600:.2f} |" in fixed
+    assert f"| smoothmix | cifar_resnet20, width 16 | 0.25 | {sum(seconds) / 3600:.2f} |  |" in fixed
+    (hardened,) = (line for line in lines if "`brought/resnet20-hardened` |" in line)
+    assert "| 67.0 |  | 56.4 |" in hardened
     assert "| 57.6 | 35.0 | 500 | fixed, n = 10,000, openvino_int8 |" in fixed
     assert "|  | 58.3 |  | 10,000 | sequential, n at most 10,000, openvino_int8 |" in sequential
-    assert "| consistency | published | 0.25 |  | 0.552 | 67.6 | 46.7 |" in lines[-1]
+    assert "| consistency | published | 0.25 |  |  | 0.552 | 67.6 | 46.7 |" in lines[-1]
 
 
 def test_hours_count_threads_and_processes(tmp_path: Path) -> None:
