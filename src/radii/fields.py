@@ -207,7 +207,7 @@ _COMPARISONS = [
 
 
 def _range_problem(value: Any, limits: Mapping[str, Any]) -> str:
-    if (choices := limits.get("choices")) and value not in choices:
+    if (choices := limits.get("choices")) and value is not None and value not in choices:
         return f"one of {', '.join(map(repr, choices))}"
     if isinstance(value, bool) or not isinstance(value, int | float):
         return ""

@@ -73,8 +73,9 @@ def test_engines_run_beside_a_gpu_and_one_that_returns_zeros_is_found_out(measur
     assert set(engines.values()) == {100}
 
 
-def test_a_training_step_reads_the_device_once(measured: tuple[dict[str, Any], Run]) -> None:
-    trained = measured[0]["objectives"]
+@pytest.mark.parametrize("drawn", ["objectives", "objectives by place"])
+def test_a_training_step_reads_the_device_once(measured: tuple[dict[str, Any], Run], drawn: str) -> None:
+    trained = measured[0][drawn]
     assert trained.keys() == set(objectives.names())
     for name, counts in trained.items():
         places = counts["places"]
@@ -82,6 +83,12 @@ def test_a_training_step_reads_the_device_once(measured: tuple[dict[str, Any], R
         assert at(places["to_device"]) == {}, name
         assert sum(at(places["to_host"], "training/step.py").values()) == 0, name
         assert counts["to_host"] == 1, name
+
+
+def test_draws_by_place_train_as_on_the_cpu(measured: tuple[dict[str, Any], Run]) -> None:
+    for name, counts in measured[0]["objectives by place"].items():
+        gpu, cpu = counts["losses"]
+        assert gpu == pytest.approx(cpu, rel=1e-4), name
 
 
 def test_a_classifier_is_sent_without_its_device(measured: tuple[dict[str, Any], Run]) -> None:

@@ -22,13 +22,15 @@ ROOT = Path(__file__).parents[2]
 TRAINING = Training(epochs=1, images_per_step=7, learning_rate=0.1)
 ON_DEVICE = """
 from tools.pretended.device import GPU, counted, pretending
+import itertools
+from dataclasses import replace
 import torch
 from radii.training.batches import batches, prefetch, put_on_device
 from radii.training.ddp import ALONE
 from tests.training.test_batches import TRAINING, held
 
-for images in held():
-    steps = lambda kept: batches(kept, TRAINING, seed=3, epoch=1, first=0, world=ALONE)
+for images, training in itertools.product(held(), (TRAINING, replace(TRAINING, stream="philox"))):
+    steps = lambda kept: batches(kept, training, seed=3, epoch=1, first=0, world=ALONE)
     expected = list(prefetch(steps(images), images))
     with pretending():
         kept = put_on_device(images, GPU)

@@ -36,6 +36,7 @@ MUON = replace(
     objective={"name": "consistency", "weight": 5.0, "gaussian_start": 0.3, "weight_ramp": 0.2},
     training=replace(SCHEDULE, optimizer="muon", learning_rate=0.02),
 )
+PHILOX = replace(SMALL, objective={"name": "smoothmix", "steps": 1}, training=replace(SCHEDULE, stream="philox"))
 
 
 def weights(run: Run) -> dict[str, torch.Tensor]:
@@ -103,7 +104,10 @@ def test_training_is_estimated_before_the_first_step(tmp_path: Path) -> None:
     assert_same_run(measured, train(SMALL, tmp_path / "whole"))  # timing leaves the model as it is
 
 
-@pytest.mark.parametrize(("recipe", "stop_after"), [*((SMALL, stop_after) for stop_after in (1, 6, 7, 11)), (MUON, 7)])
+@pytest.mark.parametrize(
+    ("recipe", "stop_after"),
+    [*((SMALL, stop_after) for stop_after in (1, 6, 7, 11)), (MUON, 7), (PHILOX, 1), (PHILOX, 8)],
+)
 def test_stopped_run_continues_to_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Recipe, stop_after: int
 ) -> None:
@@ -174,8 +178,9 @@ def test_finished_run_on_a_read_only_disk_is_read(tmp_path: Path, monkeypatch: p
 
 
 @pytest.mark.slow
-def test_killed_run_continues_to_the_same_weights(tmp_path: Path) -> None:
-    recipe = replace(MUON, training=replace(MUON.training or SCHEDULE, epochs=6))
+@pytest.mark.parametrize("stream", [None, "philox"])
+def test_killed_run_continues_to_the_same_weights(tmp_path: Path, stream: str | None) -> None:
+    recipe = replace(MUON, training=replace(MUON.training or SCHEDULE, epochs=6, stream=stream))
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())
     command = [sys.executable, "-m", "radii", "train", "recipe.toml", "--run", "killed"]
     process = subprocess.Popen(command, cwd=tmp_path, env=_one_thread())

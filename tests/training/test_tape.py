@@ -49,11 +49,11 @@ def files(teacher: Run) -> list[Path]:
     return sorted(teacher.path.glob("tapes/*/*.logits"))
 
 
-@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize(("precision", "stream"), [("float32", None), ("float32", "philox"), ("bfloat16", None)])
 def test_student_of_a_tape_equals_the_student_of_the_teacher(
-    digits_run: Copies, tmp_path: Path, calls: list[int], precision: str
+    digits_run: Copies, tmp_path: Path, calls: list[int], precision: str, stream: str | None
 ) -> None:
-    training = replace(RECIPE.training, precision=precision)  # type: ignore[type-var]
+    training = replace(RECIPE.training, precision=precision, stream=stream)  # type: ignore[type-var]
     recipe, teacher = replace(RECIPE, training=training), digits_run()
     live = train(recipe, tmp_path / "live", teacher=teacher)
     assert sum(calls) == 2 * 1347
@@ -77,7 +77,12 @@ def test_siblings_share_a_tape_and_a_longer_schedule_extends_it(digits_run: Copi
 
 
 @pytest.mark.parametrize(
-    "change", [{"seed": 1}, {"training": Training(epochs=2, images_per_step=128, learning_rate=0.05)}]
+    "change",
+    [
+        {"seed": 1},
+        {"training": Training(epochs=2, images_per_step=128, learning_rate=0.05)},
+        {"training": Training(epochs=2, images_per_step=256, learning_rate=0.05, stream="philox")},
+    ],
 )
 def test_other_noise_or_batches_need_another_tape(
     digits_run: Copies, tmp_path: Path, calls: list[int], change: dict[str, object]

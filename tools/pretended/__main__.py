@@ -29,8 +29,9 @@ from radii.smoothing import noise as noises
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.logits import SINGLE
 from radii.smoothing.questions import NearTies, Probabilities, Question, Task, Votes
+from radii.smoothing.streams import RowGenerator, Stream
 from radii.training.batches import LocalBatch
-from radii.training.step import Loss, gradient_step
+from radii.training.step import Loss, StepResult, gradient_step
 from radii.workers.voter import Shipped
 
 COPIES = 1_000
@@ -95,19 +96,40 @@ def every_objective() -> dict[str, Any]:
     """Train a few steps with every objective, and count the last one."""
     found = {}
     for name in objectives.names():
-        model = trained_by(name).to("gpu")
-        resources = {"teacher": net().to("gpu"), "soft_labels": torch.full((8, 10), 0.1).to("gpu"), "tape": None}
-        needed = {key: resources[key] for key in objectives.resources_of(name)}
-        loss = Loss(objectives.create(name, sigma=0.25, **needed), model.train())
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
-        images = torch.stack([picture()] * 8)
-        batch = LocalBatch(Batch(*(tensor.to("gpu") for tensor in (images, torch.arange(8), torch.arange(8)))))
-        step = Step(20, torch.Generator().manual_seed(0), 0.5)
-        take = partial(gradient_step, loss, optimizer, batch, step)
+        take = step_of(name, "gpu", torch.Generator().manual_seed(0))
         take()
         _, counts = counted(take)
         found[name] = {**counts.as_numbers(), "places": counts.places()}
     return found
+
+
+def every_objective_by_place() -> dict[str, Any]:
+    """Train with draws by the place of an image; count a step, and compare the losses with those of the CPU."""
+    found = {}
+    for name in objectives.names():
+        on_gpu, on_cpu = (step_of(name, device, by_place()) for device in ("gpu", "cpu"))
+        first = on_gpu().loss
+        second, counts = counted(on_gpu)
+        losses = [[first, second.loss], [on_cpu().loss, on_cpu().loss]]
+        found[name] = {**counts.as_numbers(), "places": counts.places(), "losses": losses}
+    return found
+
+
+def by_place() -> RowGenerator:
+    return RowGenerator.beside(torch.Generator(), Stream.at("train", 0, 20), 16)
+
+
+def step_of(name: str, device: str, rng: torch.Generator) -> Callable[[], StepResult]:
+    """Return a training step of an objective, of eight images on a device."""
+    torch.manual_seed(0)
+    model = trained_by(name).to(device)
+    resources = {"teacher": net().to(device), "soft_labels": torch.full((8, 10), 0.1).to(device), "tape": None}
+    needed = {key: resources[key] for key in objectives.resources_of(name)}
+    loss = Loss(objectives.create(name, sigma=0.25, **needed), model.train())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+    images = torch.stack([picture()] * 8)
+    batch = LocalBatch(Batch(*(tensor.to(device) for tensor in (images, torch.arange(8), torch.arange(8)))))
+    return partial(gradient_step, loss, optimizer, batch, Step(20, rng, 0.5))
 
 
 def trained_by(objective: str) -> nn.Module:
@@ -196,6 +218,7 @@ def main(arguments: list[str]) -> None:
             "engines": every_engine(),
             "shipped": shipped(),
             "objectives": every_objective(),
+            "objectives by place": every_objective_by_place(),
         }
         runs = [Path(argument) for argument in arguments if not argument.startswith("--")]
         if runs:

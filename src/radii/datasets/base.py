@@ -21,6 +21,7 @@ from radii.fields import option
 from radii.plugins import Component
 from radii.smoothing.addresses import generator
 from radii.smoothing.normalisation import NONE, Normalisation
+from radii.smoothing.streams import RowGenerator
 
 Split = Literal["train", "test"]
 """The splits of a published dataset."""
@@ -284,8 +285,11 @@ def crop_and_flip(images: Tensor, rng: torch.Generator, flips: bool = True) -> T
 
 def draw_crops(count: int, rng: torch.Generator, flips: bool = True) -> Tensor:
     """Draw the top, the left and the flip, 0 or 1, of as many crops: [3, crop]."""
-    corners = torch.randint(0, 2 * PADDING + 1, (2, count), generator=rng)
-    flip = torch.rand(count, generator=rng) < 0.5
+    if isinstance(rng, RowGenerator):
+        corners, flip = rng.integers(count, 2, 2 * PADDING + 1).T, rng.integers(count, 1, 2).squeeze(1)
+    else:
+        corners = torch.randint(0, 2 * PADDING + 1, (2, count), generator=rng)
+        flip = torch.rand(count, generator=rng) < 0.5
     return torch.cat([corners, (flip if flips else torch.zeros_like(flip)).long()[None]])
 
 

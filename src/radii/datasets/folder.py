@@ -20,6 +20,7 @@ from radii.datasets._image_files import Preparation, eight_bits, open_image
 from radii.datasets.base import DataError, Dataset, Images, Shape, Split, as_floats, named_data
 from radii.fields import option
 from radii.smoothing.normalisation import IMAGENET, Normalisation
+from radii.smoothing.streams import uniform_rows
 
 SIZE, RESIZE = 224, 256
 """ImageNet's side of the central crop, and the shorter side before cropping."""
@@ -118,7 +119,7 @@ class Photographs(Images):
         crops: Sequence[Crop] = [self.transform.centre_crop] * len(files)
         if self.augmented and rng is not None:
             # All draws come before any work, so that the result does not depend on thread order.
-            draws = torch.rand((len(files), 1 + 4 * TRIES), generator=rng).tolist()
+            draws = uniform_rows(len(files), 1 + 4 * TRIES, rng).tolist()
             crops = [partial(random_crop, draws=row, size=size) for row in draws]
         pixels = torch.empty((len(files), self.transform.channels, size, size), dtype=torch.uint8)
         list(decoders(os.getpid()).map(self.transform.read_into, pixels.numpy(), files, crops))

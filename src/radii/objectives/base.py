@@ -29,6 +29,7 @@ class Step(NamedTuple):
 
     epoch: int
     rng: torch.Generator
+    """With training.stream = "philox", a RowGenerator of the batch's images."""
     progress: float = 1.0
     """A share of all steps, from 0 to 1."""
 

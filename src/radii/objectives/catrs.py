@@ -10,6 +10,7 @@ from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, 
 from radii.smoothing.attack import ascent, l2_ball, same_moments
 from radii.smoothing.forward import frozen, is_batch_independent, logits_of
 from radii.smoothing.noise import noise_like
+from radii.smoothing.streams import RowGenerator
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -101,6 +102,9 @@ class CatRs(Objective):
             confidence = (logits.argmax(-1) == batch.labels).to(batch.images.dtype).mean(0)
         else:
             confidence = self._soft_labels(batch).gather(1, batch.labels[:, None]).squeeze(1)
+        if isinstance(rng, RowGenerator):
+            drawn = rng.uniform(len(confidence), self.copies, device=confidence.device)
+            return (drawn < confidence[:, None]).sum(1).to(confidence).clamp(min=1)
         trials = torch.full_like(confidence, self.copies)
         return torch.binomial(trials, confidence, generator=rng).clamp(min=1)
 

@@ -2,7 +2,6 @@
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor, nn
 
 from radii.fields import option
@@ -19,6 +18,7 @@ from radii.objectives.base import (
 from radii.smoothing.attack import ascent, l2_ball
 from radii.smoothing.forward import frozen, logits_of
 from radii.smoothing.noise import noise_like
+from radii.smoothing.streams import uniform_rows
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -41,7 +41,7 @@ class SmoothMix(Objective):
         images, strength = batch.images, ramp(step.epoch, self.warmup_epochs)
         noise = noise_like(images, self.copies, self.sigma, step.rng)
         near, far = self._ends(model, batch, noise, strength)
-        share = torch.rand(len(images), generator=step.rng, dtype=images.dtype, device=images.device) / 2
+        share = uniform_rows(len(images), 1, step.rng, dtype=images.dtype, device=images.device).squeeze(1) / 2
 
         logits = logits_of(model, near + noise)
         mean = logits.softmax(-1).mean(0)

@@ -70,6 +70,10 @@ class Training:
     """Run the model by torch.compile: the first steps take minutes, the others less time."""
     batch_norm: str = option("local", choices=("local", "synchronised"))
     """With several processes: statistics of each process's images, or of all images of a step."""
+    stream: str | None = option(None, choices=("philox",))
+    """`philox` draws noise, augmentation and order from the streams of certification, by the place of an image in the
+    epoch: the same for any number of processes, images per step and device. By default they come from torch's
+    generators, as in older runs."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "decay_at", tuple(self.decay_at))

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from radii.smoothing.norms import L2, l2_lengths
-from radii.smoothing.streams import Draws
+from radii.smoothing.streams import Draws, RowGenerator
 
 Projection = Callable[[Tensor], Tensor]
 FLOAT16_SCALE = 1024.0
@@ -26,6 +26,8 @@ def unit_or_random(gradient: Tensor, rng: torch.Generator) -> Tensor:
     there it is drawn for all.
     """
     lengths = l2_lengths(gradient)
+    if isinstance(rng, RowGenerator):
+        return _unit_or_row(gradient, lengths, rng)
     if gradient.device.type != "cpu":
         noise = torch.randn(gradient.shape, generator=rng, dtype=gradient.dtype, device=gradient.device)
         return torch.where(lengths == 0, noise, gradient / lengths)
@@ -35,6 +37,14 @@ def unit_or_random(gradient: Tensor, rng: torch.Generator) -> Tensor:
     shape = (int(flat.sum()), *gradient.shape[1:])
     noise = torch.randn(shape, generator=rng, dtype=gradient.dtype, device=gradient.device)
     return (gradient / lengths).index_put((flat,), noise)
+
+
+def _unit_or_row(gradient: Tensor, lengths: Tensor, rng: RowGenerator) -> Tensor:
+    if gradient.device.type == "cpu" and not (lengths == 0).any():
+        rng.next_lane()  # as where other images of the step, or another device, need the noise
+        return gradient / lengths
+    noise = rng.normal(1, len(gradient), gradient[0].numel(), deviation=1.0, device=gradient.device)
+    return torch.where(lengths == 0, noise.view(gradient.shape).to(gradient.dtype), gradient / lengths)
 
 
 def unit_or_drawn(gradient: Tensor, draws: Draws) -> Tensor:

@@ -166,6 +166,60 @@ class Draws:
         return lane
 
 
+class RowGenerator(torch.Generator):
+    """A generator of training whose numbers for an image are those of a row of a stream: its place in the epoch.
+
+    The images of a batch have the rows from `first` on, so batches, ranks and devices do not change what is drawn for
+    an image. Every method takes new lanes. Functions of torch know no rows and draw from the generator's own state.
+    """
+
+    stream: Stream
+    first: int
+    _lane: int
+
+    @classmethod
+    def beside(cls, rng: torch.Generator, stream: Stream, first: int) -> "RowGenerator":
+        """Return a generator of rows; functions of torch get from it what `rng` would give."""
+        made = cls(rng.device)
+        made.set_state(rng.get_state())
+        made.stream, made.first, made._lane = stream, first, 0
+        return made
+
+    def normal(self, copies: int, count: int, width: int, *, deviation: float, device: torch.device | str) -> Tensor:
+        """Draw normal numbers for copies of every image, each copy from a lane of its own: [copy, image, number]."""
+        out = torch.empty((copies, count, width), device=device)
+        for copy in out:
+            self.stream.fill_normal(copy, self.first, deviation=deviation, lane=self.next_lane())
+        return out
+
+    def uniform(self, count: int, width: int, *, device: torch.device | str = "cpu") -> Tensor:
+        """Draw multiples of 2**-24 in [0, 1) for every image: float32 [image, number]."""
+        return self.stream.uniform(self.first, count, width, lane=self.next_lane(), device=device)
+
+    def integers(self, count: int, width: int, below: int) -> Tensor:
+        """Draw whole numbers from 0 to `below` - 1 for every image: [image, number]."""
+        return self.stream.integers(self.first, count, width, below, lane=self.next_lane())
+
+    def next_lane(self) -> int:
+        """Return the lane of the next draw, which is taken even if nothing is drawn."""
+        lane, self._lane = self._lane, self._lane + 1
+        return lane
+
+
+def uniform_rows(
+    count: int,
+    width: int,
+    rng: torch.Generator,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: torch.device | str = "cpu",
+) -> Tensor:
+    """Draw numbers in [0, 1) for every image of a batch: [image, number]."""
+    if isinstance(rng, RowGenerator):
+        return rng.uniform(count, width, device=device).to(dtype)
+    return torch.rand((count, width), generator=rng, dtype=dtype, device=device)
+
+
 def _rows(shape: tuple[int, ...]) -> tuple[int, int]:
     return (1, shape[0]) if len(shape) == 1 else (shape[0], math.prod(shape[1:]))
 

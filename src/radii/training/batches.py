@@ -11,7 +11,8 @@ from radii.datasets import Images
 from radii.device import free_memory
 from radii.objectives import Batch
 from radii.runs.recipe import Training
-from radii.smoothing.addresses import generator
+from radii.smoothing.addresses import Purpose, generator
+from radii.smoothing.streams import RowGenerator, Stream
 from radii.training.ddp import World
 
 AHEAD = 4
@@ -27,12 +28,21 @@ class LocalBatch(NamedTuple):
     batch: Batch
     weight: float = 1.0
     """The weight of their mean loss, chosen so that the average over the ranks is the mean over the step's images."""
+    first: int = 0
+    """The place of the first of them in the order of the epoch."""
 
 
 def put_on_device(images: Images, device: torch.device) -> Images:
     """Put images in memory on the device, once, where they fit comfortably; others stay where they are."""
     free = free_memory(device)
     return images.to(device, None if free is None else free // SHARE_OF_MEMORY)
+
+
+def by_place(
+    rng: torch.Generator, training: Training, first: int, purpose: Purpose, seed: int, epoch: int
+) -> torch.Generator:
+    """Return `rng`, or where the recipe states streams, what draws from them for the images from place `first` on."""
+    return rng if training.stream is None else RowGenerator.beside(rng, Stream.at(purpose, seed, epoch), first)
 
 
 def batches(
@@ -42,11 +52,16 @@ def batches(
 
     Their images are what `images.load` returns; `prefetch` finishes them.
     """
-    order = torch.randperm(len(images), generator=generator("cpu", "shuffle", seed, epoch))
-    for step, chosen in list(enumerate(order.split(training.images_per_step)))[first:]:
-        indices, weight = world.split(chosen)
-        loaded = images.load(indices, generator("cpu", "augment", *world.address(seed, epoch, step)))
-        yield LocalBatch(Batch(loaded, images.labels[indices], indices), weight)
+    if training.stream is None:
+        order = torch.randperm(len(images), generator=generator("cpu", "shuffle", seed, epoch))
+    else:
+        order = Stream.at("shuffle", seed, epoch).permutation(len(images))
+    for step, chosen in list(enumerate(torch.arange(len(order)).split(training.images_per_step)))[first:]:
+        places, weight = world.split(chosen)
+        indices, place = order[places], int(places[0])
+        rng = generator("cpu", "augment", *world.address(seed, epoch, step))
+        loaded = images.load(indices, by_place(rng, training, place, "augment", seed, epoch))
+        yield LocalBatch(Batch(loaded, images.labels[indices], indices), weight, place)
 
 
 def prefetch(

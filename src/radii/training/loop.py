@@ -23,7 +23,8 @@ from radii.runs.recipe import Recipe, RecipeError
 from radii.runs.run import Run
 from radii.smoothing.addresses import generator
 from radii.smoothing.forward import evaluating
-from radii.training.batches import LocalBatch, batches, prefetch, put_on_device
+from radii.smoothing.noise import noisy_copies
+from radii.training.batches import LocalBatch, batches, by_place, prefetch, put_on_device
 from radii.training.batchnorm import synchronise
 from radii.training.build import Components, build, stored
 from radii.training.checkpoint import TrainState
@@ -255,9 +256,11 @@ class _Loop:
     def _run_step(self, local: LocalBatch) -> StepResult:
         state = self.state
         set_learning_rate(state.optimizer, learning_rate(self.training, state.epoch, state.step / self.steps))
-        address = self.world.address(self.recipe.seed, state.epoch, state.step)
+        seed, epoch = self.recipe.seed, state.epoch
+        rng = generator(self.device, "train", *self.world.address(seed, epoch, state.step))
+        rng = by_place(rng, self.training, local.first, "train", seed, epoch)
         progress = (state.epoch + state.step / self.steps) / self.training.epochs
-        step = Step(state.epoch, generator(self.device, "train", *address), min(1.0, progress))
+        step = Step(epoch, rng, min(1.0, progress))
         result = gradient_step(
             self.loss,
             state.optimizer,
@@ -326,11 +329,13 @@ def noisy_accuracy(
 ) -> float:
     """Return the share of test images that the base classifier gets right under one draw of noise each."""
     hits = torch.zeros((), dtype=torch.int64, device=device)
-    rng = generator(device, "evaluate", *world.address(recipe.seed, epoch))
+    rng, training = generator(device, "evaluate", *world.address(recipe.seed, epoch)), recipe.training
+    assert training is not None
     with evaluating(model), torch.inference_mode():
         for indices in torch.arange(len(test)).tensor_split(world.size)[world.rank].split(500):
             pixels = test.batch(indices).to(device)
-            noise = torch.randn(pixels.shape, generator=rng, device=device)
-            labels = test.labels[indices].to(device)
-            hits += (model(pixels + recipe.sigma * noise).argmax(1) == labels).sum()
+            first = int(indices[0]) if len(indices) else 0
+            source = by_place(rng, training, first, "evaluate", recipe.seed, epoch)
+            noisy = noisy_copies(pixels, 1, recipe.sigma, source).squeeze(0)
+            hits += (model(noisy).argmax(1) == test.labels[indices].to(device)).sum()
     return int(world.sum(hits.cpu())) / len(test)

@@ -122,4 +122,5 @@ def tape_header(teacher: Run, recipe: Recipe, data: str) -> Mapping[str, Any]:
         "seed": recipe.seed,
         "images_per_step": training.images_per_step,
         "precision": training.precision,
+        **({} if training.stream is None else {"stream": training.stream}),
     }

@@ -14,7 +14,7 @@ from radii.objectives import Batch, Objective, Step
 from radii.objectives.transfer import Transfer
 from radii.smoothing.addresses import generator
 from radii.smoothing.forward import evaluating
-from radii.training.batches import LocalBatch
+from radii.training.batches import LocalBatch, by_place
 from radii.training.build import Components
 from radii.training.optimizer import make_optimizer
 from radii.training.precision import make_scaler, tuned
@@ -48,7 +48,7 @@ def time_steps(components: Components) -> StepTime:
     seconds: list[float] = []
     for number in range(TIMED_STEPS + 1):
         indices = torch.arange(number * per_step, (number + 1) * per_step) % len(images)
-        step = Step(components.training.epochs_begun, generator(device, "time", number))
+        step = Step(training.epochs_begun, by_place(generator(device, "time", number), training, 0, "time", 0, number))
         began = time.perf_counter()
         pixels = images.batch(indices).to(device)
         batch = Batch(pixels, images.labels[indices].to(device), indices.to(device))

@@ -11,7 +11,7 @@ from radii.fields import option
 from radii.smoothing.bounds import gaussian_probability, gaussian_radius
 from radii.smoothing.noise.base import Noise
 from radii.smoothing.norms import L2, Norm
-from radii.smoothing.streams import Stream
+from radii.smoothing.streams import RowGenerator, Stream
 
 
 @dataclass(frozen=True)
@@ -46,6 +46,9 @@ class Gaussian(Noise):
 
 def noise_like(images: Tensor, copies: int, sigma: float, rng: torch.Generator) -> Tensor:
     """Draw Gaussian noise for copies of every image: [copy, batch, channel, height, width], one draw."""
+    if isinstance(rng, RowGenerator):
+        drawn = rng.normal(copies, len(images), images[0].numel(), deviation=sigma, device=images.device)
+        return drawn.view(copies, *images.shape).to(images.dtype)
     noise = torch.randn((copies, *images.shape), generator=rng, dtype=images.dtype, device=images.device)
     return noise.mul_(sigma)
 
