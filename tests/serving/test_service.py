@@ -1,6 +1,7 @@
 """The service without HTTP: guarantees, deadlines, the queue, failures, and another model."""
 
 import math
+import sqlite3
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -196,6 +197,79 @@ def test_request_fails_if_the_evidence_cannot_be_written(
         with pytest.raises(FailedError, match="evidence cannot be written"):
             service.submit([at_distance(0.5)])[0].result(60)
     assert service.submit([at_distance(0.5)])[0].result(60).asked == 1
+
+
+def test_index_that_another_program_reads_stops_no_answer(
+    make_model: MakeModel, make_service: MakeService, tmp_path: Path
+) -> None:
+    log = EvidenceLog(tmp_path / "e")
+    service = make_service(make_model("vote"), evidence=log)
+    assert service.submit([at_distance(0.5)])[0].result(60).asked == 1
+    reader = sqlite3.connect(tmp_path / "e" / INDEX, isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT * FROM asked").fetchall()  # holds a lock, as a backup does
+    assert service.submit([at_distance(0.5)])[0].result(60).asked == 2
+    reader.close()
+    assert service.submit([at_distance(0.5)])[0].result(60).asked == 3
+    (tmp_path / "e" / INDEX).unlink()
+    with pytest.raises(FailedError, match="evidence cannot be written"):
+        service.submit([at_distance(0.5)])[0].result(60)
+    assert [service.submit([at_distance(0.5)])[0].result(60).asked for _ in range(3)] == [4, 5, 6]
+    asked = [entry.record["asked"] for entry in read_log(tmp_path / "e") if "asked" in entry.record]
+    assert asked == [1, 2, 3, 4, 5, 6]
+
+
+def test_picture_that_cannot_be_kept_is_refused_without_its_path(
+    make_model: MakeModel, make_service: MakeService, tmp_path: Path
+) -> None:
+    service = make_service(make_model("vote"), evidence=EvidenceLog(tmp_path / "e"), keep_pictures=True)
+    (tmp_path / "e" / "pictures").write_text("in the way")
+    with pytest.raises(FailedError, match="^the evidence cannot be written$") as failed:
+        service.submit([at_distance(0.5)])[0].result(60)
+    assert failed.value.temporary
+    (tmp_path / "e" / "pictures").unlink()
+    assert service.submit([at_distance(0.5)])[0].result(60).asked == 2
+
+
+@pytest.mark.parametrize("damage", ["removed", "emptied", "replaced", "longer", "folder"])
+def test_log_that_changes_under_a_server_gets_no_further_lines(
+    make_model: MakeModel, make_service: MakeService, tmp_path: Path, damage: str
+) -> None:
+    folder = tmp_path / "e"
+    service = make_service(make_model("vote"), evidence=EvidenceLog(folder))
+    service.submit([at_distance(0.5)])[0].result(60)
+    file, content = folder / LOG, (folder / LOG).read_bytes()
+    if damage == "folder":  # and another server begins there
+        folder.rename(tmp_path / "old")
+        make_service(make_model("vote"), evidence=EvidenceLog(folder)).submit([at_distance(0.5)])[0].result(60)
+    elif damage == "emptied":
+        file.write_bytes(b"")
+    elif damage == "longer":
+        file.write_bytes(content + b"{}\n")
+    else:
+        file.unlink()
+        if damage == "replaced":
+            file.write_bytes(content[:-10] + b"0" * 10)
+    before = file.read_bytes() if file.exists() else None
+    for _ in range(2):
+        with pytest.raises(FailedError, match="evidence cannot be written"):
+            service.submit([at_distance(0.5)])[0].result(60)
+    assert (file.read_bytes() if file.exists() else None) == before
+
+
+def test_model_that_cannot_be_recorded_is_not_served(
+    make_model: MakeModel, make_service: MakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    service = make_service(make_model("vote", weights="old"), evidence=EvidenceLog(tmp_path / "e"))
+
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "full")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("radii.disk.append", full)
+        with pytest.raises(FailedError):
+            service.exchange(make_model("vote", weights="new")).result(60)
+    assert service.submit([at_distance(0.5)])[0].result(60).model.weights == "old"
 
 
 def test_index_of_a_closed_service_has_counted_all_lines(make_model: MakeModel, tmp_path: Path) -> None:

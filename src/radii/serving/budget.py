@@ -79,12 +79,12 @@ class AskedIndex:
 
     def forget(self) -> None:
         """Forget what was counted since the last `keep`."""
-        self._database.execute("ROLLBACK")
+        if self._database.in_transaction:  # some errors end it
+            self._database.execute("ROLLBACK")
         self._database.execute("BEGIN")
 
     def close(self) -> None:
-        self.forget()
-        self._database.close()
+        self._database.close()  # what was counted since the last `keep` is forgotten
 
 
 def _key(picture: str, weights: str) -> bytes:

@@ -10,6 +10,7 @@ A folder of evidence holds
 A line ends with its own digest, the SHA-256 of all before it, and begins with the digest of the line before.
 """
 
+import errno
 import hashlib
 import json
 import re
@@ -121,14 +122,32 @@ class EvidenceLog:
         self._place = 0, 0, FIRST
         self._torn = False
         """Whether bytes of a line that was not written completely may follow the last line."""
-        self.index = self._open_index()
+        self._behind = False
+        """Whether the index may have counted other lines than the log holds."""
+        self._index = self._open_index()
+
+    @property
+    def index(self) -> AskedIndex:
+        """The count of questions, which agrees with the log: it is read again after an error."""
+        if self._behind:
+            self._check_file()
+            self._index.close()
+            self._index = self._open_index()
+            self._behind = False
+        return self._index
+
+    def count_again(self) -> None:
+        """Forget what was counted since the last line."""
+        self._behind = True
 
     def append(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
         """Append records and wait until they are on the disk; return their digests."""
+        try:
+            self._check_file()
+        except OSError:
+            self._behind = True
+            raise
         size, lines, head = self._place
-        if self._torn:
-            disk.truncate(self.file, size)
-            self._torn = False
         digests, content = [], []
         for record in records:
             now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -138,17 +157,32 @@ class EvidenceLog:
             digests.append(head)
         whole = b"".join(content)
         try:
-            disk.append(self.file, whole, create=True, sync=True)
+            disk.append(self.file, whole, create=not size, sync=True)
         except OSError:
-            self.index.forget()
+            self._behind = True
             self._torn = self.file.exists()  # part of it may be there
             with suppress(OSError):
                 disk.truncate(self.file, size)
                 self._torn = False
             raise
         self._place = size + len(whole), lines + len(records), head
-        self.index.keep(*self._place)
+        if not self._behind:
+            try:
+                self._index.keep(*self._place)
+            except sqlite3.Error:
+                self._behind = True  # the log is the truth, and it is on the disk
         return digests
+
+    def _check_file(self) -> None:
+        """Raise an OSError if somebody cut, replaced or removed the log since the last line was written."""
+        size, _, _ = self._place
+        same = not _lacks(self.file, self._place)
+        if same and self._torn:
+            disk.truncate(self.file, size)
+            self._torn = False
+        if not same or (self.file.stat().st_size if self.file.exists() else 0) != size:
+            reason = "the log was cut, replaced or removed while the server ran: start the server again"
+            raise OSError(errno.ESTALE, reason, str(self.file))
 
     def keep_picture(self, digest: str, pixels: NDArray[np.float32]) -> None:
         """Store a prepared picture, unless it is there."""
@@ -158,7 +192,7 @@ class EvidenceLog:
             disk.write(file, pixels.astype("<f4").tobytes())
 
     def close(self) -> None:
-        self.index.close()
+        self._index.close()
 
     def _cut_torn_line(self) -> int:
         """Cut off a last line that a kill left unfinished: nobody has seen its answer."""
@@ -184,7 +218,10 @@ class EvidenceLog:
             return self._counted(AskedIndex(path))
         disk.remove(path)
         disk.remove(path.with_name(f"{INDEX}-journal"))
-        return self._counted(AskedIndex(path))
+        try:
+            return self._counted(AskedIndex(path))
+        except sqlite3.Error as error:
+            raise OSError(errno.EIO, f"the index cannot be written: {error}", str(path)) from error
 
     def _counted(self, index: AskedIndex) -> AskedIndex:
         place = index.counted() or (0, 0, FIRST)

@@ -183,11 +183,11 @@ async def _reload(config: ServerConfig, api: Api, reloads: asyncio.Lock) -> None
         try:
             tokens = read_tokens(config.token_file)
             model = await asyncio.to_thread(load_model, config.model)
+            await asyncio.wrap_future(api.service.exchange(model))
         except Exception as error:  # whatever is wrong with a new run, the old one is served
             LOG.exception("reload failed", extra={"details": {"error": type(error).__name__}})
             return
         api.tokens = tokens
-        api.service.exchange(model)
         api.counters.reloads += 1
         LOG.info("reloaded", extra={"details": {"model": model.name, "weights": model.weights}})
 

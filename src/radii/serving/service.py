@@ -13,6 +13,7 @@ import logging
 import math
 import queue
 import secrets
+import sqlite3
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -28,7 +29,7 @@ from radii.device import default_workers, keep_freed_memory
 from radii.engines import check_image
 from radii.serving.answer import Answer
 from radii.serving.budget import AskedIndex, share_of
-from radii.serving.evidence import EvidenceLog, picture_digest, seal
+from radii.serving.evidence import EvidenceError, EvidenceLog, picture_digest, seal
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.questions import Question, Task
@@ -144,7 +145,7 @@ class Service:
         self.deadline = deadline
         self.passes = self.rows = self.samples = 0
         """Forward passes, copies in them that were asked for, and samples of finished requests."""
-        self._index = AskedIndex() if evidence is None else evidence.index
+        self._own_index = AskedIndex() if evidence is None else None
         self._numbers = count()
         self._in_flight: set[_Request] = set()
         self._pool: list[_Request] = []
@@ -211,9 +212,15 @@ class Service:
     def in_flight(self) -> int:
         return len(self._in_flight)
 
-    def exchange(self, model: "ServedModel") -> None:
-        """Answer new requests with another model; those in flight keep theirs."""
-        self._records.put(_Job(None, None, model))
+    def exchange(self, model: "ServedModel") -> "Future[None]":
+        """Answer new requests with another model; those in flight keep theirs.
+
+        The future has no result until then, or a FailedError if the model could not be recorded.
+        """
+        exchanged: Future[None] = Future()
+        exchanged.set_running_or_notify_cancel()
+        self._records.put(_Job(None, None, model, exchanged=exchanged))
+        return exchanged
 
     def close(self) -> None:
         """Answer what is in flight, and end the threads."""
@@ -228,8 +235,8 @@ class Service:
             self._ready.notify_all()
         for voter in self._voters:
             voter.join()
-        if self.evidence is None:
-            self._index.close()
+        if self._own_index is not None:
+            self._own_index.close()
 
     def _seconds_to_wait(self) -> int:
         """Return about how long the requests in flight take, from the time between the last answers."""
@@ -397,27 +404,43 @@ class Service:
             if ended:
                 return
 
+    @property
+    def _index(self) -> AskedIndex:
+        if self._own_index is not None:
+            return self._own_index
+        assert self.evidence is not None
+        return self.evidence.index
+
     def _record_batch(self, jobs: "list[_Job]") -> None:
-        records = [job.record(self) for job in jobs]
+        digests: list[str | None] = [None] * len(jobs)
         try:
-            digests: list[str | None] = [None] * len(jobs)
+            records = [job.record(self) for job in jobs]
             if self.evidence is None:
                 self._index.keep()
             elif records:
                 digests = [*self.evidence.append(records)]
-        except OSError as error:
-            LOG.error("the evidence cannot be written: %s", error.strerror or error)
+        except (OSError, sqlite3.Error, EvidenceError) as error:
+            LOG.error("the evidence cannot be written: %s", getattr(error, "strerror", None) or error)
+            self._forget()
             for job in jobs:
-                if job.request is not None:
-                    self._finish(job.request, FailedError("the evidence cannot be written", temporary=True))
+                job.fail(self, FailedError("the evidence cannot be written", temporary=True))
             return
         for job, digest in zip(jobs, digests, strict=True):
             try:
                 job.done(self, digest)
-            except Exception as error:
+            except OSError as error:
+                LOG.error("the picture cannot be kept: %s", error.strerror or error)
+                job.fail(self, FailedError("the evidence cannot be written", temporary=True))
+            except Exception:
                 LOG.exception("a request failed")
-                if job.request is not None:
-                    self._finish(job.request, FailedError(str(error)))
+                job.fail(self, FailedError("the server failed"))
+
+    def _forget(self) -> None:
+        """Forget the questions of a batch that was not recorded."""
+        if self.evidence is not None:
+            self.evidence.count_again()
+        elif self._own_index is not None:
+            self._own_index.forget()
 
     def _write(self, record: Mapping[str, Any], model: "ServedModel") -> None:
         """Write a record with the header of the model's answers."""
@@ -494,6 +517,7 @@ class _Job:
     model: "ServedModel | None" = None
     stopped: bool = False
     error: Exception | None = None
+    exchanged: "Future[None] | None" = None
 
     def record(self, service: Service) -> dict[str, Any]:
         """Return the line for the evidence."""
@@ -536,9 +560,18 @@ class _Job:
         if request is None:
             assert self.model is not None
             service.model = self.model
+            if self.exchanged is not None:
+                self.exchanged.set_result(None)
         elif self.error is not None:
             service._give_up(request)
         elif self.certificate is None:
             service._start(request)
         else:
             service._give_answer(request, self.certificate, self.stopped, digest)
+
+    def fail(self, service: Service, error: FailedError) -> None:
+        """Pass on that the record could not be written, or what follows it could not be done."""
+        if self.request is not None:
+            service._finish(self.request, error)
+        elif self.exchanged is not None:
+            self.exchanged.set_exception(error)
