@@ -93,7 +93,7 @@ def train(
         raise ValueError("settings override a recipe file: change the fields of the Recipe instead")
     keep_freed_memory()
     target, world = Run(run), join_world()
-    # With several processes the noise depends on the rank: a tape would serve only as many processes again.
+    # With several processes each sees a share of the images, and its noise may depend on the rank.
     alone = world.size == 1
     if recipe.training is not None:
         check_precision(recipe.training.precision, default_device())
