@@ -1,11 +1,12 @@
 """Your own photographs: train/<class>/ and val/<class>/ as ImageNet's, <class>/ alone for testing, or a list file."""
 
 import hashlib
+import math
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property, lru_cache, partial
+from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -33,8 +34,6 @@ GREY = Normalisation((0.5,), (0.5,))
 SIZES_READ = 1_000
 """Photographs of a split whose sizes are read when it is opened."""
 
-Crop = Callable[[Image.Image], Image.Image]
-
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Folder(Dataset):
@@ -51,6 +50,9 @@ class Folder(Dataset):
     """3 for colours, 1 for grey."""
     enlarge: bool = False
     """Whether a photograph that is smaller than `resize` is enlarged; it is refused otherwise."""
+    draft: bool | None = option(None)
+    """Whether a JPEG is decoded at a half, a quarter or an eighth of its size where what is cut out of it is to be
+    smaller still. It takes less time and gives slightly other pixels, in training, certification, predict and serve."""
     mean: tuple[float, ...] = option(())
     """ImageNet's by default; 0.5 for grey."""
     std: tuple[float, ...] = option(())
@@ -59,7 +61,8 @@ class Folder(Dataset):
     def __post_init__(self) -> None:
         self.learned(mean=tuple(self.mean), std=tuple(self.std))
         super().__post_init__()
-        self.learned(resize=self.resize or default_resize(self.size))
+        # A false `draft` is not recorded: runs and certificates from before the field have the same pixels.
+        self.learned(resize=self.resize or default_resize(self.size), draft=self.draft or None)
         if self.transform.resize < self.size:
             raise ValueError(f"dataset 'folder': resize = {self.resize}, expected a number >= {self.size}, the size")
         if self.channels == 2:
@@ -116,13 +119,12 @@ class Photographs(Images):
         """Decode the photographs as bytes."""
         files = [self.files[index] for index in indices.tolist()]
         size = self.transform.size
-        crops: Sequence[Crop] = [self.transform.centre_crop] * len(files)
+        draws: Sequence[Sequence[float] | None] = [None] * len(files)
         if self.augmented and rng is not None:
             # All draws come before any work, so that the result does not depend on thread order.
             draws = uniform_rows(len(files), 1 + 4 * TRIES, rng).tolist()
-            crops = [partial(random_crop, draws=row, size=size) for row in draws]
         pixels = torch.empty((len(files), self.transform.channels, size, size), dtype=torch.uint8)
-        list(decoders(os.getpid()).map(self.transform.read_into, pixels.numpy(), files, crops))
+        list(decoders(os.getpid()).map(self.transform.read_into, pixels.numpy(), files, draws))
         return pixels
 
     def check_sizes(self) -> None:
@@ -140,7 +142,8 @@ class Photographs(Images):
         """The SHA-256 of the files' names, sizes and labels, and of the crop: reading all pixels would take hours."""
         transform = self.transform
         grey = " grey" if transform.channels == 1 else ""
-        digest = hashlib.sha256(f"{transform.size} {transform.resize}{grey}".encode())
+        draft = " draft" if transform.draft else ""
+        digest = hashlib.sha256(f"{transform.size} {transform.resize}{grey}{draft}".encode())
         for file, label in zip(map(Path, self.files), self.labels.tolist(), strict=True):
             digest.update(f"\0{file.parent.name}/{file.name} {file.stat().st_size} {label}".encode())
         return digest.hexdigest()
@@ -154,40 +157,57 @@ class Transform:
     resize: int = RESIZE
     channels: int = 3
     enlarge: bool = False
+    draft: bool = False
 
     @classmethod
     def from_fields(cls, fields: Mapping[str, Any]) -> "Transform":
         """Return the transform of a dataset `folder` with these fields."""
         size = fields.get("size", SIZE)
         resize = fields.get("resize") or default_resize(size)
-        return cls(size, resize, fields.get("channels", 3), fields.get("enlarge", False))
+        channels, enlarge = fields.get("channels", 3), fields.get("enlarge", False)
+        return cls(size, resize, channels, enlarge, bool(fields.get("draft")))
 
     @property
     def description(self) -> str:
         grey = ", in grey" if self.channels == 1 else ""
-        return f"shorter side made {self.resize} pixels, the middle {self.size} x {self.size} cut out{grey}"
-
-    def centre_crop(self, image: Image.Image) -> Image.Image:
-        return centre_crop(image, self.size, self.resize)
+        draft = ", large JPEGs decoded at a part of their size" if self.draft else ""
+        return f"shorter side made {self.resize} pixels, the middle {self.size} x {self.size} cut out{grey}{draft}"
 
     def read(self, file: Path | str) -> Tensor:
         """Read a photograph as a test image: floats in [0, 1]."""
         pixels = torch.empty((self.channels, self.size, self.size), dtype=torch.uint8)
-        self.read_into(pixels.numpy(), str(file), self.centre_crop)
+        self.read_into(pixels.numpy(), str(file))
         return as_floats(pixels)
 
-    def read_into(self, pixels: NDArray[np.uint8], file: str, crop: Crop) -> None:
-        """Write a crop of a photograph into an array [channel, height, width]."""
+    def read_into(self, pixels: NDArray[np.uint8], file: str, draws: Sequence[float] | None = None) -> None:
+        """Write the middle of a photograph, or a random crop, into an array [channel, height, width]."""
         try:
             with open_image(file) as photograph:
-                self.check_size(file, photograph.size)
-                cropped = crop(eight_bits(photograph).convert("L" if self.channels == 1 else "RGB"))
+                whole = photograph.size
+                self.check_size(file, whole)
+                drafted = photograph.draft(None, self._needed(*whole, draws)) if self.draft else None
+                image = eight_bits(photograph).convert("L" if self.channels == 1 else "RGB")
+            # The image's own sides are rounded up to whole pixels.
+            part = drafted[1][2] / whole[0] if drafted else 1.0
+            if draws is None:
+                cropped = centre_crop(image, self.size, self.resize, whole, part)
+            else:
+                cropped = random_crop(image, draws, self.size, whole, part)
         except DataError:
             raise
         except Exception as error:
             # Pillow's decoders raise errors of many kinds.
             raise DataError(f"{file} is not a readable photograph ({error}): replace or remove it") from error
         pixels[:] = np.asarray(cropped).reshape(self.size, self.size, self.channels).transpose(2, 0, 1)
+
+    def _needed(self, width: int, height: int, draws: Sequence[float] | None) -> tuple[int, int]:
+        """Return the size of a whole photograph from which its crop is cut out without being enlarged."""
+        if draws is None:
+            side, wide, high = self.resize, min(width, height), min(width, height)
+        else:
+            left, top, right, bottom = crop_box(width, height, draws[1:])
+            side, wide, high = self.size, right - left, bottom - top
+        return math.ceil(width * side / wide), math.ceil(height * side / high)
 
     def check_size(self, file: str, size: tuple[int, int]) -> None:
         """Raise a DataError for a photograph that would be enlarged, unless `enlarge` allows it."""
@@ -215,17 +235,41 @@ def default_resize(size: int) -> int:
     return size * RESIZE // SIZE if size >= SIZE else size
 
 
-def centre_crop(image: Image.Image, size: int = SIZE, resize: int = RESIZE) -> Image.Image:
-    """Cut the middle square out of a photograph whose shorter side is made `resize`."""
-    width, height = (resize * side // min(image.size) for side in image.size)
+def centre_crop(
+    image: Image.Image,
+    size: int = SIZE,
+    resize: int = RESIZE,
+    whole: tuple[int, int] | None = None,
+    part: float = 1.0,
+) -> Image.Image:
+    """Cut the middle square out of a photograph whose shorter side is made `resize`.
+
+    `whole` is the photograph's own size if it was decoded at a `part` of it.
+    """
+    whole = whole or image.size
+    width, height = (resize * side // min(whole) for side in whole)
     left, top = round((width - size) / 2), round((height - size) / 2)
-    resized = image.resize((width, height), Image.Resampling.BILINEAR)
+    resized = image.resize((width, height), Image.Resampling.BILINEAR, (0, 0, whole[0] * part, whole[1] * part))
     return resized.crop((left, top, left + size, top + size))
 
 
-def random_crop(image: Image.Image, draws: Sequence[float], size: int = SIZE) -> Image.Image:
-    """Cut out a random rectangle, resize it and flip it randomly; `draws` are uniform on [0, 1)."""
-    cropped = image.crop(crop_box(*image.size, draws[1:])).resize((size, size), Image.Resampling.BILINEAR)
+def random_crop(
+    image: Image.Image,
+    draws: Sequence[float],
+    size: int = SIZE,
+    whole: tuple[int, int] | None = None,
+    part: float = 1.0,
+) -> Image.Image:
+    """Cut out a random rectangle, resize it and flip it randomly; `draws` are uniform on [0, 1).
+
+    `whole` is the photograph's own size if it was decoded at a `part` of it.
+    """
+    left, top, right, bottom = crop_box(*(whole or image.size), draws[1:])
+    if part == 1:
+        cropped = image.crop((left, top, right, bottom)).resize((size, size), Image.Resampling.BILINEAR)
+    else:
+        box = (left * part, top * part, right * part, bottom * part)
+        cropped = image.resize((size, size), Image.Resampling.BILINEAR, box)
     return cropped.transpose(Image.Transpose.FLIP_LEFT_RIGHT) if draws[0] < 0.5 else cropped
 
 
