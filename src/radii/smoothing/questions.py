@@ -57,11 +57,10 @@ class Question(ABC):
         bounds = [number * blocks // parts * block for number in range(parts)] + [self.count]
         return [replace(self, first=self.first + low, count=high - low) for low, high in pairwise(bounds)]
 
-    def _expect(self, good: bool, got: str, expected: str) -> None:
-        if not good:
-            raise ParameterError(
-                f"the classifier gave {got} for {self.count} samples, expected {expected}: it miscounts", "classifier"
-            )
+    def _miscounted(self, got: str, expected: str) -> ParameterError:
+        return ParameterError(
+            f"the classifier gave {got} for {self.count} samples, expected {expected}: it miscounts", "classifier"
+        )
 
 
 @dataclass(frozen=True)
@@ -78,9 +77,9 @@ class Votes(Question):
         whole = answer.dtype.kind in "iu"
         # The largest is checked too, because a sum of large numbers wraps around.
         good = whole and answer.shape == (classes,) and answer.min() >= 0
-        good = good and answer.max() <= self.count == answer.sum()
-        got = f"{answer.sum()} votes {list(answer.shape)}" if whole else f"{answer.dtype} {list(answer.shape)}"
-        self._expect(good, got, f"{self.count} votes [{classes}], none below 0")
+        if not (good and answer.max() <= self.count == answer.sum()):
+            got = f"{answer.sum()} votes {list(answer.shape)}" if whole else f"{answer.dtype} {list(answer.shape)}"
+            raise self._miscounted(got, f"{self.count} votes [{classes}], none below 0")
 
 
 @dataclass(frozen=True)
@@ -99,8 +98,8 @@ class Hits(Question):
         return np.concatenate(parts)
 
     def check(self, answer: Answer, classes: int) -> None:
-        good = answer.dtype == np.uint8 and answer.shape == (self.count,) and answer.max() <= 1
-        self._expect(good, f"{answer.dtype} {list(answer.shape)}", f"bytes [{self.count}], 0 or 1")
+        if not (answer.dtype == np.uint8 and answer.shape == (self.count,) and answer.max() <= 1):
+            raise self._miscounted(f"{answer.dtype} {list(answer.shape)}", f"bytes [{self.count}], 0 or 1")
 
 
 @dataclass(frozen=True)
@@ -135,9 +134,12 @@ class Probabilities(Question):
         good = finite and answer.shape == shape and answer.min() >= 0 and answer.max() <= most * (1 + 1e-9)
         if self.label is None:
             good = good and abs(answer.sum() - self.count) <= 1e-4 * self.count
-        got = f"probabilities {list(answer.shape)}"
-        got += f" from {answer.min():g} to {answer.max():g}, {answer.sum():g} in all" if finite else ", not all finite"
-        self._expect(good, got, f"{list(shape)} from 0 to {most}")
+        if not good:
+            got = f"probabilities {list(answer.shape)}"
+            got += (
+                f" from {answer.min():g} to {answer.max():g}, {answer.sum():g} in all" if finite else ", not all finite"
+            )
+            raise self._miscounted(got, f"{list(shape)} from 0 to {most}")
 
 
 @dataclass(frozen=True)
@@ -157,8 +159,8 @@ class NearTies(Question):
         return np.asarray(np.sum(parts, axis=0, dtype=np.int64))
 
     def check(self, answer: Answer, classes: int) -> None:
-        good = answer.dtype.kind in "iu" and answer.shape == (1,) and 0 <= answer[0] <= self.count
-        self._expect(good, f"{answer.tolist()} near ties", f"one number up to {self.count}")
+        if not (answer.dtype.kind in "iu" and answer.shape == (1,) and 0 <= answer[0] <= self.count):
+            raise self._miscounted(f"{answer.tolist()} near ties", f"one number up to {self.count}")
 
 
 @dataclass(frozen=True)
