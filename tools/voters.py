@@ -1,5 +1,6 @@
 """Voters for tests and stress runs: without a model, or with a model that runs as it is."""
 
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -31,13 +32,20 @@ class FakeVoter:
 def random_voter(*chances: float, seed: int = 0) -> FakeVoter:
     """Make a voter that draws the class of every copy with these probabilities; every question gets new draws."""
     rng = np.random.default_rng(seed)
+    drawn: defaultdict[int, list[Answer]] = defaultdict(list)
+
+    def votes(count: int) -> Answer:
+        if not drawn[count]:
+            drawn[count] += list(rng.multinomial(count, chances, 100))  # one at a time they take much longer
+        return drawn[count].pop()
 
     def answer(question: Question) -> Answer:
         if isinstance(question, Votes):
-            return rng.multinomial(question.count, chances)
+            return votes(question.count)
         assert isinstance(question, Probabilities)
-        rows = rng.multinomial(1, chances, question.count).astype(float)
-        return rows.sum(0) if question.label is None else rows[:, question.label]
+        if question.label is None:
+            return votes(question.count).astype(float)
+        return (rng.random(question.count) < chances[question.label]).astype(float)
 
     return FakeVoter(answer, classes=len(chances))
 
