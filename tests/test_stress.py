@@ -12,12 +12,14 @@ from tools.stress.outcome import Effort, Outcome, refused
 pytestmark = pytest.mark.stress
 
 IN_TESTS_OF_THEIR_OWN = {
+    10: "tests/certification/test_verify.py",
     16: "tests/cli/test_signals.py",
     17: "tests/certification/test_crash_points.py",
+    18: "tests/test_fuzz.py",
     22: "tests/workers/test_cluster.py",
     46: "tests/serving/test_server.py",
 }
-"""Minutes even in the short form."""
+"""Minutes even in the short form, or the same on fewer files."""
 
 
 @pytest.mark.slow

@@ -79,7 +79,8 @@ def forgeries(effort: Effort) -> Outcome:
     accepted, refused, tried = [], [], 0
     for engine in engines:
         made = _int8(effort.folder / engine, engine, effort.times(40, 8))
-        sound = radii("verify", "run", "--rows", 100, cwd=made, seconds=300, fork=False)
+        verify = partial(radii, "verify", "run", "--rows", 100, seconds=300, fork=engine == "torch")
+        sound = verify(cwd=made)
         refused += [] if sound.code == 0 else [f"{engine}: {sound}"]
         for name, forge in FORGERIES.items():
             for place in PLACES if name == "to the maximum" and not effort.short else ("elsewhere",):
@@ -87,7 +88,7 @@ def forgeries(effort: Effort) -> Outcome:
                 header = json.loads(the_file(folder).with_suffix(".json").read_text())
                 PLACES[place](header)
                 rewrite(the_file(folder), header, forge(_rows(the_file(folder)), header))
-                result = radii("verify", "run", "--rows", 100, cwd=folder, seconds=300, fork=False)
+                result = verify(cwd=folder)
                 tried += 1
                 accepted += [f"{engine}, {name}, {place}: {result}"] if result.code == 0 else []
     return Outcome(
@@ -98,7 +99,7 @@ def forgeries(effort: Effort) -> Outcome:
 def _int8(folder: Path, engine: str, images: int) -> Path:
     copied(trained(), folder)
     options = ("--every", 11, "--max", images, "--engine", engine, "--workers", 1, "--set", "estimation=1000")
-    result = radii("certify", "run", *options, cwd=folder, seconds=600, fork=False)
+    result = radii("certify", "run", *options, cwd=folder, seconds=600, fork=engine == "torch")
     assert result.code == 0, result
     return folder
 
@@ -390,7 +391,7 @@ def classes(effort: Effort) -> Outcome:
         copied(folder / "data", folder / "kept")
         change(folder / "data")
         for command, words in commands.items():
-            result = radii(*words, cwd=folder, seconds=120)
+            result = radii(*words, cwd=folder, seconds=120, fork=True)  # it is refused before any gradient
             tried += 1
             if result.code != 2 or not result.is_clear:
                 shifted.append(f"{name}, {command}: {result}")

@@ -38,8 +38,12 @@ class Result(NamedTuple):
         return f"exit code {self.code}: {words}" if self.code is not None else f"no end after the time limit: {words}"
 
 
-def radii(*arguments: object, cwd: Path, seconds: float = SECONDS, fork: bool = True) -> Result:
-    """Run a command in a fork of this process, or in a new one: OpenVINO fails in a fork of a process that used it."""
+def radii(*arguments: object, cwd: Path, seconds: float = SECONDS, fork: bool | None = None) -> Result:
+    """Run a command in a fork of this process, or in a new one: OpenVINO fails in a fork of a process that used it.
+
+    By default, only commands that compute gradients start anew.
+    """
+    fork = arguments[0] not in WITH_GRADIENTS if fork is None else fork
     torch.set_num_threads(1)  # a fork has none of the threads of its parent
     log = cwd / f".output-{os.getpid()}"
     child = os.fork()
@@ -58,7 +62,7 @@ def _run(arguments: list[str], cwd: Path, log: Path, fork: bool) -> None:
     for stream in (1, 2):
         os.dup2(output, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    if not fork or arguments[0] in WITH_GRADIENTS:
+    if not fork:
         os.chdir(cwd)
         os.execv(sys.executable, [sys.executable, "-m", "radii", *arguments])
     run_here(arguments, cwd)

@@ -161,12 +161,10 @@ class Kill:
             self.timer.start()
 
 
-EPOCHS = 8
 ATTACKED = replace(
     RECIPE,
     model={"name": "cifar_resnet20", "width": 2},
     objective={"name": "smoothadv", "steps": 1, "copies": 1},
-    training=Training(epochs=EPOCHS, images_per_step=301, learning_rate=0.05),
 )
 """With an attack, which is made in eval mode and needs the running statistics of the checkpoint."""
 
@@ -175,14 +173,16 @@ def ranks(effort: Effort) -> Outcome:
     """`radii train` in two processes of torchrun, with an attack and BatchNorm: a random one is killed with -9 at a
     random moment, and torchrun starts both again. Weights and training.csv must equal those of a training without a
     kill, and no process may be left."""
-    (effort.folder / "recipe.toml").write_text(ATTACKED.to_toml())
+    epochs = effort.times(8, 4)
+    training = Training(epochs=epochs, images_per_step=301, learning_rate=0.05)
+    (effort.folder / "recipe.toml").write_text(replace(ATTACKED, training=training).to_toml())
     rng = random.Random(effort.seed)
     bad: dict[str, list[str]] = {"other results": [], "failed trainings": [], "orphans after 5 s": []}
-    whole, _ = _train_in_ranks("whole", effort.folder, None, bad)
+    whole, _ = _train_in_ranks("whole", effort.folder, None, epochs, bad)
     kills = effort.times(4, 1)
     restored = 0
     for number in range(kills):
-        run, again = _train_in_ranks(f"run-{number}", effort.folder, rng, bad)
+        run, again = _train_in_ranks(f"run-{number}", effort.folder, rng, epochs, bad)
         restored += again
         bad["other results"] += (
             [] if run.finished and _weights_and_history(run) == _weights_and_history(whole) else [run.name]
@@ -190,13 +190,15 @@ def ranks(effort: Effort) -> Outcome:
     return Outcome({"killed ranks": kills}, bad, f"{restored} continued from a checkpoint")
 
 
-def _train_in_ranks(name: str, folder: Path, rng: random.Random | None, bad: dict[str, list[str]]) -> tuple[Run, bool]:
+def _train_in_ranks(
+    name: str, folder: Path, rng: random.Random | None, epochs: int, bad: dict[str, list[str]]
+) -> tuple[Run, bool]:
     """Train a run with a kill on the way; return it, and whether there was a checkpoint at the kill."""
     run, saved = Run(folder / name), False
     with start_ranks("train", "recipe.toml", "--run", name, cwd=folder, restarts=3) as launcher:
         seen: list[int] = []
         if rng is not None:
-            seen, saved = _kill_a_rank(launcher, run, rng)
+            seen, saved = _kill_a_rank(launcher, run, rng, epochs)
         _, error = launcher.communicate(timeout=300)
     if launcher.returncode or not run.finished:
         bad["failed trainings"].append(f"{name}: {launcher.returncode}, {error[-300:]!r}")
@@ -207,13 +209,15 @@ def _train_in_ranks(name: str, folder: Path, rng: random.Random | None, bad: dic
     return run, saved
 
 
-def _kill_a_rank(launcher: "subprocess.Popen[str]", run: Run, rng: random.Random) -> tuple[list[int], bool]:
+def _kill_a_rank(
+    launcher: "subprocess.Popen[str]", run: Run, rng: random.Random, epochs: int
+) -> tuple[list[int], bool]:
     """Kill a rank, one time in four while it starts and otherwise after a random epoch; return the ranks before."""
     wait_for(lambda: len(workers(launcher.pid)) == 2)
     pair = workers(launcher.pid)
     if rng.randrange(4):
-        epochs = rng.randrange(1, EPOCHS - 2)
-        wait_for(lambda: len(run.history()) >= epochs)
+        done = rng.randrange(1, epochs - 2)
+        wait_for(lambda: len(run.history()) >= done)
         time.sleep(rng.uniform(0, 0.1))
     else:
         time.sleep(rng.uniform(0, 2))
