@@ -9,7 +9,7 @@ import pytest
 from tools.fuzz import Reader, complaints, fuzz, outcome
 from tools.readers import READERS
 
-COUNT = 60
+COUNT = 30
 
 
 @pytest.mark.slow
