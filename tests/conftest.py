@@ -25,6 +25,21 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Modules that tests trust are recorded apart from those that the user trusts.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="radii-tests-")
 
+LONGEST = (
+    "test_stress.py",
+    "certification/test_crash_points.py",
+    "training/test_crash_points.py",
+    "test_manual.py",
+    "test_fuzz.py",
+)
+"""Files that take tens of seconds, the longest first."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the longest files, so that processes that share the files end together."""
+    place = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
+    items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
+
 
 @pytest.fixture(scope="session")
 def logs() -> Path:
