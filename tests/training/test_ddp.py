@@ -37,7 +37,7 @@ from radii.training.muon import Muon
 from radii.training.step import Loss, NotFiniteError, gradient_step
 from tools.processes import warm_context
 
-STEPS = 20
+STEPS = 10
 SIZES = [8, 7, 8, 7, 1]
 """Images of a step: equal and unequal halves, and a step in which rank 1 has none."""
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
