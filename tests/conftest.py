@@ -9,15 +9,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
-import torch
 
 if TYPE_CHECKING:
     from multiprocessing.context import ForkServerContext
 
     from radii.runs.run import Run
-
-# Tests run two at a time on two cores: more threads would compete for them.
-torch.set_num_threads(1)
 
 # A shell's background jobs ignore Ctrl-C, and so would the commands that tests start and stop with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -39,6 +35,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files, so that processes that share the files end together."""
     place = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
+
+
+def pytest_collectstart() -> None:
+    """Compute on one thread: tests run two at a time on two cores, and more threads would compete for them.
+
+    The process that only starts the two does not collect, and so need not load torch first.
+    """
+    import torch
+
+    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")
@@ -101,6 +107,8 @@ def _warm_context(_: str) -> "ForkServerContext":
 @pytest.fixture
 def linear_onnx(tmp_path: Path) -> Callable[..., Path]:
     """Writes an ONNX file of a linear classifier of 8 x 8 digits: options change what it takes and gives."""
+    import torch
+
     onnx = pytest.importorskip("onnx", reason="the extra radii[onnx] is not installed")
 
     def write(
