@@ -23,10 +23,13 @@ os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="radii-tests-")
 
 LONGEST = (
     "test_stress.py",
-    "certification/test_crash_points.py",
-    "training/test_crash_points.py",
     "test_manual.py",
-    "test_fuzz.py",
+    "training/test_crash_points.py",
+    "cli/test_signals.py",
+    "certification/test_crash_points.py",
+    "certifiers/test_guarantee.py",
+    "cli/test_torchrun.py",
+    "training/test_ddp.py",
 )
 """Files that take tens of seconds, the longest first."""
 
