@@ -82,6 +82,18 @@ def test_rows_do_not_depend_on_the_portions(width: int) -> None:
     assert torch.equal(stream.integers(30, 5, width, 9), stream.integers(0, 50, width, 9)[30:35])
 
 
+@pytest.mark.parametrize(("count", "width"), [(1, 1), (5, 3), (7, 12), (200, 784), (30, 3071)])
+@pytest.mark.parametrize("deviation", [1.0, 0.25, 1 / 3])
+def test_normal_numbers_are_those_that_other_devices_compute(count: int, width: int, deviation: float) -> None:
+    """On a CPU numpy multiplies; every bit is that of the operations of torch."""
+    stream = Stream.at("certify", 4, 5, 6)
+    found, expected = torch.empty(count, width), torch.empty(count, width)
+    stream.fill_normal(found, 9, deviation=deviation, lane=2)
+    pairs = 4 * -(-width // 8)
+    streams._box_muller(stream.words(9, count, pairs, lane=2), expected, deviation)
+    assert torch.equal(found.view(torch.int32), expected.view(torch.int32))
+
+
 def test_no_stream_repeats() -> None:
     purposes: tuple[Purpose, ...] = ("certify", "train")
     seen = {
