@@ -1,5 +1,6 @@
 """A server in a process of its own: clients that nobody here wrote, signals, kills, and slow clients."""
 
+import asyncio
 import json
 import shutil
 import signal
@@ -13,12 +14,14 @@ from urllib.error import HTTPError
 
 import pytest
 import torch
+import uvicorn
+from starlette.responses import PlainTextResponse
 
 from radii.datasets import create
 from radii.disk import LockedError
 from radii.serving.evidence import EvidenceLog, log_file, read_log
 from radii.serving.model import ModelConfig
-from radii.serving.server import ServerConfig, read_tokens, serve
+from radii.serving.server import ServerConfig, _Protocol, _Server, read_tokens, serve
 from tools.server_process import ServerProcess
 
 TOKEN = "a-token-of-sixteen-characters"
@@ -202,3 +205,33 @@ def test_wrong_token_files_are_refused(tmp_path: Path, content: bytes, words: st
     (tmp_path / "tokens").write_bytes(content)
     with pytest.raises(ValueError, match=words):
         read_tokens(tmp_path / "tokens")
+
+
+def test_connection_lives_between_requests_and_ends_in_a_slow_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radii.serving.server.HEAD_SECONDS", 0.2)
+    request = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
+
+    async def answers(reader: asyncio.StreamReader) -> bool:
+        head = await reader.readuntil(b"\r\n\r\n")
+        return head.startswith(b"HTTP/1.1 200") and await reader.readexactly(2) == b"ok"
+
+    async def check() -> None:
+        app = PlainTextResponse("ok")
+        server = _Server(uvicorn.Config(app, http=_Protocol, log_config=None, lifespan="off"))  # type: ignore[arg-type]
+        with socket.socket() as listening:
+            listening.bind(("127.0.0.1", 0))
+            task = asyncio.create_task(server.serve(sockets=[listening]))
+            while not server.started:
+                await asyncio.sleep(0.01)
+            reader, writer = await asyncio.open_connection(*listening.getsockname())
+            for _ in range(4):  # for longer than a head may take
+                writer.write(request + b"\r\n")
+                assert await answers(reader)
+                await asyncio.sleep(0.1)
+            writer.write(request)
+            assert await asyncio.wait_for(reader.read(), 5) == b""
+            writer.close()
+            server.should_exit = True
+            await task
+
+    asyncio.run(check())

@@ -33,8 +33,9 @@ from radii.training.weights import model_digest, model_spec
 from radii.workers.voter import one_thread
 
 Mode = Literal["certificate", "vote", "one-pass"]
-BLOCK = 128
-"""Noisy copies in one forward pass."""
+BLOCK, BLOCK_ONE_PASS = 128, 16
+"""Noisy copies in one forward pass: about one request, or of so many requests with one copy each. A pass is always
+filled up, so larger ones would mostly compute what nobody asked for."""
 VOTES = 128
 """Samples of a vote by default: one full forward pass."""
 DEVIATIONS = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -132,7 +133,8 @@ def load_model(config: ModelConfig) -> ServedModel:
     noise = deployed_noise(run, config.noise)
     certifier = _certifier(config, noise)
     with one_thread():
-        engine, classifier = open_run(run, config.engine, noise, None, BLOCK, data_at_hand=False)
+        block = BLOCK_ONE_PASS if certifier is None else BLOCK
+        engine, classifier = open_run(run, config.engine, noise, None, block, data_at_hand=False)
         warn_of_another(run, engine, classifier)
         logits = classifier.probe_logits(spec.shape)
         blank = Task(torch.zeros(spec.shape), NoiseAddress(0, purpose="time"), Votes(0, 0, 1))

@@ -211,13 +211,19 @@ class _Protocol(H11Protocol):
 
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
-        if self._limit is None and self.conn.their_state is h11.IDLE:
+        if self.conn.their_state is not h11.IDLE:  # the head is here
+            self._stop_clock()
+        elif self._limit is None:
             self._limit = self.loop.call_later(HEAD_SECONDS, self._check_head)
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._stop_clock()
+        super().connection_lost(exc)
+
+    def _stop_clock(self) -> None:
         if self._limit is not None:
             self._limit.cancel()
-        super().connection_lost(exc)
+            self._limit = None
 
     def _check_head(self) -> None:
         self._limit = None
