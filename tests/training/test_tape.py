@@ -160,7 +160,7 @@ def test_another_device_or_function_of_the_same_weights_has_another_tape(
 def test_part_of_an_epoch_is_taught_by_the_teacher(
     digits_run: Copies, tmp_path: Path, calls: list[int], length: dict[str, float]
 ) -> None:
-    recipe = replace(RECIPE, training=replace(RECIPE.training, **length))  # type: ignore[type-var, arg-type]
+    recipe = replace(RECIPE, training=replace(RECIPE.training, **length))  # type: ignore[type-var]
     teacher = digits_run()
     live = train(recipe, tmp_path / "live", teacher=teacher)
     seen, whole = sum(calls), len(files(teacher))
