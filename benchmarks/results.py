@@ -233,6 +233,7 @@ def _paper(archive: Archive, name: str) -> str:
 VALUES: dict[str, Callable[..., str]] = {
     "table": _table,
     "scoreboard": scoreboard.scoreboard,
+    "scoreboard-head": scoreboard.head,
     "acr": _acr,
     "share": _share,
     "error": lambda archive, name: f"{archive.error(name):.3f}",

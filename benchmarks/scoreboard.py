@@ -9,6 +9,9 @@ from radii.reports.costs import without_noise
 from radii.reports.text import down
 from radii.runs.run import Run
 
+BEST = 3
+"""Rows of the scoreboard in its head, those of the papers apart."""
+
 
 class Row(NamedTuple):
     """A certificate file of the archive, under the name of its run and file."""
@@ -52,6 +55,27 @@ def scoreboard(archive: Archive, dataset: str, *radii: str) -> str:
     lines = [[*_cells(archive, row, radii)] for row in rows(archive, dataset)]
     lines += _published(archive, dataset, radii)
     return "\n".join("| " + " | ".join(line) + " |" for line in [head, ["---"] * len(head), *lines])
+
+
+def head(archive: Archive, dataset: str, sigma: str, *radii: str) -> str:
+    """Render the scoreboard's best rows, by certified accuracy at the first radius, and the papers' rows below.
+
+    Only files of the most images are compared: accuracy on few images is better or worse by chance.
+    """
+    decided = [row for row in rows(archive, dataset) if f"{row.sigma:.2f}" == sigma]
+    decided = [row for row in decided if archive.summary(row.name).decided(float(radii[0]))]
+    most = max(archive.summary(row.name).images for row in decided)
+    found = [row for row in decided if archive.summary(row.name).images == most]
+    found.sort(key=lambda row: -archive.summary(row.name).at(float(radii[0])).value)
+    lines = [["method", "network", "hours", *radii, "images", "certified by"]]
+    lines.append(["---"] * len(lines[0]))
+    for row in found[:BEST]:
+        method, network, _, hours, _, _, *cells, _ = _cells(archive, row, radii)
+        lines.append([method, network, hours, *cells])
+    for method, network, stated, _, _, _, *cells, _ in _published(archive, dataset, radii):
+        if stated == sigma:
+            lines.append([method, network, "", *cells])
+    return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
 def _cells(archive: Archive, row: Row, radii: Sequence[str]) -> list[str]:

@@ -98,6 +98,20 @@ def test_scoreboard_states_hours_accuracy_and_protocol() -> None:
     assert "| consistency | published | 0.25 |  |  | 0.552 | 67.6 | 46.7 |" in lines[-1]
 
 
+def test_head_of_the_scoreboard_has_the_best_rows_of_the_most_images() -> None:
+    lines = scoreboard.head(Archive(ROOT), "cifar10", "0.25", "0.25", "0.50").splitlines()[2:]
+    cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
+    own = [row for row in cells if row[1] != "published"]
+    shares = [float(row[3]) for row in own]
+    assert len(own) == scoreboard.BEST
+    assert shares == sorted(shares, reverse=True)
+    assert {row[5] for row in own} == {"10,000"}
+    every = [row for row in scoreboard.rows(Archive(ROOT), "cifar10") if row.sigma == 0.25]
+    whole = [summary for row in every if (summary := Archive(ROOT).summary(row.name)).images == 10_000]
+    assert shares[0] == pytest.approx(100 * max(summary.at(0.25).value for summary in whole), abs=0.1)
+    assert [row[0] for row in cells if row[1] == "published"] == ["gaussian", "consistency"]
+
+
 def test_hours_count_threads_and_processes(tmp_path: Path) -> None:
     shutil.copytree(RESULTS / "digits/thirty-epochs/gaussian", tmp_path / "run")
     run = Run(tmp_path / "run")

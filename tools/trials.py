@@ -1,17 +1,20 @@
-"""Short trials that choose a profile of fine-tuning: python -m tools.trials RUN METHOD SETTING...; prints one line.
+"""Short trials that choose how to train: python -m tools.trials RUN METHOD SETTING...; prints one line.
 
 Trains the run's model for some steps on its training images without a validation part, and counts how many validation
 images are right and how many are right with the share of copies that proves a radius of sigma. METHOD is an objective
-and its steps, such as gaussian:240; gaussian:120+consistency:60 trains one after the other.
+and its steps, such as gaussian:240; gaussian:120+consistency:60 trains one after the other. Where RUN is the name of a
+recipe, its model is trained from scratch, from the seed in a setting, with the fields of its objective.
 """
 
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
 from radii.objectives import Step
+from radii.runs import recipe as recipes
 from radii.runs.run import Run
 from radii.smoothing.addresses import generator
 from radii.smoothing.bounds import gaussian_probability
@@ -25,13 +28,18 @@ from radii.training.step import Loss, gradient_step
 COPIES, IMAGES = 64, 300
 
 
-def trial(run: Run, methods: str, settings: list[str]) -> str:
-    """Fine-tune for the stated steps; return the measured shares and the seconds of the processor."""
+def trial(start: str, methods: str, settings: list[str], teacher: str | None = None) -> str:
+    """Train for the stated steps; return the measured shares and the seconds of the processor."""
     began, model, steps = time.process_time(), None, 0
     for method in methods.split("+"):
         objective, _, length = method.partition(":")
-        recipe = fine_tuning_recipe(run, objective, [*settings, f"training.steps={length}"])
-        made = build(recipe, None, None, None, run.trusted)
+        if (Path(start) / "recipe.toml").is_file():
+            run = Run(start, ["examples.cifar_nets"])
+            recipe = fine_tuning_recipe(run, objective, [*settings, f"training.steps={length}"])
+        else:
+            recipe = recipes.read(recipes.find(start), [*settings, f"training.steps={length}"])
+            recipe = recipe if recipe.objective["name"] == objective else replace(recipe, objective=objective)
+        made = build(recipe, None, teacher, None, ["examples.cifar_nets"])
         if model is not None:
             made.model.load_state_dict(model.state_dict())
         model = _train(made)
@@ -44,18 +52,18 @@ def trial(run: Run, methods: str, settings: list[str]) -> str:
 
 def _train(made: Components) -> torch.nn.Module:
     """Train the stated steps, with one cycle of the learning rate."""
-    training, model = made.training, made.model.train()
+    training, model, seed = made.training, made.model.train(), made.recipe.seed
     optimizer, loss = make_optimizer(training, model), Loss(made.objective, model, training.precision)
     per_epoch = -(-len(made.images) // training.images_per_step)
     total, done = training.steps or int(training.epochs * per_epoch), 0
     while done < total:
         epoch = done // per_epoch
-        loaded = batches(made.images, training, seed=0, epoch=epoch, first=0, world=ALONE)
+        loaded = batches(made.images, training, seed=seed, epoch=epoch, first=0, world=ALONE)
         for number, local in enumerate(prefetch(loaded, made.images)):
             if done == total:
                 break
             set_learning_rate(optimizer, learning_rate(training, epoch, number / per_epoch))
-            step = Step(epoch, generator("cpu", "train", 0, epoch, number), done / total)
+            step = Step(epoch, generator("cpu", "train", seed, epoch, number), done / total)
             gradient_step(loss, optimizer, local, step, number=number)
             done += 1
     return model
@@ -80,4 +88,4 @@ def _measure(model: torch.nn.Module, images, sigma: float) -> tuple[float, float
 if __name__ == "__main__":
     torch.set_num_threads(1)
     folder, method, *settings = sys.argv[1:]
-    print(method, *settings, "->", trial(Run(Path(folder), ["examples.cifar_nets"]), method, settings), flush=True)
+    print(method, *settings, "->", trial(folder, method, settings), flush=True)

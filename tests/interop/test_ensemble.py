@@ -1,5 +1,6 @@
 """Ensembles of trained runs: imported, certified as one function, and as a teacher."""
 
+import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 import radii
-from radii import cli
+from radii import cli, datasets
 from radii.errors import ParameterError
 from radii.interop.ensemble import import_ensemble
 from radii.runs.recipe import Recipe, Training
@@ -80,7 +81,64 @@ def test_members_of_another_noise_are_refused(digits_run: Copies, other: Run, tm
         import_ensemble([digits_run(), second], tmp_path / "both")
     with pytest.raises(ParameterError, match="expected the paths of at least 2 trained runs"):
         import_ensemble([digits_run("alone")], tmp_path / "both")
+    with pytest.raises(ParameterError, match="expected a list of the paths of trained runs"):
+        import_ensemble(str(other.path), tmp_path / "both")
     assert not (tmp_path / "both").exists()
+
+
+@pytest.mark.parametrize("consensus", [0, 1])
+def test_ensemble_may_hold_another_as_member_and_teacher(
+    digits_run: Copies, other: Run, tmp_path: Path, consensus: int
+) -> None:
+    inner = import_ensemble([digits_run(), other], tmp_path / "inner", consensus=consensus)
+    outer = import_ensemble([inner, other], tmp_path / "outer", consensus=consensus)
+    images = torch.rand(40, 1, 8, 8) + 0.25 * torch.randn(40, 1, 8, 8)
+    with torch.inference_mode():
+        ours, theirs, logits = (trained_model(run)(images) for run in (inner, other, outer))
+        agreed = torch.full((40, 1), bool(consensus))  # one member always agrees with itself
+        torch.testing.assert_close(logits, torch.where(agreed, ours, (ours + theirs) / 2))
+    recipe = Recipe(
+        dataset="digits",
+        model="digits_mlp",
+        sigma=0.25,
+        objective="transfer",
+        training=Training(epochs=1, images_per_step=512, learning_rate=0.05),
+    )
+    live, taped = (train(recipe, tmp_path / name, teacher=outer) for name in ("live", "taped"))
+    assert len(list(outer.path.glob("tapes/*/*.logits"))) == 1
+    assert live.weights().read_bytes() == taped.weights().read_bytes()
+
+
+@pytest.mark.parametrize("engine", ["torch", "onnx"])
+def test_consensus_is_one_function_for_every_batch(digits_run: Copies, other: Run, tmp_path: Path, engine: str) -> None:
+    """Votes do not depend on which rows go through the network together, as a certificate states."""
+    third = train(replace(other.recipe, seed=2), tmp_path / "third")
+    run = import_ensemble([digits_run(), other, third], tmp_path / "three", consensus=2)
+    image = datasets.create("digits").part("test").batch(torch.tensor([3]))[0]
+    certified = [
+        radii.certify(radii.load(run.path, engine=engine, batch_size=size), image, seed=0, selection=64, estimation=512)
+        for size in (7, 256)
+    ]
+    assert certified[0] == certified[1]
+    whole = import_ensemble([digits_run("again"), other, third], tmp_path / "whole")
+    noisy = image + 0.25 * torch.randn(512, *image.shape, generator=torch.Generator().manual_seed(0))
+    with torch.inference_mode():
+        first, second = (trained_model(each)(noisy) for each in (run, whole))
+    kept = (first - second).abs().amax(1) < 1e-5
+    assert 0 < int(kept.sum()) < len(noisy)  # another function than the mean of all, where the first two agree
+
+
+def test_certificates_of_another_consensus_are_not_continued(digits_run: Copies, other: Run, tmp_path: Path) -> None:
+    runs = [import_ensemble([digits_run(f"m{k}"), other], tmp_path / f"k{k}", consensus=k) for k in (0, 1)]
+    assert runs[0].weights_digest() == runs[1].weights_digest()  # the same weights: the recipe has to tell them apart
+    words = ("--every", "200", "--set", "estimation=100", "--workers", "1", "--engine", "torch")
+    radii_command("certify", str(runs[0].path), *words)
+    shutil.copytree(runs[0].certificates, runs[1].certificates)
+    (file,) = runs[1].certificates.glob("*.tsv")
+    before = file.read_bytes()
+    with pytest.raises(ValueError, match="model"):
+        radii_command("certify", str(runs[1].path), *words)
+    assert file.read_bytes() == before
 
 
 def test_ensemble_is_trained_from_its_members(digits_run: Copies, other: Run, tmp_path: Path) -> None:

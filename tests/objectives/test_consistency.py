@@ -144,6 +144,23 @@ def test_training_may_begin_with_one_copy_as_gaussian_training(plain: nn.Module,
         torch.testing.assert_close(later["cross_entropy"], full["cross_entropy"])
 
 
+def test_beginning_and_ramp_at_their_ends(plain: nn.Module, batch: Batch) -> None:
+    def agreement(progress: float, **fields: float) -> Tensor:
+        terms = Consistency(sigma=SIGMA, **fields).terms(plain, batch, step()._replace(progress=progress))  # type: ignore[arg-type]
+        return terms["agreement"]
+
+    full = agreement(1.0)
+    assert agreement(1 - 1e-9, gaussian_start=1.0).abs().max() == 0
+    torch.testing.assert_close(agreement(0.5, weight_ramp=1.0), full / 2)
+    torch.testing.assert_close(agreement(0.5, weight_ramp=5e-324), full)
+    assert agreement(0.0, weight_ramp=5e-324).abs().max() == 0
+    torch.testing.assert_close(agreement(5e-324, gaussian_start=5e-324), full)
+    for field in ("gaussian_start", "weight_ramp"):
+        for wrong in (-0.1, 1.1, float("nan"), float("inf")):
+            with pytest.raises(ValueError, match=field):
+                Consistency(sigma=SIGMA, **{field: wrong})  # type: ignore[arg-type]
+
+
 def test_beginning_and_ramp_are_shares_of_one_training() -> None:
     with pytest.raises(ValueError, match="gaussian_start = 0.6 and weight_ramp = 0.5.*at most 1 together"):
         Consistency(sigma=SIGMA, gaussian_start=0.6, weight_ramp=0.5)

@@ -44,6 +44,7 @@ VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{name: (name, {}) for name in objectives.names()},
     "smoothadv by ddn": ("smoothadv", {"attack": "ddn"}),
     "attacked consistency": ("consistency", {"attack_steps": 2}),
+    "consistency after gaussian": ("consistency", {"gaussian_start": 0.3, "weight_ramp": 0.2}),
     "unused weights": ("gaussian", {}),
 }
 
@@ -115,14 +116,14 @@ def indices_of(step: int, sizes: Sequence[int] = SIZES) -> Tensor:
 
 
 def step_of(world: World, number: int) -> Step:
-    return Step(20 + number, generator("cpu", "train", *world.address(0, 20, number)))
+    return Step(20 + number, generator("cpu", "train", *world.address(0, 20, number)), number / STEPS)
 
 
 def by_place(world: World, number: int) -> Step:
     """A step whose images have consecutive places in the epoch, as with training.stream = "philox"."""
     places, _ = world.split(torch.arange(len(indices_of(number))))
     rng = RowGenerator.beside(torch.Generator(), Stream.at("train", 0, number), int(places[0]))
-    return Step(20 + number, rng)
+    return Step(20 + number, rng, number / STEPS)
 
 
 def normed() -> nn.Sequential:

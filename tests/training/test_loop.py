@@ -28,6 +28,7 @@ from radii.training.checkpoint import read_checkpoint
 from radii.training.loop import StepEvent, train
 from radii.training.step import NotFiniteError
 from radii.training.timing import StepTime
+from tools.processes import wait_for, warm_context
 
 SCHEDULE = Training(epochs=3, images_per_step=256, learning_rate=0.05)
 SMALL = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=SCHEDULE)
@@ -35,6 +36,9 @@ MUON = replace(
     SMALL,
     objective={"name": "consistency", "weight": 5.0, "gaussian_start": 0.3, "weight_ramp": 0.2},
     training=replace(SCHEDULE, optimizer="muon", learning_rate=0.02),
+)
+HALF_MUON = replace(
+    MUON, training=replace(SCHEDULE, epochs=2.5, optimizer="muon", learning_rate=0.02, precision="bfloat16")
 )
 PHILOX = replace(SMALL, objective={"name": "smoothmix", "steps": 1}, training=replace(SCHEDULE, stream="philox"))
 
@@ -106,7 +110,7 @@ def test_training_is_estimated_before_the_first_step(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("recipe", "stop_after"),
-    [*((SMALL, stop_after) for stop_after in (1, 6, 7, 11)), (MUON, 7), (PHILOX, 1), (PHILOX, 8)],
+    [*((SMALL, stop_after) for stop_after in (1, 6, 7, 11)), (MUON, 7), (HALF_MUON, 9), (PHILOX, 1), (PHILOX, 8)],
 )
 def test_stopped_run_continues_to_the_same_weights(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, recipe: Recipe, stop_after: int
@@ -125,6 +129,15 @@ def test_stopped_run_continues_to_the_same_weights(
         train(recipe, tmp_path / "stopped", on_step=stop)
     assert not Run(tmp_path / "stopped").finished
     assert_same_run(whole, train(recipe, tmp_path / "stopped"))
+
+
+def test_killed_run_of_muon_in_bfloat16_continues_to_the_same_weights(tmp_path: Path) -> None:
+    training = warm_context().Process(target=train, args=(HALF_MUON, tmp_path / "killed"))
+    training.start()
+    wait_for(Run(tmp_path / "killed").history_file.is_file)
+    training.kill()
+    training.join()
+    assert_same_run(train(HALF_MUON, tmp_path / "whole"), train(HALF_MUON, tmp_path / "killed"))
 
 
 @pytest.mark.parametrize("stop_after", [1, 5, 6, 9])

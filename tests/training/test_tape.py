@@ -15,6 +15,7 @@ from radii.training import tape as tapes
 from radii.training.loop import StepEvent, train
 from radii.training.tape import Tape
 from radii.training.transfer import train_students
+from tools.processes import wait_for, warm_context
 
 Copies = Callable[..., Run]
 RECIPE = Recipe(
@@ -119,6 +120,95 @@ def test_damaged_epoch_is_recorded_again(
     assert sum(calls) == 1347
     assert weights(again) == weights(live)
     assert file.read_bytes() == content
+
+
+@pytest.mark.parametrize("wrong", ["epoch", "tape"])
+def test_logits_of_another_epoch_or_tape_are_not_used(
+    digits_run: Copies, tmp_path: Path, calls: list[int], wrong: str
+) -> None:
+    teacher = digits_run()
+    live = train(RECIPE, tmp_path / "first", teacher=teacher)
+    first, second = files(teacher)
+    if wrong == "tape":
+        train(replace(RECIPE, seed=1), tmp_path / "other", teacher=teacher)
+        (first,) = (file for file in files(teacher) if file.name == second.name and file != second)
+    content = second.read_bytes()
+    second.write_bytes(first.read_bytes())
+    calls.clear()
+    again = train(RECIPE, tmp_path / "second", teacher=teacher)
+    assert sum(calls) == 1347
+    assert weights(again) == weights(live)
+    assert second.read_bytes() == content
+
+
+def test_another_device_or_function_of_the_same_weights_has_another_tape(
+    digits_run: Copies, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    teacher = digits_run()
+    header = tapes.tape_header(teacher, RECIPE, "digest")
+    monkeypatch.setattr(tapes, "default_device", lambda: torch.device("cuda", 1))
+    assert tapes.tape_header(teacher, RECIPE, "digest") == {**header, "device": "cuda"}
+    monkeypatch.undo()
+    text = teacher.recipe_file.read_text()
+    teacher.recipe_file.write_text(text.replace('normalisation = "full"', 'normalisation = "none"'))
+    assert teacher.recipe_file.read_text() != text
+    other = tapes.tape_header(Run(teacher.path), RECIPE, "digest")
+    assert [key for key in header if header[key] != other[key]] == ["model"]
+
+
+@pytest.mark.parametrize("length", [{"epochs": 1.5}, {"epochs": 0, "steps": 8}, {"epochs": 0, "steps": 3}])
+def test_part_of_an_epoch_is_taught_by_the_teacher(
+    digits_run: Copies, tmp_path: Path, calls: list[int], length: dict[str, float]
+) -> None:
+    recipe = replace(RECIPE, training=replace(RECIPE.training, **length))  # type: ignore[type-var]
+    teacher = digits_run()
+    live = train(recipe, tmp_path / "live", teacher=teacher)
+    seen, whole = sum(calls), len(files(teacher))
+    assert whole == (length.get("steps") != 3)
+    calls.clear()
+    taped = train(recipe, tmp_path / "taped", teacher=teacher)
+    assert sum(calls) == seen - whole * 1347
+    assert weights(taped) == weights(live)
+
+
+def test_two_students_record_one_tape_at_once(digits_run: Copies, tmp_path: Path, calls: list[int]) -> None:
+    teacher = digits_run()
+    fresh = train(RECIPE, tmp_path / "fresh", teacher=digits_run("alone"))
+    students = [
+        warm_context().Process(target=train, args=(RECIPE, tmp_path / name), kwargs={"teacher": teacher.path})
+        for name in ("first", "second")
+    ]
+    for student in students:
+        student.start()
+    for student in students:
+        student.join()
+    assert {weights(Run(tmp_path / name)) for name in ("first", "second")} == {weights(fresh)}
+    calls.clear()
+    train(RECIPE, tmp_path / "third", teacher=teacher)
+    assert not calls
+    assert not [path for path in teacher.path.rglob("tapes/*/*") if path.suffix not in (".logits", ".json")]
+
+
+def test_student_that_is_killed_leaves_whole_epochs(digits_run: Copies, tmp_path: Path, calls: list[int]) -> None:
+    recipe = replace(RECIPE, training=replace(RECIPE.training, epochs=3, images_per_step=64))  # type: ignore[type-var]
+    teacher = digits_run()
+    student = warm_context().Process(
+        target=train, args=(recipe, tmp_path / "student"), kwargs={"teacher": teacher.path}
+    )
+    student.start()
+    wait_for(lambda: len(files(teacher)) == 1)
+    student.kill()
+    student.join()
+    done = len(files(teacher))
+    assert done < 3
+    calls.clear()
+    resumed = train(recipe, tmp_path / "student", teacher=teacher)
+    fresh = train(recipe, tmp_path / "fresh", teacher=digits_run("alone"))
+    assert weights(resumed) == weights(fresh)
+    calls.clear()
+    train(recipe, tmp_path / "later", teacher=teacher)  # an epoch that was begun twice may not be recorded
+    assert sum(calls) <= 1347
+    assert len(files(teacher)) == 3
 
 
 def test_interrupted_epoch_is_not_recorded(digits_run: Copies, tmp_path: Path) -> None:

@@ -25,6 +25,8 @@ def import_ensemble(
 
     With `consensus` K, the others are evaluated only where the first K disagree about the class.
     """
+    if isinstance(members, str | Path):
+        raise ParameterError(f"members = {str(members)!r}, expected a list of the paths of trained runs")
     runs = [member if isinstance(member, Run) else Run(member, trust) for member in members]
     if len(runs) < 2:
         raise ParameterError(f"an ensemble has {len(runs)} members, expected the paths of at least 2 trained runs")

@@ -16,15 +16,17 @@ from torch import Tensor
 
 from radii import disk
 from radii.datasets import Images
+from radii.device import default_device
 from radii.runs import readers
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
+from radii.training.weights import model_digest
 
 FOLDER = "tapes"
 MOST_BYTES = 1 << 30
 """A tape that would be larger is not recorded: the teacher runs for every student."""
 DIGEST_BYTES = hashlib.sha256().digest_size
-"""A file of the tape ends with the digest of its logits."""
+"""A file of the tape ends with a digest of its logits, of the tape's name and of the epoch."""
 
 
 class Tape:
@@ -62,7 +64,7 @@ class Tape:
             exact = torch.equal(halves.float(), recording)
             content = (halves if exact else recording).view(torch.uint8).numpy().tobytes()
             with disk.locked(self.folder, wait=True):  # several students may record one tape
-                disk.write(self._file(epoch), content + hashlib.sha256(content).digest())
+                disk.write(self._file(epoch), content + self._digest(epoch, content))
 
     def _turn_to(self, epoch: int) -> None:
         """Load an epoch's logits when its first step asks for them."""
@@ -70,16 +72,22 @@ class Tape:
             self._epoch, self._missing, self._recorded = epoch, self.shape[0], self._read(epoch)
 
     def _read(self, epoch: int) -> Tensor | None:
-        """Return an epoch's logits; None if its file is missing or damaged, so that it is recorded again."""
+        """Return an epoch's logits; None if its file is missing, damaged or of another epoch or tape.
+
+        It is then recorded again.
+        """
         file = self._file(epoch)
         values = self.shape[0] * self.shape[1]
         dtypes = {values * dtype.itemsize + DIGEST_BYTES: dtype for dtype in (torch.bfloat16, torch.float32)}
         if not file.is_file() or file.is_symlink() or (dtype := dtypes.get(file.stat().st_size)) is None:
             return None
-        content = file.read_bytes()
-        if hashlib.sha256(content[:-DIGEST_BYTES]).digest() != content[-DIGEST_BYTES:]:
+        content, digest = (whole := file.read_bytes())[:-DIGEST_BYTES], whole[-DIGEST_BYTES:]
+        if self._digest(epoch, content) != digest:
             return None
-        return torch.frombuffer(bytearray(content[:-DIGEST_BYTES]), dtype=dtype).view(self.shape).float()
+        return torch.frombuffer(bytearray(content), dtype=dtype).view(self.shape).float()
+
+    def _digest(self, epoch: int, content: bytes) -> bytes:
+        return hashlib.sha256(f"{self.folder.name} {epoch}\n".encode() + content).digest()
 
     def _file(self, epoch: int) -> Path:
         return self.folder / f"epoch-{epoch:04}.logits"
@@ -111,11 +119,13 @@ def open_tape(teacher: Run, recipe: Recipe, images: Images, classes: int) -> Tap
 
 
 def tape_header(teacher: Run, recipe: Recipe, data: str) -> Mapping[str, Any]:
-    """Return what a teacher's logits depend on: its weights, the images, the addresses of noise and augmentation."""
+    """Return what a teacher's logits depend on: its function, the images, the addresses of noise and augmentation."""
     training = recipe.training
     assert training is not None
+    device = default_device().type
     return {
         "teacher": teacher.weights_digest(),
+        "model": model_digest(teacher.recipe),
         "data": data,
         "dataset": {key: value for key, value in recipe.dataset.items() if key != "path"},
         "sigma": recipe.sigma,
@@ -123,4 +133,5 @@ def tape_header(teacher: Run, recipe: Recipe, data: str) -> Mapping[str, Any]:
         "images_per_step": training.images_per_step,
         "precision": training.precision,
         **({} if training.stream is None else {"stream": training.stream}),
+        **({} if device == "cpu" else {"device": device}),  # it has generators and kernels of its own
     }
