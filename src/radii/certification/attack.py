@@ -18,8 +18,8 @@ import torch
 from torch import Tensor, nn
 
 from radii import certifiers
-from radii.certification.deployment import certified_prediction, chosen_engine
-from radii.certification.load import deployed_noise, open_run
+from radii.certification.deployment import certified_prediction
+from radii.certification.load import deployed_noise, off_the_gpu, open_run
 from radii.certifiers import Certifier, certify_image
 from radii.datasets.base import image_digest, spread_evenly
 from radii.device import default_device, keep_freed_memory, worker_variables
@@ -183,8 +183,9 @@ def _open(config: AttackConfig, held: ExitStack) -> tuple["AttackSession", "_Cal
     if not (variables := worker_variables()):
         session = AttackSession(config)
         return session, _Calls(session)
-    engine = chosen_engine(Run(config.run, config.trust), config.engine, default_device())
-    config = replace(config, engine="torch" if engine == AUTO else engine)
+    run, target = Run(config.run, config.trust), default_device()
+    engine, _ = off_the_gpu(run, config.engine, config.batch_size, target)
+    config = replace(config, engine=engine)
     session = AttackSession(config, torch.device("cpu"))
     pool = held.enter_context(closing(ProcessPool(len(variables), variables)))
     return session, _PooledCalls(session, pool, len(variables))
