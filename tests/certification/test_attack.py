@@ -1,5 +1,6 @@
 """The attack on a run: what it finds is above what is certified, and it continues where it was killed."""
 
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from radii import certifiers
+from radii.certification import attack
 from radii.certification.attack import AttackConfig, AttackSession, attack_run, differentiable, distance
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.datasets import spread_evenly
@@ -41,6 +43,32 @@ def attacked(config: AttackConfig) -> Path:
 
 def answers(path: Path) -> list[tuple[Any, ...]]:
     return [(row.index, row.prediction, row.distance, row.wrong, row.digest) for row in attacks.read(path).rows]
+
+
+@pytest.mark.slow
+def test_several_gpus_share_an_attack_and_this_process_stays_off_them(
+    config: AttackConfig, attacked: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPUs are only pretended: the workers find none. They count in passes of another size."""
+    run = Path(shutil.copytree(config.run, tmp_path / "run"))
+    for name in ("attacks", "events"):
+        shutil.rmtree(run / name, ignore_errors=True)
+    monkeypatch.setattr(attack, "worker_variables", lambda: [{"CUDA_VISIBLE_DEVICES": name} for name in "01"])
+    for name in ("attack", "around", "changed", "answer"):
+        monkeypatch.setattr(AttackSession, name, lambda *_: pytest.fail("this process attacks"))
+    path = attack_run(replace(config, run=run, engine="auto", batch_size=100), minutes=60)
+    assert answers(path) == answers(attacked)
+    assert attacks.pictures_file(path).is_file()
+
+
+def test_images_have_passes_of_the_stated_size(config: AttackConfig) -> None:
+    assert AttackSession(replace(config, batch_size=37)).classifier.batch_size == 37
+    assert AttackSession(config).classifier.batch_size == 128
+    older = AttackSession(replace(config, batch_size=37))
+    older.use_stream(None)
+    assert older.classifier.batch_size == 128, "blocks of the older streams have this size"
+    with pytest.raises(ValueError, match="batch_size = 0, expected a whole number >= 1"):
+        replace(config, batch_size=0)
 
 
 @pytest.mark.slow

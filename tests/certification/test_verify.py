@@ -18,6 +18,7 @@ from radii import certifiers, disk
 from radii.certification import checks, replay
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import VerificationResult, verify_run
+from radii.errors import ParameterError
 from radii.reports.protocol import label_known
 from radii.runs import certificates, trust
 from radii.runs.run import Run
@@ -283,6 +284,22 @@ def test_run_without_certificates_is_an_error(run: Run) -> None:
     shutil.rmtree(run.certificates)
     with pytest.raises(ValueError, match="holds no certificates to verify"):
         verified(run)
+
+
+def test_a_replay_in_passes_of_another_size(run: Run) -> None:
+    result = verified(run, batch_size=50)
+    assert result.equal, result.in_words()
+    assert result.replayed == result.rows
+    with pytest.raises(ParameterError, match="batch_size = 0, expected a whole number >= 1"):
+        verified(run, batch_size=0)
+    header_file = certificates.header_file(the_file(run))
+    header = json.loads(header_file.read_text())
+    del header["stream"]
+    header_file.write_text(json.dumps(header))
+    reseal(the_file(run), lambda _: None, header={"batch_size": 128, "device": "cpu"})
+    result = verified(run, batch_size=50)
+    assert "its draws depend on passes of 128 copies: leave out the batch size 50" in result.in_words()
+    assert (result.exit_code, result.replayed) == (2, 0)
 
 
 def test_a_file_of_version_0_1_is_replayed(run: Run) -> None:

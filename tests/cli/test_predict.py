@@ -56,6 +56,7 @@ def test_each_picture_gets_a_line_with_its_radius(home: Path) -> None:
     assert found.code == 0, found.error
     lines = found.out.splitlines()
     assert lines[0] == "pictures/dark/0.png: dark, radius 0.6158, 1,000 of 1,000 votes, failure 0.001, engine torch"
+    assert predict(home, "pictures/dark/0.png", "--batch-size", "37").out.splitlines() == lines[:1]
     assert [line.partition(",")[0] for line in lines[1:]] == [
         f"pictures/light/{number}.png: light" for number in range(3)
     ]

@@ -259,6 +259,36 @@ def test_weights_of_a_non_finite_loss_are_never_saved(tmp_path: Path, monkeypatc
     assert_same_run(train(SMALL, tmp_path / "run"), train(SMALL, tmp_path / "whole"))
 
 
+@pytest.mark.parametrize("killed", [False, True])
+def test_weights_of_a_gradient_that_is_not_finite_are_never_saved(
+    killed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The loss of such a step is finite; a checkpoint between it and the next loss would keep its weights."""
+    monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
+    terms, steps = Gaussian.terms, 0
+
+    def bad_gradient_in_the_fourth_step(objective: Gaussian, *args: Any) -> Terms:
+        nonlocal steps
+        steps += 1
+        found = terms(objective, *args)
+        if steps != 4:
+            return found
+        if killed:
+            os.kill(os.getpid(), signal.SIGTERM)
+        return {name: term + (term - term.detach()).abs().sqrt() for name, term in found.items()}
+
+    monkeypatch.setattr(Gaussian, "terms", bad_gradient_in_the_fourth_step)
+    with pytest.raises(NotFiniteError, match=r"the weight '.*' is not finite after epoch 0, step 3"):
+        train(SMALL, tmp_path / "run")
+    content = read_checkpoint(Run(tmp_path / "run").checkpoint_file)
+    assert content is not None
+    state = torch.load(io.BytesIO(content), weights_only=True)
+    assert state["progress"]["step"] == 3
+    assert all(tensor.isfinite().all() for tensor in state["model"].values())
+    monkeypatch.undo()
+    assert_same_run(train(SMALL, tmp_path / "run"), train(SMALL, tmp_path / "whole"))
+
+
 def test_tf32_is_refused_on_a_cpu_before_the_run_is_made(tmp_path: Path) -> None:
     with pytest.raises(ParameterError, match=r"'tf32' needs an NVIDIA GPU, and the device is 'cpu'. State 'float32'"):
         train(replace(SMALL, training=replace(SCHEDULE, precision="tf32")), tmp_path / "run")

@@ -52,6 +52,20 @@ def test_stopped_soft_labels_continue(run: Run) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.slow
+def test_passes_of_any_size_give_the_same_votes(run: Run, digits_run: Callable[..., Run]) -> None:
+    """A file that was begun with one size is continued with another."""
+
+    def stop(number: int, _: int) -> None:
+        if number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        soft_labels(run, samples=150, engine="torch", batch_size=37, on_image=stop)
+    other = soft_labels(digits_run("other"), samples=150, engine="torch", batch_size=512)
+    assert soft_labels(run, samples=150, engine="torch").read_bytes() == other.read_bytes()
+
+
 def test_soft_labels_of_another_setting_are_not_mixed(run: Run) -> None:
     soft_labels(run, samples=8, engine="torch")
     with pytest.raises(RunError, match="has soft labels that were made with"):

@@ -15,6 +15,8 @@ from radii.certification.memory import worker_count
 from radii.device import default_workers, worker_variables
 from radii.runs import certificates
 from radii.runs.run import Run
+from radii.training import soft_labels as labels
+from radii.training.soft_labels import soft_labels
 from radii.workers.pool import Call, ProcessPool
 from radii.workers.voter import worker_device
 
@@ -110,3 +112,13 @@ def test_a_process_with_workers_on_gpus_stays_off_them(
     monkeypatch.undo()
     other = certify_run(config, run=digits_run("other"), workers=1)
     assert [row.counts for row in certificates.read(other).rows] == [row.counts for row in made.rows]
+
+
+@pytest.mark.slow
+def test_a_process_whose_workers_vote_for_soft_labels_stays_off_the_gpus(
+    digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The GPU is only pretended, as above."""
+    alone = soft_labels(digits_run(), samples=20, engine="torch")
+    monkeypatch.setattr(labels, "default_device", lambda: torch.device("cuda"))
+    assert soft_labels(digits_run("other"), samples=20, workers=2).read_bytes() == alone.read_bytes()

@@ -7,8 +7,10 @@ noise that the attack has not seen, is wrong; an abstention is no success.
 
 import json
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass, replace
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -17,11 +19,11 @@ from torch import Tensor, nn
 
 from radii import certifiers
 from radii.certification.deployment import certified_prediction
-from radii.certification.load import deployed_noise, open_run
+from radii.certification.load import deployed_noise, off_the_gpu, open_run
 from radii.certifiers import Certifier, certify_image
 from radii.datasets.base import image_digest, spread_evenly
-from radii.device import default_device
-from radii.engines import AUTO
+from radii.device import default_device, keep_freed_memory, worker_variables
+from radii.engines import AUTO, SmoothedClassifier, device_of
 from radii.errors import ParameterError
 from radii.estimate import Estimate, OnEstimate
 from radii.fields import check_seed
@@ -40,6 +42,7 @@ from radii.smoothing.norms import L2, Norm
 from radii.smoothing.streams import Draws, Stream
 from radii.training.build import dataset_of
 from radii.training.weights import trained_model
+from radii.workers.pool import Call, Outcome, ProcessPool
 
 OnAttack = Callable[[int, AttackedImage | None], None]
 JUST_INSIDE = 0.99
@@ -50,6 +53,8 @@ LEAST_TIME, MOST_TIME = 0.5, 2.0
 """The mean time of an image, as multiples of the time of the first: the least and the most expected."""
 PICTURES = 0.3
 """The share of `minutes` that is kept for the pictures of a report."""
+OLDER_BLOCK = 128
+"""Copies that the older streams draw together."""
 HALVINGS = 5
 """Bisections along a change that succeeds, to find a shorter one."""
 
@@ -72,12 +77,14 @@ class AttackConfig:
     noise: Noise | None = None
     """By default the noise of the certificates, or Gaussian noise with the run's sigma."""
     engine: str = AUTO
+    batch_size: int | None = None
+    """Noisy copies of a forward pass of the prediction; by default as many as suit the device."""
     data: Path | None = None
     trust: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
-        for name in ("steps", "copies", "images", "samples"):
-            if getattr(self, name) < 1:
+        for name in ("steps", "copies", "images", "samples", "batch_size"):
+            if getattr(self, name) is not None and getattr(self, name) < 1:
                 raise ValueError(f"{name} = {getattr(self, name)}, expected a whole number >= 1")
         check_seed(self.seed)
         if any(not 0 < radius <= 1000 for radius in self.radii):
@@ -94,6 +101,7 @@ def attack(
     samples: int = 1000,
     seed: int = 0,
     engine: str = AUTO,
+    batch_size: int | None = None,
     data: Path | str | None = None,
     trust: Collection[str] = (),
 ) -> Attack:
@@ -102,7 +110,7 @@ def attack(
     `radii` are the lengths of changes to try, by default 1 to 4 times sigma; `steps` and `copies` of noise are spent on
     every image and radius, and a vote of `samples` decides whether a change succeeds. The certified images are
     attacked, `images` of them, or test images if there are no certificates. Attacked accuracy is an upper bound of
-    robust accuracy, certified accuracy a lower one.
+    robust accuracy, certified accuracy a lower one. Where there are several GPUs, each has a process that attacks.
 
     >>> import radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -121,6 +129,7 @@ def attack(
         samples=samples,
         seed=seed,
         engine=engine,
+        batch_size=batch_size,
         data=None if data is None else Path(data),
         trust=trusted,
     )
@@ -139,9 +148,15 @@ def attack_run(
     `minutes` chooses how many images, at most those of the configuration: one is timed, and the file records which.
     `on_estimate` is called with the estimated time when the first image is done.
     """
-    session = AttackSession(config)
-    if minutes is not None:
-        session.choose_within(minutes)
+    with ExitStack() as held:
+        session, calls = _open(config, held)
+        if minutes is not None:
+            session.choose_within(minutes, calls)
+        return _attack_all(session, calls, on_image, on_estimate)
+
+
+def _attack_all(session: "AttackSession", calls: "_Calls", on_image: OnAttack, on_estimate: OnEstimate | None) -> Path:
+    """Attack the chosen images that have no row yet, in order, and keep the pictures for a report."""
     total = len(session.chosen)
     with (
         events.working(session.run.path, "attack", images=total) as log,
@@ -149,17 +164,76 @@ def attack_run(
     ):
         on_image(total, None)
         done = {row.index: row for row in file.rows}
+        attacked = calls.results("attack", [index for index in session.chosen if index not in done])
         for number, index in enumerate(session.chosen, start=1):
             if index not in done:
-                file.append(session.attack(index))
+                file.append(next(attacked))
                 if on_estimate is not None and len(file.rows) == len(done) + 1:
-                    on_estimate(_time_left(file.rows[-1].seconds, total - len(file.rows)))
+                    on_estimate(_time_left(file.rows[-1].seconds / calls.workers, total - len(file.rows)))
             if log.due() or number == total:
                 log.write("attacked", done=number, images=total)
             on_image(total, done.get(index, file.rows[-1]))
         if not attacks.pictures_file(file.path).is_file():
-            session.keep_pictures(file.path)
+            session.keep_pictures(file.path, calls)
     return file.path
+
+
+def _open(config: AttackConfig, held: ExitStack) -> tuple["AttackSession", "_Calls"]:
+    """Open the run, and a worker for each GPU where there are several: this process then stays off them."""
+    if not (variables := worker_variables()):
+        session = AttackSession(config)
+        return session, _Calls(session)
+    run, target = Run(config.run, config.trust), default_device()
+    engine, _ = off_the_gpu(run, config.engine, config.batch_size, target)
+    config = replace(config, engine=engine)
+    session = AttackSession(config, torch.device("cpu"))
+    pool = held.enter_context(closing(ProcessPool(len(variables), variables)))
+    return session, _PooledCalls(session, pool, len(variables))
+
+
+class _Calls:
+    """Calls methods of a session in this process."""
+
+    workers = 1
+
+    def __init__(self, session: "AttackSession") -> None:
+        self.session = session
+
+    def results(self, method: str, arguments: Sequence[Any]) -> Iterator[Any]:
+        """Call a method with each argument, and yield the results in this order."""
+        return map(getattr(self.session, method), arguments)
+
+
+class _PooledCalls(_Calls):
+    """Calls methods in worker processes, each of which opens the run itself."""
+
+    def __init__(self, session: "AttackSession", pool: ProcessPool, workers: int) -> None:
+        super().__init__(session)
+        self.pool, self.workers = pool, workers
+
+    def results(self, method: str, arguments: Sequence[Any]) -> Iterator[Any]:
+        config, stream = self.session.config, self.session.stream
+        calls = [
+            Call(f"an attack on {argument}", _in_worker, (config, stream, method, argument)) for argument in arguments
+        ]
+        tickets, outcomes = [self.pool.submit(call) for call in calls], dict[int, Outcome]()
+        for ticket in tickets:
+            while ticket not in outcomes:
+                outcomes.update([self.pool.next()])
+            yield outcomes.pop(ticket).value()
+
+
+def _in_worker(config: AttackConfig, stream: str | None, method: str, argument: Any) -> Any:
+    return getattr(_session_of(config, stream), method)(argument)
+
+
+@cache
+def _session_of(config: AttackConfig, stream: str | None) -> "AttackSession":
+    """Open a session of the process that hands out the work; that one has decided on the streams."""
+    keep_freed_memory()
+    session = AttackSession(config)
+    session.use_stream(stream)
+    return session
 
 
 def _time_left(seconds: float, images: int) -> Estimate:
@@ -170,14 +244,15 @@ def _time_left(seconds: float, images: int) -> Estimate:
 class AttackSession:
     """An open run with what an attack needs: the model, its smoothed classifier and its images."""
 
-    def __init__(self, config: AttackConfig) -> None:
+    def __init__(self, config: AttackConfig, device: torch.device | None = None) -> None:
         self.config, self.run = config, Run(config.run, config.trust)
+        self.device = device or default_device()
         self.noise = config.noise or deployed_noise(self.run)
         self.unit = unit_radius(self.noise)
         self.radii = tuple(sorted(set(config.radii or (self.unit * number for number in (1, 2, 3, 4)))))
         self.images = dataset_of(self.run, config.data).part("test")
-        self.engine, self.classifier = open_run(self.run, config.engine, self.noise, config.data, 128)
-        self.model = differentiable(trained_model(self.run), self.images.batch(torch.tensor([0])))
+        self.engine, self.classifier = self._open_classifier(config.engine, config.batch_size)
+        self.model = differentiable(trained_model(self.run, self.device), self.images.batch(torch.tensor([0])))
         self.weights = self.run.weights_digest()
         self.certified = certified_rows(self.run, self.weights, self.images.digest, self.noise)
         self.chosen = self.choose(config.images)
@@ -186,14 +261,22 @@ class AttackSession:
         self.judge: Certifier = certifiers.create(name, **{**fields, **size})
         self.stream: str | None = None
         """The random streams; None for a noise without them, or if the attack was begun with the older ones."""
-        if not attacks.file_of(self.run, self.header).is_file():
-            self.stream = self.noise.stream
+        self.use_stream(None if attacks.file_of(self.run, self.header).is_file() else self.noise.stream)
+
+    def use_stream(self, stream: str | None) -> None:
+        """Draw from these random streams; without any, noise depends on the copies of a forward pass."""
+        self.stream = stream
+        if stream is None and self.classifier.batch_size != OLDER_BLOCK:
+            _, self.classifier = self._open_classifier(self.engine, OLDER_BLOCK)
+
+    def _open_classifier(self, engine: str, batch_size: int | None) -> tuple[str, SmoothedClassifier]:
+        return open_run(self.run, engine, self.noise, self.config.data, batch_size, device=self.device)
 
     def choose(self, count: int) -> list[int]:
         """Choose images, spread over the certified ones, or over all if none was certified."""
         return spread_evenly([row.index for row in self.certified] or range(len(self.images)), count)
 
-    def choose_within(self, minutes: float) -> None:
+    def choose_within(self, minutes: float, calls: _Calls) -> None:
         """Choose as many images as can be attacked in `minutes`, or those of an existing attack file."""
         if not minutes > 0:
             raise ParameterError(f"minutes = {minutes:g}, expected a number > 0")
@@ -201,10 +284,8 @@ class AttackSession:
         if begun:
             self.chosen = max((list(attack.header["images"]) for attack in begun), key=len)
             return
-        began = time.perf_counter()
-        self.attack(self.chosen[len(self.chosen) // 2])
-        seconds = time.perf_counter() - began
-        affordable = max(1, int(60 * minutes * (1 - PICTURES) / seconds) - 1)
+        (timed,) = calls.results("attack", [self.chosen[len(self.chosen) // 2]])
+        affordable = max(1, int(calls.workers * 60 * minutes * (1 - PICTURES) / timed.seconds) - 1)
         self.chosen = self.choose(min(affordable, self.config.images))
 
     def _is_alike(self, header: Mapping[str, Any]) -> bool:
@@ -265,8 +346,7 @@ class AttackSession:
 
     def changed(self, index: int, image: Tensor, label: int, radius: float, number: int) -> Tensor:
         """Return the end of gradient ascent on the smoothed loss within a radius, pixels in [0, 1]."""
-        device = default_device()
-        images, labels = image[None].to(device), torch.tensor([label], device=device)
+        images, labels = image[None].to(self.device), torch.tensor([label], device=self.device)
         noise, direction = self._noise(images, index, number)
         norm = self.noise.norm
         with frozen(self.model):
@@ -298,19 +378,20 @@ class AttackSession:
         address = NoiseAddress(self.config.seed, index, purpose="judge", stream=self.stream)
         return certify_image(self.judge, self.classifier, image, address).prediction
 
-    def keep_pictures(self, path: Path) -> None:
+    def keep_pictures(self, path: Path, calls: _Calls) -> None:
         """Write, for the most interesting images, a change just inside the certified radius and one outside."""
         pictures: dict[str, Any] = {}
         metadata: dict[str, Any] = {}
-        for row in gallery.chosen(self.certified):
-            for name, (picture, answer) in self._around(row).items():
+        rows = gallery.chosen(self.certified)
+        for row, around in zip(rows, calls.results("around", rows), strict=True):
+            for name, (picture, answer) in around.items():
                 pictures[f"{row.index}-{name}"] = picture.numpy()
                 length = distance(picture, self._image(row.index)[0], self.noise.norm)
                 metadata[f"{row.index}-{name}"] = {"distance": length, "answer": answer, "digest": row.digest}
         if pictures:
             gallery.write(attacks.pictures_file(path), pictures, metadata)
 
-    def _around(self, row: Row) -> dict[str, tuple[Tensor, int]]:
+    def around(self, row: Row) -> dict[str, tuple[Tensor, int]]:
         """Attack one image inside its certified radius, and outside until the nearest success."""
         image, _ = self._image(row.index)
         answer, number = row.prediction, len(self.radii)
@@ -351,7 +432,7 @@ def distance(one: Tensor, other: Tensor, norm: Norm = L2) -> float:
 
 def differentiable(model: nn.Module, image: Tensor) -> nn.Module:
     """Return the model, or raise a ParameterError if it has no gradient: an ONNX model has none."""
-    leaf = image.to(default_device()).requires_grad_()
+    leaf = image.to(device_of(model)).requires_grad_()
     try:
         torch.autograd.grad(model(leaf).sum(), leaf)
     except RuntimeError as error:

@@ -1,7 +1,6 @@
 """Certify images: one `Certification` for the test images of a run and for classifiers and images in memory."""
 
 import json
-import math
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Executor
@@ -15,14 +14,13 @@ import torch
 
 from radii import disk
 from radii.certification.data import EvaluatedImages, Key, dataset_key, evaluated_images, named_in
-from radii.certification.deployment import chosen_engine
-from radii.certification.load import noise_of, open_run
+from radii.certification.load import noise_of, off_the_gpu, open_run
 from radii.certifiers import Certifier
 from radii.certifiers.base import About, Steps
 from radii.datasets import DataError, Samples, samples_of
 from radii.datasets.base import Part, image_digest
 from radii.device import default_device, default_workers
-from radii.engines import AUTO, SmoothedClassifier, check_image, default_batch_size
+from radii.engines import AUTO, SmoothedClassifier, check_image
 from radii.errors import ParameterError, RunWarning
 from radii.estimate import Estimate, OnEstimate
 from radii.fields import check_seed
@@ -39,7 +37,7 @@ from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Noise
 from radii.training.accuracy import record_accuracy
 from radii.training.build import dataset_of
-from radii.training.weights import model_digest, model_spec
+from radii.training.weights import model_digest
 from radii.workers.backends import run_programs
 from radii.workers.forecast import every_within, forecast
 from radii.workers.scheduler import Program
@@ -200,7 +198,8 @@ def certify_missing(
     for row in done.values():
         on_image(len(chosen), row)
     missing = [index for index in chosen if index not in done]
-    elsewhere = certification.target not in (None, certification.classifier.device)
+    target = certification.target or certification.classifier.device
+    elsewhere = target.type != certification.classifier.device.type
     if on_estimate is not None and executor is None and not elsewhere:  # the speed of another device is unknown
         image = certification.forecast(missing)
         if image is not None:
@@ -323,7 +322,8 @@ def certify_run(
     config.certifier.expect_possible(config.noise or noise_of(run.recipe))
     target = default_device()
     if workers > 1 and executor is None and target.type != "cpu":
-        config = _off_the_gpu(config, run, target)
+        engine, size = off_the_gpu(run, config.engine, config.batch_size, target)
+        config = replace(config, device="cpu", engine=engine, batch_size=size)
     certification = open_certification(config, run)
     if minutes is not None:
         certification = _within(minutes, certification, run, workers)
@@ -338,13 +338,6 @@ def certify_run(
             if not config.dataset:
                 record_accuracy(run, partial(dataset_of, run, config.data))
     return file.path
-
-
-def _off_the_gpu(config: CertificationConfig, run: Run, target: torch.device) -> CertificationConfig:
-    """Keep this process off the GPUs of its workers: a GPU may allow one process alone, and memory is scarce there."""
-    engine = chosen_engine(run, config.engine, target)
-    size = config.batch_size or default_batch_size(target, math.prod(model_spec(run).shape))
-    return replace(config, device="cpu", engine="torch" if engine == AUTO else engine, batch_size=size)
 
 
 def _as_begun(run: Run, certification: Certification, shard: Shard | None) -> Certification:

@@ -57,6 +57,8 @@ class Verification:
     missing: int = 0
     replayed: int = 0
     moved: int = 0
+    batch_size: int | None = None
+    """Noisy copies of a forward pass, in place of the certificates' own."""
     shifts: list[Shift] = field(default_factory=list)
     """How the current file's replayed rows differ, where a class is stated."""
     path: Path = Path()

@@ -144,6 +144,16 @@ def open_run(
     return name, classifier
 
 
+def off_the_gpu(run: Run, engine: str, batch_size: int | None, target: torch.device) -> tuple[str, int]:
+    """Return the engine and the batch size of workers on a GPU, for a process that opens the run on the CPU.
+
+    It stays off the GPUs of its workers: a GPU may allow one process alone, and memory is scarce there.
+    """
+    chosen = chosen_engine(run, engine, target)
+    size = batch_size or engines.default_batch_size(target, math.prod(model_spec(run).shape))
+    return "torch" if chosen == AUTO else chosen, size
+
+
 def _calibration_images(run: Run, data: Path | None, batch_size: int) -> Tensor:
     images = dataset_of(run, data).part("train")
     return images.batch(torch.arange(min(len(images), CALIBRATION_BLOCKS * batch_size)))

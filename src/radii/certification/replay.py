@@ -101,7 +101,7 @@ def _certification(verification: Verification) -> Certification:
         noise=noise_of(verification),
         seed=header["seed"],
         engine=engine,
-        batch_size=stated_batch_size(header),
+        batch_size=_batch_size(verification),
         data=verification.data,
         split=part,
         dataset=other,
@@ -113,6 +113,15 @@ def _certification(verification: Verification) -> Certification:
     if FROM in header:
         return open_update(config, named_old(verification.run, header), verification.run)
     return open_certification(config, verification.run)
+
+
+def _batch_size(verification: Verification) -> int | None:
+    """Return how many noisy copies a forward pass has; the draws of an older file depend on it."""
+    header, asked = verification.header, verification.batch_size
+    stated = stated_batch_size(header)
+    if asked not in (None, stated) and "stream" not in header:
+        raise ValueError(f"its draws depend on passes of {stated} copies: leave out the batch size {asked}")
+    return asked or stated
 
 
 def _device(header: Mapping[str, Any]) -> str | None:

@@ -79,6 +79,7 @@ def verify(
     *,
     rows: int | None = 10,
     engine: str | None = None,
+    batch_size: int | None = None,
     data: Path | str | None = None,
     trust: Collection[str] = (),
     workers: int = 1,
@@ -86,7 +87,8 @@ def verify(
     """Check the certificates of a run, or one of its certificate files, which may be elsewhere.
 
     Checksums, digests, seeds and radii are checked for every row. `rows` of each file, chosen at random, are replayed
-    from their noise (all if it is None), by default with the engine that they were made with.
+    from their noise (all if it is None), by default with the engine that they were made with, and in forward passes of
+    as many copies; another `batch_size` serves a machine with less memory.
 
     >>> import radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -97,7 +99,9 @@ def verify(
     2
     """
     place, pictures = (None if path is None else Path(path) for path in (file, data))
-    return verify_run(run, place, rows=rows, engine=engine, data=pictures, trust=trust, workers=workers)
+    return verify_run(
+        run, place, rows=rows, engine=engine, batch_size=batch_size, data=pictures, trust=trust, workers=workers
+    )
 
 
 def verify_run(
@@ -106,6 +110,7 @@ def verify_run(
     *,
     rows: int | None = 10,
     engine: str | None = None,
+    batch_size: int | None = None,
     data: Path | None = None,
     trust: Collection[str] = (),
     workers: int = 1,
@@ -118,10 +123,12 @@ def verify_run(
     """
     if rows is not None and rows < 0:
         raise ParameterError(f"rows = {rows}, expected a whole number >= 0", "rows")
+    if batch_size is not None and batch_size < 1:
+        raise ParameterError(f"batch_size = {batch_size}, expected a whole number >= 1", "batch_size")
     if workers < 1:
         raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
     run = run if isinstance(run, Run) else Run(run, trust)
-    verification = Verification(run, data, engine)
+    verification = Verification(run, data, engine, batch_size=batch_size)
     files = _read(run, file, verification)
     replays = {path: _select(certificates.rows, rows) for path, certificates in files.items()}
     total = sum(map(len, replays.values()))

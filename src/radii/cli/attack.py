@@ -23,6 +23,7 @@ def attack(
     seed: Whole = 0,
     sigma: float | None = None,
     engine: str = "auto",
+    batch_size: Whole | None = None,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
@@ -41,6 +42,8 @@ def attack(
         seed: The seed of the noise.
         sigma: The sigma of Gaussian noise; by default the noise of the certificates, or the run's.
         engine: The engine that counts the votes; auto takes the one that the model was certified with.
+        batch_size: The noisy copies of a forward pass that counts votes, on which the draws do not depend; by default
+            as many as suit the device.
     """
     from radii.certification.attack import AttackConfig, attack_run
     from radii.smoothing import noise as noises
@@ -55,6 +58,7 @@ def attack(
         seed=seed,
         noise=None if sigma is None else noises.create("gaussian", sigma=sigma),
         engine=engine,
+        batch_size=batch_size,
         data=data,
         trust=frozenset(trust or ()),
     )

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from radii.cli.app import STDIN, console, in_words, print_error, printed_warnings, say, say_json
-from radii.cli.arguments import Fields, Json, Switch, Trust, parse_fields
+from radii.cli.arguments import Fields, Json, Switch, Trust, Whole, parse_fields
 from radii.cli.progress import CountingBar
 from radii.reports.text import down
 from radii.runs.recipe import fields_of, parse_value
@@ -27,8 +27,6 @@ if TYPE_CHECKING:
 
 ESTIMATION = 1_000
 """Samples per picture by default. A hundred times as many, as for test sets, give radii about a sixth larger."""
-BLOCK = 128
-"""Noisy copies in one forward pass."""
 CLASS_ONLY = "prediction"
 """The certifier that proves the class but no radius."""
 
@@ -40,6 +38,7 @@ def predict(
     with_: Annotated[str | None, Parameter(name="--with")] = None,
     radii: str | None = None,
     engine: str = "auto",
+    batch_size: Whole | None = None,
     noise: str | None = None,
     one_pass: Switch = False,
     grey: Switch = False,
@@ -59,6 +58,8 @@ def predict(
             sequential with --radii, or prediction for the class alone.
         radii: The radii to certify, such as 0.25,0.5, for a certifier that takes radii.
         engine: The engine that runs the forward passes; auto takes the one that the model was certified with.
+        batch_size: The noisy copies of a forward pass, on which the draws do not depend; by default as many as suit the
+            device.
         noise: The noise: a name (see `radii list noises`), or a table of name and fields. By default that of the run's
             certificates.
         one_pass: Answer each picture by one noisy pass. Nothing is proven about one picture; `radii certify --with
@@ -74,7 +75,9 @@ def predict(
     spec = model_spec(trained)
     files = _files(pictures)
     with printed_warnings(), CountingBar(console) as bar:
-        predictor = _Predictor(trained, spec, with_, parse_fields(set, radii), engine, noise, one_pass, grey)
+        predictor = _Predictor(
+            trained, spec, with_, parse_fields(set, radii), engine, batch_size, noise, one_pass, grey
+        )
         answered = 0
         for number, file in enumerate(files, start=1):
             answered += _answer(predictor, file, json)
@@ -107,6 +110,7 @@ class _Predictor:
         certifier: str | None,
         fields: dict[str, Any],
         engine: str,
+        batch_size: int | None,
         noise: str | None,
         one_pass: bool,
         grey: bool,
@@ -117,7 +121,7 @@ class _Predictor:
 
         dataset = run.recipe.dataset
         self.noise = deployed_noise(run, None if noise is None else parse_value(noise))
-        self.run, self.class_names, self._engine = run, spec.class_names, engine
+        self.run, self.class_names, self._engine, self._batch_size = run, spec.class_names, engine, batch_size
         self.preparation = datasets.preparation(dataset["name"], fields_of(dataset), spec.shape, grey)
         self.certifier, default_fields = certified_prediction(run, certifier)
         if certifier is None and self.certifier == CLASS_ONLY:
@@ -144,7 +148,7 @@ class _Predictor:
         from radii.certification.deployment import warn_of_another
         from radii.certification.load import open_run
 
-        engine, classifier = open_run(self.run, self._engine, self.noise, None, BLOCK, data_at_hand=False)
+        engine, classifier = open_run(self.run, self._engine, self.noise, None, self._batch_size, data_at_hand=False)
         warn_of_another(self.run, engine, classifier)
         return engine, classifier
 

@@ -18,6 +18,7 @@ def soft_labels(
     settle: Whole | None = None,
     seed: Whole = 0,
     engine: str = "auto",
+    batch_size: Whole | None = None,
     workers: Whole | None = None,
     cluster: Cluster = None,
     data: Data = None,
@@ -34,6 +35,8 @@ def soft_labels(
             then 1 and 0; more votes could change them a little. By default every image gets all its votes.
         seed: The seed of the noise.
         engine: The engine that runs the forward passes; auto takes the fastest that is installed.
+        batch_size: The noisy copies of a forward pass, on which the draws do not depend; by default as many as suit the
+            device.
         workers: The number of processes, of one thread each; by default one per core or per GPU.
     """
     from radii.training.soft_labels import soft_labels as write_soft_labels
@@ -45,6 +48,7 @@ def soft_labels(
             settle=settle,
             seed=seed,
             engine=engine,
+            batch_size=batch_size,
             data=data,
             workers=workers,
             executor=executor,

@@ -18,6 +18,7 @@ def verify(
     rows: Whole = 10,
     all: Switch = False,
     engine: str | None = None,
+    batch_size: Whole | None = None,
     workers: Whole = 1,
     json: Json = False,
     pictures: Path | None = None,
@@ -38,6 +39,8 @@ def verify(
         rows: The number of rows to replay in each file, or of answers, chosen at random.
         all: Replay every row or answer.
         engine: Use this engine instead of the one that the certificates name.
+        batch_size: The noisy copies of a forward pass; by default as many as the file was made with. The draws of files
+            of version 0.2 depend on it.
         workers: The number of processes, of one thread each.
         pictures: A folder of the pictures that answers are about, where the evidence keeps none.
         signed: Check the signature of a run instead: weights, recipe, certificates and card are as they were signed.
@@ -61,6 +64,7 @@ def verify(
             file,
             rows=None if all else rows,
             engine=engine,
+            batch_size=batch_size,
             data=data,
             workers=workers,
             on_row=bar,

@@ -32,7 +32,7 @@ from radii.training.ddp import World, expect_same_inputs, join_world
 from radii.training.interrupts import SIGNALS, Interrupts
 from radii.training.optimizer import learning_rate, make_optimizer, set_learning_rate
 from radii.training.precision import check_precision, make_scaler, tuned
-from radii.training.step import Loss, StepResult, gradient_step
+from radii.training.step import Loss, StepResult, expect_finite_weights, gradient_step
 from radii.training.timing import steps_within, time_steps, training_time
 from radii.training.weights import save_weights
 
@@ -191,6 +191,8 @@ class _Loop:
         self.state = TrainState(model, make_optimizer(self.training, model), scaler)
         self.steps = math.ceil(len(self.images) / self.training.images_per_step)
         self._restore()
+        self.last = self.state.epoch, self.state.step
+        """Epoch and number of the last step."""
         objective = components.objective.to(self.device)
         self.loss = world.wrap(Loss(objective, model, self.training.precision, compiled=self.training.compile))
 
@@ -271,11 +273,14 @@ class _Loop:
             scaler=state.scaler,
             share=self._signal_flags,
         )
+        self.last = state.epoch, state.step
         state.add(result.terms)
         return result
 
     def _save(self) -> None:
+        """Write a checkpoint, which is never of weights that are not finite."""
         if self.world.is_rank0:
+            expect_finite_weights(self.state.model, *self.last)
             self.state.save(self.run)
 
     def _agree_on_signal(self) -> int | None:

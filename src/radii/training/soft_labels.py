@@ -7,12 +7,13 @@ from contextlib import closing
 from pathlib import Path
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from radii import disk
-from radii.certification.load import noise_of, open_run
+from radii.certification.load import noise_of, off_the_gpu, open_run
 from radii.datasets import samples_of
-from radii.device import default_workers
+from radii.device import default_device, default_workers
 from radii.disk import locked
 from radii.engines import AUTO
 from radii.estimate import OnEstimate
@@ -40,6 +41,7 @@ def soft_labels(
     settle: int | None = None,
     seed: int = 0,
     engine: str = AUTO,
+    batch_size: int | None = None,
     data: Path | None = None,
     workers: int | None = 1,
     executor: Executor | None = None,
@@ -50,16 +52,21 @@ def soft_labels(
 
     `executor` counts the votes; by default `workers` processes of one thread each do, one per core if it is None. The
     values do not depend on their number. With `settle`, an image whose first `settle` votes are all for one class gets
-    no more votes; the other images get all of theirs. `on_estimate` is called with the estimated time first.
+    no more votes; the other images get all of theirs. `batch_size` copies share a forward pass, by default as many as
+    suit the device; the votes do not depend on it. `on_estimate` is called with the estimated time first.
     """
     check_options(samples, settle, seed)
     workers = default_workers() if workers is None else workers
     weights = run.weights_digest()
     images = samples_of(dataset_of(run, data).part("train"))
     stream = None if _is_older(run) else PHILOX
+    target, device = default_device(), None
+    if stream is None:
+        batch_size = min(samples, BLOCK)  # the older streams draw blocks of this size
+    if workers > 1 and executor is None and target.type != "cpu":
+        (engine, batch_size), device = off_the_gpu(run, engine, batch_size, target), torch.device("cpu")
     with one_thread():
-        batch_size = min(samples, BLOCK) if stream is None else None
-        name, classifier = open_run(run, engine, noise_of(run.recipe), data, batch_size)
+        name, classifier = open_run(run, engine, noise_of(run.recipe), data, batch_size, device=device)
     if run.weights_digest() != weights:
         raise RunError(f"the weights of {run.path} changed since the votes began: start them again")
     settled = {} if settle is None else {"settle": settle}
@@ -75,11 +82,13 @@ def soft_labels(
     with locked(run.soft_labels_file):
         counts = _Counts(run, header, classifier.classes)
         first, total = len(counts), len(images)
-        if on_estimate is not None and executor is None:
+        if on_estimate is not None and executor is None and device is None:  # the speed of another one is unknown
             image = forecast(classifier, lambda number: program(first + number), total - first)
             if image is not None:
                 on_estimate(image.times((total - first) / workers))
-        finished = run_programs(classifier, lambda number: program(first + number), total - first, workers, executor)
+        finished = run_programs(
+            classifier, lambda number: program(first + number), total - first, workers, executor, target
+        )
         with closing(finished):
             for number, (votes, seconds, _) in enumerate(finished, start=first + 1):
                 counts.append(votes, seconds)

@@ -15,9 +15,12 @@ from radii.training.batchnorm import SYNCHRONISED, SynchronisedBatchNorm
 from radii.training.ddp import ALONE, World
 from radii.training.precision import autocast
 
+STATISTICS = ("running_mean", "running_var")
+KEPT = "the last good checkpoint is kept: lower training.learning_rate and start another run"
+
 
 class NotFiniteError(ValueError):
-    """The loss is infinite or not a number."""
+    """The loss or a weight is infinite or not a number."""
 
 
 class StepResult(NamedTuple):
@@ -93,8 +96,9 @@ def gradient_step(
     """Update the model once with the gradients of all ranks; raise a NotFiniteError if the loss is not finite.
 
     The loss is read after the update was launched, so a GPU is waited for once. After the error the weights may not be
-    finite either: they must not be saved. `loss` is a Loss that `world` has wrapped; `number` counts the steps of the
-    epoch, for the error. `share` returns numbers of this rank that are summed over the ranks together with the loss.
+    finite either: they must not be saved (`expect_finite_weights`). `loss` is a Loss that `world` has wrapped; `number`
+    counts the steps of the epoch, for the error. `share` returns numbers of this rank that are summed over the ranks
+    together with the loss.
     """
     optimizer.zero_grad()
     with world.peer_errors():
@@ -116,10 +120,21 @@ def gradient_step(
     if not math.isfinite(result.loss):
         bad = next((name for name, total in result.terms.items() if not math.isfinite(total)), "their sum")
         raise NotFiniteError(
-            f"the loss is {result.loss} at epoch {step.epoch}, step {number}, in the term {bad!r}; "
-            "the last good checkpoint is kept: lower training.learning_rate and start another run"
+            f"the loss is {result.loss} at epoch {step.epoch}, step {number}, in the term {bad!r}; {KEPT}"
         )
     return result
+
+
+def expect_finite_weights(model: nn.Module, epoch: int, step: int) -> None:
+    """Raise a NotFiniteError unless all weights and statistics are finite after a step.
+
+    A finite loss may have gradients that are not, and only the loss of the next step would show it.
+    """
+    statistics = ((name, value) for name, value in model.named_buffers() if name.endswith(STATISTICS))
+    tensors = dict([*model.named_parameters(), *statistics])  # a mask of a model's own may be infinite
+    finite = torch.stack([tensor.isfinite().all() for tensor in tensors.values()]).tolist()
+    if bad := next((name for name, good in zip(tensors, finite, strict=True) if not good), None):
+        raise NotFiniteError(f"the weight {bad!r} is not finite after epoch {epoch}, step {step}; {KEPT}")
 
 
 def _reduce(loss: Loss, numbers: Tensor, shared: Sequence[float], weight: float, world: World) -> Tensor:
