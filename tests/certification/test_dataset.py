@@ -283,7 +283,9 @@ def test_other_code_of_a_noise_or_a_certifier_is_not_mixed_in(
         mine = importlib.import_module("my_own").Mine
         noise, certifier = (mine(sigma=0.25), "fixed") if "sigma" in source else (None, mine(estimation=200))
         fields = {"estimation": 200} if certifier == "fixed" else {}
-        classifier = radii.SmoothedClassifier(threshold(), classes=2, **({"noise": noise} if noise else {"sigma": 0.25}))
+        classifier = radii.SmoothedClassifier(
+            threshold(), classes=2, **({"noise": noise} if noise else {"sigma": 0.25})
+        )
         options: dict[str, Any] = {"seed": 0, "workers": 1, "max_images": 2, "out": tmp_path / "mine.tsv", **fields}
         radii.certify_dataset(classifier, (IMAGES, LABELS), certifier, **options)
 
