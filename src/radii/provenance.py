@@ -165,9 +165,9 @@ def structure_digest(model: nn.Module) -> str:
     return digest.hexdigest()
 
 
-def class_digests(model: nn.Module) -> dict[str, str | None]:
-    """Digest the source of every layer class that is not torch's or radii's; None where there is no source."""
-    classes = {type(module) for module in model.modules()}
+def class_digests(objects: Iterable[object]) -> dict[str, str | None]:
+    """Digest the source of every class of these that is not torch's or radii's; None where there is no source."""
+    classes = set(map(type, objects))
     foreign = [cls for cls in classes if cls.__module__.partition(".")[0] not in ("torch", "radii")]
     return {_class_name(cls): _class_source_digest(cls) for cls in sorted(foreign, key=_class_name)}
 

@@ -1,5 +1,7 @@
 """Certification of a dataset from Python: whose noise, which file, who computes it."""
 
+import importlib
+import linecache
 import os
 import pickle
 import signal
@@ -245,6 +247,55 @@ def test_another_function_of_the_same_weights_is_not_mixed_in(
     radii.certify_dataset(first, **call)
     with pytest.raises(ValueError, match="was made with another function: logits of random images differ by"):
         radii.certify_dataset(other, **call)
+
+
+NOISE = """
+from dataclasses import dataclass
+from radii.smoothing.noise import Gaussian
+
+@dataclass(frozen=True)
+class Mine(Gaussian):
+    def draw(self, pixels, out, stream, first):
+        stream.fill_normal(out.view(len(out), -1), first, deviation=self.sigma * 1.0)
+        return out.add_(pixels)
+"""
+CERTIFIER = """
+from dataclasses import dataclass, replace
+from radii.certifiers.fixed import Fixed
+
+@dataclass(frozen=True, kw_only=True)
+class Mine(Fixed):
+    def certify(self, about, label=None):
+        certificate = yield from super().certify(about, label)
+        return replace(certificate, radius=certificate.radius * 1.0)
+"""
+
+
+@pytest.mark.parametrize("source", [NOISE, CERTIFIER], ids=["noise", "certifier"])
+def test_other_code_of_a_noise_or_a_certifier_is_not_mixed_in(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, source: str
+) -> None:
+    def certify_with(source: str) -> None:
+        (tmp_path / "my_own.py").write_text(source)
+        linecache.clearcache()
+        sys.modules.pop("my_own", None)
+        importlib.invalidate_caches()
+        mine = importlib.import_module("my_own").Mine
+        noise, certifier = (mine(sigma=0.25), "fixed") if "sigma" in source else (None, mine(estimation=200))
+        fields = {"estimation": 200} if certifier == "fixed" else {}
+        classifier = radii.SmoothedClassifier(
+            threshold(), classes=2, **({"noise": noise} if noise else {"sigma": 0.25})
+        )
+        options: dict[str, Any] = {"seed": 0, "workers": 1, "max_images": 2, "out": tmp_path / "mine.tsv", **fields}
+        radii.certify_dataset(classifier, (IMAGES, LABELS), certifier, **options)
+
+    monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    certify_with(source)
+    certify_with(source)
+    with pytest.raises(ValueError, match="was made with other code of my_own:Mine"):
+        certify_with(source.replace("* 1.0", "* 3.0"))
+    sys.modules.pop("my_own")
 
 
 def test_model_that_takes_no_random_images_is_recognised_by_the_first_image(
@@ -528,5 +579,5 @@ def test_source_of_a_model_is_parsed_by_one_thread_at_a_time(monkeypatch: pytest
     monkeypatch.setattr("inspect.getsource", getsource)
     monkeypatch.setattr("radii.runs.trust.source_digest", lambda _: "")
     with ThreadPoolExecutor(4) as executor:
-        list(executor.map(class_digests, [Blackening()] * 4))
+        list(executor.map(class_digests, [[Blackening()]] * 4))
     assert most == [1, 1, 1, 1]

@@ -9,6 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
+from radii.errors import ParameterError
 from radii.reports.report import report
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
@@ -174,3 +175,24 @@ def test_control_characters_in_a_name_are_escaped(tmp_path: Path) -> None:
         assert "x1b" in text
         assert "\x1b" not in text
         assert "\x08" not in text
+
+
+def test_files_that_radii_did_not_write_are_not_replaced(tmp_path: Path) -> None:
+    path = log(tmp_path / "mine.tsv")
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "report.csv").write_text("my own table")
+    with pytest.raises(ParameterError, match=r"report.csv exists, and no report.html beside it says that radii wrote"):
+        report([path], folder)
+    assert [file.name for file in folder.iterdir()] == ["report.csv"]
+    assert (folder / "report.csv").read_text() == "my own table"
+    (folder / "report.html").write_text("<p>my own page</p>")
+    with pytest.raises(ParameterError, match="name another folder"):
+        report([path], folder)
+    assert (folder / "report.html").read_text() == "<p>my own page</p>"
+
+
+def test_report_is_written_again(tmp_path: Path) -> None:
+    path = log(tmp_path / "mine.tsv")
+    report([path], tmp_path / "out")
+    assert "second" in report([path], tmp_path / "out", title="second").read_text()

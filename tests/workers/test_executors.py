@@ -83,16 +83,31 @@ def test_files_of_an_engine_travel_with_the_classifier(config: CertificationConf
     assert opened.artefact.with_suffix(".bin").read_bytes() == b"weights"
 
 
-def test_worker_with_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    (tmp_path / "sent_nets.py").write_text("from torch import nn\n\nclass Net(nn.Flatten):\n    pass\n")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    from sent_nets import Net  # type: ignore[import-not-found]
+SENT = """
+from radii.smoothing import noise
+from torch import nn
 
-    shipment = Shipped(radii.SmoothedClassifier(Net(), sigma=0.5, classes=4)).shipment
+class Net(nn.Flatten):
+    pass
+
+class Gaussian(noise.Gaussian):
+    pass
+"""
+
+
+def test_worker_with_other_code_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sent_nets.py").write_text(SENT)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    from sent_nets import Gaussian, Net  # type: ignore[import-not-found]
+
+    classifier = radii.SmoothedClassifier(Net(), noise=Gaussian(0.5), classes=4)
+    shipment = Shipped(classifier).shipment
     assert shipment.open().classes == 4
-    changed = replace(shipment, code=dict.fromkeys(shipment.code, "0" * 64))
-    with pytest.raises(ParameterError, match="the code of sent_nets:Net changed since the certification began"):
-        changed.open()
+    assert shipment.code.keys() == {"sent_nets:Net", "sent_nets:Gaussian"}
+    for name in shipment.code:
+        changed = replace(shipment, code={**shipment.code, name: "0" * 64})
+        with pytest.raises(ParameterError, match=f"the code of {name} changed since the certification began"):
+            changed.open()
     sys.modules.pop("sent_nets")
 
 

@@ -24,11 +24,11 @@ from radii.engines import AUTO, SmoothedClassifier, check_image
 from radii.errors import ParameterError, RunWarning
 from radii.estimate import Estimate, OnEstimate
 from radii.fields import check_seed
-from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
+from radii.provenance import artefact_digest, artefact_path, class_digests, code_digests, rounding_environment
 from radii.runs import events, gallery, resume
 from radii.runs.certificates import ENVIRONMENTS, OnImage, Row
 from radii.runs.events import EventLog
-from radii.runs.function import LOGITS, MODEL
+from radii.runs.function import CODE, LOGITS, MODEL
 from radii.runs.recipe import warn_of_sigma
 from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
@@ -100,8 +100,10 @@ class Certification:
 
     @cached_property
     def function(self) -> dict[str, Any]:
-        """What a file records of the certified function: the recipe's model, and logits of random images."""
+        """What a file records of the function: the recipe's model, code of noise and certifier, and some logits."""
         function: dict[str, Any] = {} if self.model is None else {MODEL: self.model}
+        if code := class_digests([self.classifier.noise, self.certifier]):
+            function[CODE] = code
         image = self.samples.sample(self.chosen[0])[0]
         channels, height, width = image.shape
         with one_thread():

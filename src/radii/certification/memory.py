@@ -148,7 +148,7 @@ def _identity(classifier: SmoothedClassifier, samples: Samples) -> dict[str, Any
     return {
         "weights": weights_digest(base),
         "structure": structure_digest(base),
-        "code": class_digests(base),
+        "code": class_digests(base.modules()),
         "artefact": artefact_digest(classifier.artefact),
         **{name: value for name, value in known.items() if value is not None},
     }

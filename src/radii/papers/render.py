@@ -6,7 +6,6 @@ from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING
 
-from radii import disk
 from radii.papers.comparison import Group, budget_text, column_title, comparison, numbered_groups, provenance
 from radii.papers.match import BASELINE, Result, Results
 from radii.papers.savings import savings_table
@@ -14,6 +13,7 @@ from radii.papers.tables import PaperTable
 from radii.papers.values import as_precise, difference, radius_of, shift_of, value
 from radii.reports import tables
 from radii.reports.figures import MUTED, add_legend, legend_name, light_colour, make_axes, to_bytes
+from radii.reports.report import write_files
 from radii.reports.tables import Table
 from radii.reports.text import UNKNOWN, html_text, markdown_text, plain
 
@@ -43,10 +43,7 @@ def write(table: PaperTable, results: Results, out: Path) -> Path:
         **{f"{table.name}-{name}.svg": svg for name, svg in svgs.items()},
         f"{table.name}.html": html(table, results, svgs),
     }
-    disk.make_folder(out)
-    for name, content in contents.items():
-        disk.write(out / name, content)
-    return out / f"{table.name}.html"
+    return write_files(out, contents, f"{table.name}.html")
 
 
 def sections(table: PaperTable, results: Results) -> dict[str, Table]:

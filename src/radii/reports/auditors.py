@@ -14,6 +14,7 @@ from radii.reports import population as population_words
 from radii.reports.inputs import begun_files
 from radii.reports.model_card import MEANING, describe
 from radii.reports.protocol import describe_certifier, describe_images, describe_noise
+from radii.reports.report import write_files
 from radii.reports.text import down
 from radii.runs import attacks, certificates, population
 from radii.runs.certificates import Certificates
@@ -104,9 +105,7 @@ def write_page(runs: Sequence[Run], out: Path, served: Sequence[ServedAnswers] =
         time=datetime.now(UTC).isoformat(timespec="seconds"),
         version=metadata.version("radii"),
     )
-    disk.make_folder(out)
-    disk.write(out / FILE, page)
-    return out / FILE
+    return write_files(out, {FILE: page}, FILE)
 
 
 def _run(run: Run) -> dict[str, Any]:

@@ -7,14 +7,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from radii import disk
-from radii.errors import RunWarning, install
+from radii.errors import ParameterError, RunWarning, install
 from radii.reports import accuracies, corruptions, figures
 from radii.reports.inputs import Entry, read
 from radii.reports.page.page import TITLE, Content, html, markdown
 from radii.reports.spread import as_json
+from radii.runs import readers
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+
+PAGE = "report.html"
+MOST_PAGE = 1 << 30
+"""The largest page that is read, in bytes."""
 
 
 def report(
@@ -56,13 +61,27 @@ def report(
         "report.tex": accuracies.latex(entries, content.radii),
         "report.json": _as_json(content),
         **({"corruptions.csv": corruptions.csv_text(corrupted)} if corrupted else {}),
-        "report.html": html(content),
+        PAGE: html(content),
     }
-    folder = Path(out)
+    return write_files(Path(out), files, PAGE)
+
+
+def write_files(folder: Path, files: Mapping[str, str | bytes], page: str) -> Path:
+    """Write the files to a folder, the page first, and return its path.
+
+    Files are replaced only beside a page that says it was made by radii.
+    """
+    mine = folder / page
+    is_ours = mine.is_file() and b"radii" in readers.content(mine, MOST_PAGE)
+    if not is_ours and (existing := [name for name in files if (folder / name).exists()]):
+        raise ParameterError(
+            f"{folder / existing[0]} exists, and no {page} beside it says that radii wrote it: name another folder",
+            "out",
+        )
     disk.make_folder(folder)
-    for name, data in files.items():
-        disk.write(folder / name, data)
-    return folder / "report.html"
+    for name in sorted(files, key=page.__ne__):  # a kill must not leave files without their page
+        disk.write(folder / name, files[name])
+    return mine
 
 
 def _as_json(content: Content) -> str:

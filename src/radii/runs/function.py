@@ -1,15 +1,15 @@
-"""Compare certified functions by what headers record: the recipe's model, and logits of random images.
+"""Compare certified functions by what headers record: the recipe's model, code, and logits of random images.
 
-Weights alone do not determine a function: an activation, a number of heads or a hook may change. Older headers record
-neither and stay valid.
+Weights alone do not determine a function: an activation, a number of heads or a hook may change, and so may the code of
+a noise or a certifier of your own. Older headers record none of it and stay valid.
 """
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 FUNCTION = "function"
-"""The header field that holds both."""
-MODEL, LOGITS = "model", "logits"
+"""The header field that holds them."""
+MODEL, CODE, LOGITS = "model", "code", "logits"
 SAME_PLACE = 1e-5
 """How far logits may differ in the same environment, as a share of the largest logit of a class: they are rounded."""
 ELSEWHERE = 1e-4
@@ -33,6 +33,10 @@ def function_difference(recorded: Mapping[str, Any], current: Mapping[str, Any],
     """Describe how a recorded function differs from the current one; empty if they agree where both are known."""
     if MODEL in recorded and MODEL in current and recorded[MODEL] != current[MODEL]:
         return "another model table in its recipe"
+    here = current.get(CODE, {})
+    for name, digest in recorded.get(CODE, {}).items():
+        if digest is not None and here.get(name, digest) not in (None, digest):
+            return f"other code of {name}"
     share = _logit_difference(recorded.get(LOGITS, []), current.get(LOGITS, []))
     if share <= limit:
         return ""

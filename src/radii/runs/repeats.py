@@ -26,11 +26,11 @@ DRAWS = (
 
 def repeats(certified: Certificates, others: Iterable[Certificates]) -> list[Certificates]:
     """Return one other file for each different way in which images of a file were certified with the same weights."""
-    ways: dict[str, Certificates] = {_draws(certified.header): certified}
+    ways: dict[str, Certificates] = {_draws(certified, certified): certified}
     for other in others:
         same = "weights" in certified.header and other.header.get("weights") == certified.header["weights"]
-        if same and _draws(other.header) not in ways and shared_images(certified, other):
-            ways[_draws(other.header)] = other
+        if same and _draws(certified, other) not in ways and shared_images(certified, other):
+            ways[_draws(certified, other)] = other
     return list(ways.values())[1:]
 
 
@@ -75,10 +75,23 @@ def overlap(
     """Count the images of a header that have a row in another file: by index in the same data, else by digest."""
     if not rows:
         return 0
-    if other.get("data") in (None, header.get("data")):
+    if _same_data(header, other):
         return len({row.index for row in rows} & set(images))
     return len({row.digest for row in rows} & {digest_of(index) for index in images})
 
 
-def _draws(header: Mapping[str, Any]) -> str:
-    return json.dumps([header.get(key) for key in DRAWS], sort_keys=True)
+def _draws(certified: Certificates, other: Certificates) -> str:
+    """Return what decides the draws of another file for the images of this one: its settings, and their numbers."""
+    numbers = [] if _same_data(certified.header, other.header) else _numbers(certified, other)
+    return json.dumps([numbers, *(other.header.get(key) for key in DRAWS)], sort_keys=True)
+
+
+def _numbers(certified: Certificates, other: Certificates) -> list[tuple[str, int]]:
+    """Return the shared images, by digest, that have another number in the other file: their noise is another too."""
+    own = {row.digest: row.index for row in certified.rows if row.digest}
+    return [(row.digest, row.index) for row in other.rows if own.get(row.digest, row.index) != row.index]
+
+
+def _same_data(header: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether a number names the same image in both files, as far as the other one states its data."""
+    return other.get("data") in (None, header.get("data"))

@@ -63,7 +63,7 @@ class Shipment:
         classifier: SmoothedClassifier = pickle.loads(self.content)
         if self.device != "cpu":
             classifier.base.to(worker_device(self.device))
-        here = class_digests(classifier.base)
+        here = _code(classifier)
         for name, digest in self.code.items():
             by_value = name.startswith("__main__") or "<locals>" in name
             if digest is not None and not by_value and here.get(name) != digest:
@@ -96,7 +96,12 @@ class Shipped:
             name = type(classifier.base).__name__
             raise ParameterError(f"the model {name} cannot be pickled: {error}", "classifier") from error
         artefact = {path.suffix: path.read_bytes() for path in files}
-        return Shipment(self.token, content, class_digests(classifier.base), artefact, self.target.type)
+        return Shipment(self.token, content, _code(classifier), artefact, self.target.type)
+
+
+def _code(classifier: SmoothedClassifier) -> dict[str, str | None]:
+    """Return the digests of the source of the layers and of the noise."""
+    return class_digests([*classifier.base.modules(), classifier.noise])
 
 
 def _pickled(classifier: SmoothedClassifier, device: str) -> bytes:
