@@ -107,6 +107,7 @@ def test_audit_harden_compare(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     again = radii(*typed, cwd=home)
     assert again.code == 0, again.error
     assert again.out.count("done before: radii ") == len(_planned(home))
+    assert "runs/hardened: hardened before; the page is " in again.out
     other = radii("harden", "runs/mine", "--sigma", "0.5", "--minutes", "0.25", cwd=home)
     assert other.code == 2
     assert "another plan, with sigma = 0.25, not 0.5" in other.error

@@ -75,11 +75,12 @@ def harden(
             raise RunError(f"{target} exists and is no hardening of {run}.", "run")
         with printed_warnings():
             plan.begin(_commands(source, target, noise, minutes, model, data, trust))
-    began = time.monotonic()
+    began, before = time.monotonic(), plan.done == len(plan.commands)
     show_plan(f"To harden {run} at sigma {noise:g}", plan.commands)
     hint(f"the plan is in {plan.file}: the same command continues it")
     run_plan(plan.commands, plan.done, plan.finish)
-    say(f"{target}: hardened in {duration(time.monotonic() - began)}; the page is {target / 'report' / 'report.html'}")
+    when = "before" if before else f"in {duration(time.monotonic() - began)}"
+    say(f"{target}: hardened {when}; the page is {target / 'report' / 'report.html'}")
     suggest(f"next: {command('compare', run, target, at_least=f'0.5@{noise:g}')}")
 
 
