@@ -79,11 +79,16 @@ def import_object(name: str, what: str) -> Callable[..., Any]:
         sys.path.insert(0, here)
     try:
         with _from_source():
-            member = getattr(importlib.import_module(module), attribute)
+            imported = importlib.import_module(module)
     except (ImportError, AttributeError, ValueError) as error:
         raise LookupError(
             f"cannot find the {what} {name!r}: {error}; expected module:name, with the module importable from here"
         ) from error
+    if not hasattr(imported, attribute):
+        members = [key for key, value in vars(imported).items() if callable(value) and not key.startswith("_")]
+        near = did_you_mean(attribute, members) if members else ", which defines no function"
+        raise LookupError(f"cannot find the {what} {name!r}: there is no {attribute!r} in {module}{near}")
+    member = getattr(imported, attribute)
     if not callable(member):
         raise LookupError(f"the {what} {name!r} is a {type(member).__name__}, expected a class or a function")
     return cast("Callable[..., Any]", member)

@@ -19,6 +19,7 @@ from radii.certification import checks, replay
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import VerificationResult, verify_run
 from radii.errors import ParameterError
+from radii.estimate import Estimate
 from radii.reports.protocol import label_known
 from radii.runs import certificates, trust
 from radii.runs.run import Run
@@ -78,6 +79,19 @@ def test_some_rows_are_replayed_at_random(run: Run) -> None:
     result = verified(run, rows=2, on_row=lambda done, total: seen.append((done, total)))
     assert (result.replayed, result.rows, seen) == (2, 6, [(1, 2), (2, 2)])
     assert verified(run, rows=0).replayed == 0
+
+
+def test_a_long_replay_is_estimated_first(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[Estimate | int] = []
+    fields = {"rows": 2, "on_row": lambda done, _: told.append(done), "on_estimate": told.append}
+    verified(run, **fields)
+    assert told == [1, 2], "few copies take no longer than their estimate"
+    monkeypatch.setattr(replay, "WORTH_TIMING", 100)
+    verified(run, **fields)
+    estimate = told[2]
+    assert isinstance(estimate, Estimate)
+    assert 0 < estimate.low <= estimate.seconds <= estimate.high
+    assert told[3:] == [1, 2]
 
 
 @pytest.mark.parametrize("procedure", [name for name in certifiers.names() if name != "fixed"])

@@ -1,16 +1,19 @@
 """`radii certify`: time before work, radii and noise by default, what robustness costs, and the l-infinity radius."""
 
 import contextlib
+import io
 import json
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certifiers.fixed import Fixed
 from radii.cli import certify, estimates
+from radii.cli.progress import CountingBar
 from radii.estimate import Estimate
 from radii.reports.metrics import Summary
 from radii.runs import certificates
@@ -59,6 +62,20 @@ def test_long_work_is_asked_about_on_a_terminal_only(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(estimates, "can_answer", lambda: True)
     with pytest.raises(estimates.Declined):
         estimates.announce(Quiet())(hours)
+
+
+def test_pictures_are_announced_by_the_time_of_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
+    said: list[str] = []
+    now = [100.0]
+    monkeypatch.setattr(estimates, "hint", said.append)
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    with CountingBar(Console(file=io.StringIO())) as bar:
+        on_image = estimates.announce_rest(bar, "--with prediction")
+        for number, seconds in enumerate((50.0, 3.0, 3.0), start=1):  # the first includes the start
+            now[0] += seconds
+            on_image(number, 1002)
+    assert said == ["about 50 min (17 min to 2 h 30 min); sooner: --with prediction"]
+    assert bar.progress.tasks[0].completed == 3
 
 
 def certified(folder: Path, *words: str) -> dict[str, Any]:

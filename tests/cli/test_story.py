@@ -58,6 +58,17 @@ def test_import_says_what_noise_does_and_what_comes_next(home: Path, imported: s
     assert "nets:small" in listed.out
 
 
+def test_unusual_imports_are_remarked_on_in_one_line(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    outcome = radii(*IMPORT, "--sigma", "25", "--run", "runs/noisy", cwd=home)
+    assert outcome.code == 0, outcome.error
+    assert outcome.error.startswith("radii: sigma = 25 is far more noise than pixels in [0, 1] bear")
+    assert "RunWarning" not in outcome.error
+    monkeypatch.setenv("RADII_DATA", str(home / "nowhere"))
+    outcome = radii("import", "nets:small", "--run", "runs/unstated", cwd=home)
+    assert outcome.code == 2
+    assert "no dataset was stated: the folders in RADII_DATA are the classes" in outcome.out
+
+
 @pytest.mark.slow
 @pytest.mark.usefixtures("imported")
 def test_audit_harden_compare(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -96,6 +107,7 @@ def test_audit_harden_compare(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     again = radii(*typed, cwd=home)
     assert again.code == 0, again.error
     assert again.out.count("done before: radii ") == len(_planned(home))
+    assert "runs/hardened: hardened before; the page is " in again.out
     other = radii("harden", "runs/mine", "--sigma", "0.5", "--minutes", "0.25", cwd=home)
     assert other.code == 2
     assert "another plan, with sigma = 0.25, not 0.5" in other.error

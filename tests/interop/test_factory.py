@@ -46,6 +46,10 @@ def broken():
     raise RuntimeError("no such\\nlayer")
 
 
+def offline():
+    raise OSError("no route to host")
+
+
 def nothing():
     return 3
 """
@@ -134,7 +138,10 @@ def test_normalisation_is_as_stated(pictures: Path, options: dict[str, Any], con
         ("broken", {}, "my_nets:broken cannot make its model: RuntimeError: no such layer"),
         ("many", {}, r"answers \[3, 5\] for 3 images, expected \[3, 2\]: the dataset has 2 classes"),
         ("noisy", {}, "depending on the others in its batch: use it in eval mode"),
-        ("load", {"size": 7}, "cannot classify images of 3 x 7 x 7"),
+        ("offline", {}, "my_nets:offline cannot make its model: OSError: no route to host"),
+        ("lod", {}, "there is no 'lod' in my_nets; did you mean 'load'?"),
+        ("load", {"size": 7}, "cannot classify the 3 x 7 x 7 images of folder"),
+        ("load", {"weights": Path()}, ". is a folder, expected a file of weights"),
         ("load", {"dataset": {"name": "folder", "resize": 9}}, "would be enlarged"),
         ("load", {"normalisation": "inside", "mean": (0.5,) * 3, "std": (0.5,) * 3}, "leave one out"),
         ("load", {"mean": (0.5,), "std": (0.5,)}, "mean and std"),

@@ -90,6 +90,14 @@ def test_objective_is_a_recipe_with_dataset_model_and_sigma() -> None:
         scratch_recipe("standard", ["dataset=digits"])
 
 
+def test_all_wrong_settings_are_named_at_once() -> None:
+    settings = ["dataset=digits", "model=digits_cnn", "sigma=lots", "training.epochs=-1"]
+    with pytest.raises(RecipeError) as error:
+        scratch_recipe("gaussian", settings)
+    assert "sigma = 'lots', expected a number" in str(error.value)
+    assert "epochs = -1" in str(error.value)
+
+
 def test_normalised_is_the_models_first_layer() -> None:
     base = nn.Flatten()
     images = torch.rand(2, 3, 4, 4)

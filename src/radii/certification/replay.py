@@ -17,6 +17,7 @@ from radii.certification.recertify import UpdateCertification, open_update
 from radii.certification.update import FROM, named_old
 from radii.certifiers.population import OnePass
 from radii.device import available
+from radii.estimate import OnEstimate
 from radii.runs import trust
 from radii.runs.certificates import ENVIRONMENTS, FIRST_ROW, Row, recorded_difference, same_environment
 from radii.runs.function import COARSE, FUNCTION, function_difference
@@ -32,6 +33,8 @@ MEAN_ROUNDING = 1e-3
 """How far rounding may change a radius of mean probabilities, as a share of it, and at most as far as a logit."""
 UNSEEN = 1e-5
 """Changes of such a radius below this share favour no claim. Engines of 32 bits differ by 5e-7 at most."""
+WORTH_TIMING = 50_000
+"""With fewer noisy copies in all, a replay takes about as long as its estimate."""
 ONE_SIDED = 4.0
 """Standard deviations by which votes may favour the claims of a file: rounding changes votes in both directions."""
 
@@ -39,7 +42,9 @@ Count = Callable[[Sequence[Question]], list[Answer]]
 """Count the answers to questions about one image."""
 
 
-def replay(verification: Verification, rows: Sequence[Row], workers: int) -> Iterator[Row]:
+def replay(
+    verification: Verification, rows: Sequence[Row], workers: int, on_estimate: OnEstimate | None = None
+) -> Iterator[Row]:
     """Certify images again from their noise addresses and compare; yield every replayed row."""
     try:
         certification = _certification(verification)
@@ -56,7 +61,12 @@ def replay(verification: Verification, rows: Sequence[Row], workers: int) -> Ite
         verification.differs(f"it was made with {difference}")
         return
     here = [row for row in rows if 0 <= row.index < len(certification.samples)]
-    for row, again in zip(here, certification.rows([row.index for row in here], workers), strict=True):
+    indices = [row.index for row in here]
+    if on_estimate is not None and sum(row.samples or 0 for row in here) > WORTH_TIMING:
+        image = certification.forecast(indices)
+        if image is not None:
+            on_estimate(image.times(len(indices) / workers))
+    for row, again in zip(here, certification.rows(indices, workers), strict=True):
         verification.replayed += 1
         if _result(row) != _result(again):
             _explain(verification, certification, row, again)

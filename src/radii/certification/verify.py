@@ -18,6 +18,7 @@ from radii.certification.checks import (
 from radii.certification.replay import replay
 from radii.certification.update import FROM, named_old
 from radii.errors import ParameterError
+from radii.estimate import OnEstimate
 from radii.runs import certificates as certificate_files
 from radii.runs import population as population_files
 from radii.runs import resume
@@ -115,11 +116,13 @@ def verify_run(
     trust: Collection[str] = (),
     workers: int = 1,
     on_row: OnRow = lambda *_: None,
+    on_estimate: OnEstimate | None = None,
 ) -> VerificationResult:
     """Check the certificates of a run, or one of its certificate files, which may be elsewhere.
 
     Checksums, digests, seeds and radii are checked for every row. `rows` of each file, chosen at random, are replayed
-    from their noise addresses (all if it is None), by default with the engine that they were made with.
+    from their noise addresses (all if it is None), by default with the engine that they were made with. `on_estimate`
+    is called with the estimated time of a file that needs many noisy copies, before they are counted.
     """
     if rows is not None and rows < 0:
         raise ParameterError(f"rows = {rows}, expected a whole number >= 0", "rows")
@@ -142,7 +145,7 @@ def verify_run(
         else:
             check_radii(verification)
         if check_images(verification) and check_digests(verification) and replays[path]:
-            for _ in replay(verification, replays[path], workers):
+            for _ in replay(verification, replays[path], workers, on_estimate):
                 on_row(verification.replayed, total)
     with_others = _with_others(run, files, verification)
     _check_seeds(files if file is None else with_others, verification)

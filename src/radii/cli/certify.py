@@ -151,6 +151,10 @@ def certify(
     recipe = trained.recipe
     smoothing = noise_of(recipe, with_sigma(recipes.parse_value(noise), sigma))
     fields = parse_fields(set, radii)
+    if radii is not None and with_ == "fixed":
+        raise ValueError(
+            f"--radii {radii}: fixed bounds the radius itself. Add --with sequential, or leave out --radii."
+        )
     certifier = with_radii(
         (populations if is_population else certifiers).create(with_, **fields), "radii" in fields, smoothing
     )

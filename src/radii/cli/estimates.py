@@ -1,6 +1,7 @@
 """Say how long work will take before it begins; ask on a terminal if it takes hours."""
 
 import sys
+import time
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from typing import Protocol
@@ -15,6 +16,10 @@ LONG = 2 * 3600.0
 """Work that takes more seconds than this is asked about, if somebody can answer."""
 
 
+FASTER, SLOWER = 1 / 3, 3.0
+"""The range of an estimate from one image, as multiples: images differ."""
+
+
 class Declined(KeyboardInterrupt):
     """The user does not want to wait so long."""
 
@@ -23,6 +28,12 @@ class Pausable(Protocol):
     """A progress bar that a question can interrupt."""
 
     def paused(self) -> AbstractContextManager[None]: ...
+
+
+class Counter(Pausable, Protocol):
+    """A progress bar of images."""
+
+    def __call__(self, done: int, total: int) -> None: ...
 
 
 def in_words(estimate: Estimate) -> str:
@@ -46,6 +57,23 @@ def announce(bar: Pausable, cheaper: str = "") -> Callable[[Estimate], None]:
                 raise Declined
 
     return on_estimate
+
+
+def announce_rest(bar: Counter, cheaper: str = "") -> Callable[[int, int], None]:
+    """Return a callback that moves a bar, and announces the time left when the second image is done.
+
+    The first image also loads the model.
+    """
+    say, times = announce(bar, cheaper), list[float]()
+
+    def on_image(done: int, total: int) -> None:
+        bar(done, total)
+        times.append(time.monotonic())
+        if len(times) == 2:
+            seconds = (times[1] - times[0]) * (total - done)
+            say(Estimate(seconds, FASTER * seconds, SLOWER * seconds))
+
+    return on_image
 
 
 def can_answer() -> bool:

@@ -2,19 +2,21 @@
 
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
 from cyclopts import Parameter
 
 from radii import disk
-from radii.cli.app import hint, say, suggest
+from radii.cli.app import hint, printed_warnings, say, suggest
 from radii.cli.arguments import RUN_FLAGS, Data, Strings, Trust, check_minutes, command
 from radii.cli.audit import attack_command, certify_command, has_gradients
 from radii.cli.plan import PlannedCommand, planned, run_plan, show_plan
 from radii.fields import first_difference
 from radii.reports.text import duration
 from radii.runs import readers
+from radii.runs.recipe import parse_value
 from radii.runs.run import Run, RunError
 
 TWO_STAGES = 20.0
@@ -71,12 +73,14 @@ def harden(
     if not plan.commands:
         if target.exists():
             raise RunError(f"{target} exists and is no hardening of {run}.", "run")
-        plan.begin(_commands(source, target, noise, minutes, model, data, trust))
-    began = time.monotonic()
+        with printed_warnings():
+            plan.begin(_commands(source, target, noise, minutes, model, data, trust))
+    began, before = time.monotonic(), plan.done == len(plan.commands)
     show_plan(f"To harden {run} at sigma {noise:g}", plan.commands)
     hint(f"the plan is in {plan.file}: the same command continues it")
     run_plan(plan.commands, plan.done, plan.finish)
-    say(f"{target}: hardened in {duration(time.monotonic() - began)}; the page is {target / 'report' / 'report.html'}")
+    when = "before" if before else f"in {duration(time.monotonic() - began)}"
+    say(f"{target}: hardened {when}; the page is {target / 'report' / 'report.html'}")
     suggest(f"next: {command('compare', run, target, at_least=f'0.5@{noise:g}')}")
 
 
@@ -170,6 +174,7 @@ def _training(
         options: dict[str, Any] = {"from_": source.path, "set": settings, **_length(minutes, target)}
         return [planned(purpose, minutes, "train", "denoising", **options, **more)]
     if model is not None:
+        _expect_model(source, model)
         teacher, share = target.with_name(f"{target.name}-teacher"), TEACHER_SHARE * minutes
         tuning = _training(source, teacher, sigma, share, None, data, trust)
         left = minutes - share
@@ -186,6 +191,13 @@ def _training(
         planned("fine-tune with noise", share, "train", "gaussian", **first, **more),
         planned("then for consistency", left, "train", "consistency", **then, **more),
     ]
+
+
+def _expect_model(source: Run, model: str) -> None:
+    """Raise unless a model can be made of what --model states: the first minutes would go to its teacher."""
+    from radii.training.weights import make_model, model_spec
+
+    make_model(replace(source.recipe, model=parse_value(model)), model_spec(source), pretrained=False)
 
 
 def _length(minutes: float, target: Path) -> dict[str, Any]:

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 from cyclopts import Parameter
 
-from radii.cli.app import hint, say, suggest
+from radii.cli.app import hint, printed_warnings, say, suggest
 from radii.cli.arguments import Data, Whole, command, parse_numbers
 from radii.reports.costs import check_in_words, never_saw_noise, noisy_in_words
 from radii.runs import recipe as recipes
@@ -59,8 +59,17 @@ def import_(
         "data": data,
     }
     inputs = {key: value for key, value in options.items() if value is not None}
+    with printed_warnings():
+        _import(source, run, weights, model, sigma, inputs)
+
+
+def _import(
+    source: str, run: Path, weights: Path | None, model: str | None, sigma: float, inputs: Mapping[str, Any]
+) -> None:
     is_factory = source.lstrip().startswith("{") or (":" in source and not Path(source).exists())
     is_onnx = not is_factory and source.endswith(".onnx")
+    if not is_factory and not Path(source).suffix and not Path(source).exists():
+        raise ValueError(f"There is no file {source}. Name a file, or a factory as module:name, such as {source}:load.")
     if weights is not None and not is_factory:
         raise ValueError(f"--weights needs a factory such as my.nets:load, but {source} is a file. Leave it out.")
     if model is not None and (is_factory or is_onnx):
@@ -71,6 +80,8 @@ def import_(
     if is_factory:
         from radii.interop.factory import import_model
 
+        if not inputs.keys() & {"dataset", "data"}:
+            hint("no dataset was stated: the folders in RADII_DATA are the classes (--dataset, or --data FOLDER)")
         import_model(recipes.parse_value(source), run, sigma=sigma, weights=weights, **inputs)
     elif is_onnx:
         from radii.interop.onnx import import_onnx

@@ -11,6 +11,7 @@ from cyclopts import Parameter
 
 from radii.cli.app import STDIN, console, in_words, print_error, printed_warnings, say, say_json
 from radii.cli.arguments import Fields, Json, Switch, Trust, Whole, parse_fields
+from radii.cli.estimates import announce_rest
 from radii.cli.progress import CountingBar
 from radii.reports.text import down
 from radii.runs.recipe import fields_of, parse_value
@@ -78,10 +79,10 @@ def predict(
         predictor = _Predictor(
             trained, spec, with_, parse_fields(set, radii), engine, batch_size, noise, one_pass, grey
         )
-        answered = 0
+        answered, on_picture = 0, bar if json else announce_rest(bar, "--with prediction, for the classes alone")
         for number, file in enumerate(files, start=1):
             answered += _answer(predictor, file, json)
-            bar(number, len(files))
+            on_picture(number, len(files))
     raise SystemExit(0 if answered == len(files) else 1)
 
 

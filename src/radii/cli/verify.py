@@ -6,8 +6,11 @@ from typing import NoReturn
 
 from radii.cli.app import console, hint, printed_warnings, say, say_json
 from radii.cli.arguments import LOG, Data, Json, Switch, Trust, Whole
+from radii.cli.estimates import announce, announce_rest
 from radii.cli.progress import CountingBar
 from radii.runs.run import Run
+
+FEWER = "--rows 2"
 
 
 def verify(
@@ -68,6 +71,7 @@ def verify(
             data=data,
             workers=workers,
             on_row=bar,
+            on_estimate=None if json else announce(bar, FEWER),
         )
     if json:
         say_json({"equal": result.equal, "exit_code": result.exit_code, **asdict(result)})
@@ -100,7 +104,8 @@ def _verify_evidence(
 
     with printed_warnings(), CountingBar(console) as bar:
         opened = None if run is None else Run(run, trust or ())
-        result = verify_evidence(folder, opened, pictures=pictures, rows=rows, trusted=trust or (), on_answer=bar)
+        on_answer = bar if json else announce_rest(bar, FEWER)
+        result = verify_evidence(folder, opened, pictures=pictures, rows=rows, trusted=trust or (), on_answer=on_answer)
     if json:
         say_json({"equal": result.equal, "exit_code": result.exit_code, **asdict(result)})
     else:

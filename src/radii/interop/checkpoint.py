@@ -58,6 +58,8 @@ def read_checkpoint(checkpoint: Path) -> dict[str, Tensor]:
 
 def _check_unpacked_size(checkpoint: Path) -> None:
     """Refuse an archive that unpacks to far more than its size: torch does not compress."""
+    if checkpoint.is_dir():
+        raise ValueError(f"{checkpoint} is a folder, expected a file of weights: name the file in it")
     if not checkpoint.is_file():
         raise ValueError(f"there is no checkpoint {checkpoint}")
     try:

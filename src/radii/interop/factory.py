@@ -50,7 +50,9 @@ def import_model(
         check_classifier(classifier, spec, name)
     except (RuntimeError, TypeError, IndexError, AssertionError) as error:
         size = " x ".join(map(str, spec.shape))
-        raise ParameterError(_failure(f"{name} cannot classify images of {size}", error), "size") from error
+        words = _failure(f"{name} cannot classify the {size} images of {recipe.dataset['name']}", error)
+        # The other datasets have images of one size.
+        raise ParameterError(words, "size" if recipe.dataset["name"] == "folder" else "") from error
     return write_run(path, recipe, dataset, classifier, spec, weights)
 
 
@@ -68,12 +70,13 @@ def _complete(model: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _make(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
+    name = recipe.model["name"]
     try:
         return make_model(recipe, spec)
-    except (ValueError, LookupError, OSError):
-        raise
     except Exception as error:  # the factory is the user's: any error may come out of it
-        raise ParameterError(_failure(f"{recipe.model['name']} cannot make its model", error)) from error
+        if isinstance(error, ParameterError) or type(error) is LookupError or name in str(error):
+            raise
+        raise ParameterError(_failure(f"{name} cannot make its model", error)) from error
 
 
 def _load_weights(model: nn.Module, weights: Path, name: str) -> None:

@@ -112,7 +112,7 @@ def find(name: str, folder: str = "models") -> Factory:
         return plugins.import_object(name, what)
     known = plugins.functions(folder)
     if name not in known:
-        raise LookupError(f"there is no {what} {name!r}{did_you_mean(name, known)}; your own is named module:name")
+        raise LookupError(f"there is no {what} {name!r} (your own is named module:name){did_you_mean(name, known)}")
     factory: Factory = getattr(importlib.import_module(known[name][0]), name)
     return factory
 

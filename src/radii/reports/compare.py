@@ -169,8 +169,10 @@ def _files(run: Run, sigma: float | None) -> list[Certificates]:
     own = [file for file in files if file.header.get("weights") == weights and not protocol.evaluated_on(file)]
     matching = [file for file in own if sigma is None or file.sigma == sigma]
     if not matching:
-        noise = "" if sigma is None else f" at sigma {sigma:g}"
-        raise RunError(f"{run.path} has no certificates{noise}: `radii certify {run.path}` makes them")
+        if own:
+            others = ", ".join(sorted({_sigma(file) for file in own}))
+            raise RunError(f"{run.path} has no certificates at sigma {sigma:g}, only at {others}: certify it so too")
+        raise RunError(f"{run.path} has no certificates: `radii certify {run.path}` makes them")
     trained = run.stated_recipe().sigma
     return sorted(matching, key=lambda file: (file.sigma == trained, not file.missing, len(file.rows)), reverse=True)
 

@@ -109,7 +109,7 @@ class Run:
         """Return the recipe as data: the code that it names must not be used."""
         if not self.recipe_file.is_file():
             near = _nearest(self.path)
-            advice = f"did you mean {str(near)!r}?" if near else "`radii train` makes one"
+            advice = f"did you mean {str(near)!r}?" if near else "`radii train` or `radii import` makes one"
             raise RunError(f"{self.path} is not a run: it has no recipe.toml; {advice}")
         if linked := [name for name in FOLDERS if (self.path / name).is_symlink()]:
             raise RunError(f"{self.path / linked[0]} is a symbolic link, where a folder belongs: put the folder there")

@@ -33,7 +33,10 @@ def scratch_recipe(objective: str, settings: Sequence[str], data: Path | None = 
         raise RecipeError(
             f"the objective {objective!r} needs {', '.join(missing)}: set them, or name a recipe of `radii list`"
         )
-    stated = {key: values[key] for key in ("dataset", "model", "sigma")}
-    bare = Recipe(**stated)
-    images = len(open_dataset(bare, data).part("train"))
-    return with_settings(profiles.scratch_recipe(objective, images, **stated), objective, settings)
+
+    def recipe_for(images: int) -> Recipe:
+        # The settings replace this sigma, so that all of them are checked at once.
+        base = profiles.scratch_recipe(objective, images, values["dataset"], values["model"], sigma=1.0)
+        return with_settings(base, objective, settings)
+
+    return recipe_for(len(open_dataset(recipe_for(profiles.FEW), data).part("train")))

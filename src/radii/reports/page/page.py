@@ -19,7 +19,7 @@ from radii.reports.page.notes import claim, headline, headline_radius, noise_wor
 from radii.reports.page.pictures import galleries, look, read_pictures
 from radii.reports.spread import spread
 from radii.reports.tables import Table
-from radii.reports.text import html_text, markdown_text, plain, radius_text
+from radii.reports.text import UNKNOWN, html_text, markdown_text, plain, radius_text
 from radii.reports.transfer import trained_runs, transfers
 
 TITLE = "Certified accuracy"
@@ -180,7 +180,6 @@ class Tile(NamedTuple):
     title: str
     value: str
     unit: str
-    """Empty if there is no value."""
     who: str
 
 
@@ -188,18 +187,19 @@ Metric = Callable[[Summary], Value | None]
 
 
 def _tiles(entries: Sequence[Entry], radius: float) -> list[Tile]:
-    """Return the numbers in large print; none for several inputs that do not compare."""
+    """Return the known numbers in large print; none for several inputs that do not compare."""
     if len(entries) > 1 and not protocol.comparable([entry.certificates for entry in entries]):
         return []
     smaller = [other for other in radii_of([entry.summary for entry in entries]) if 0 < other < radius]
     half = min(smaller, key=lambda other: abs(other - radius / 2), default=radius / 2)
     norm = protocol.norm_names([entry.certificates for entry in entries])
-    return [
+    tiles = [
         _tile(entries, "Smoothed accuracy", lambda summary: summary.known(0.0)),
         _tile(entries, f"Certified at radius {radius_text(half)} ({norm})", lambda summary: summary.known(half)),
         _tile(entries, f"Certified at radius {radius_text(radius)} ({norm})", lambda summary: summary.known(radius)),
         _tile(entries, f"Average certified radius ({norm})", lambda summary: summary.known_acr, percent=False),
     ]
+    return [tile for tile in tiles if tile.value != UNKNOWN]
 
 
 def _tile(entries: Sequence[Entry], title: str, metric: Metric, *, percent: bool = True) -> Tile:
