@@ -483,7 +483,8 @@ def stated(_: Effort) -> Outcome:
 def documented(_: Effort) -> Outcome:
     """Every `radii` command in code and in running text of the manual, the README, SECURITY.md, results/, examples and
     the help, hints and errors of the source: command and options must exist, and torchrun must get no --run."""
-    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/**/README.md")]
+    pages = [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("results/**/*.md")]
+    pages += [*ROOT.glob("src/radii/**/*.html"), *ROOT.glob("docs/**/*.ipynb"), *ROOT.glob("examples/**/*.ipynb")]
     sources = [*ROOT.glob("src/radii/**/*.py"), *ROOT.glob("examples/*.py")]
     found = {(path, words) for path in pages + sources for words in spelled(path)}
     wrong = [f"{path.relative_to(ROOT)}: {words}" for path, words in sorted(found) if not _parses(words)]
@@ -493,6 +494,9 @@ def documented(_: Effort) -> Outcome:
 SPAN = re.compile(r"(?<!`)`((?:torchrun [^`\n]*-m )?radii [a-z][^`\n]*)`(?!`)")
 LINE = re.compile(r"^ *(?:\$ )?((?:torchrun .*-m )?radii [a-z].*)$", re.MULTILINE)
 """Commands in running text, and lines of their own."""
+TAGGED = re.compile(r"<code>((?:torchrun [^<\n]*-m )?radii [a-z][^<\n]*)</code>")
+CELL = re.compile(r'"[!%]?(radii [a-z][^"\\\n]*)')
+"""Commands on a page of HTML, and in the lines of a notebook."""
 
 
 def spelled(path: Path) -> list[str]:
@@ -502,7 +506,8 @@ def spelled(path: Path) -> list[str]:
     if path.suffix == ".md":
         fences = "".join(re.findall(r"^```(?:sh|console|bash)?\n(.*?)^```$", text, re.DOTALL | re.MULTILINE))
         spans += LINE.findall(fences)
-    return [re.sub(r"\{[^{}]*\}", "X", span) if path.suffix == ".py" else span for span in spans]
+    spans += TAGGED.findall(text) if path.suffix == ".html" else CELL.findall(text) if path.suffix == ".ipynb" else []
+    return [span if path.suffix == ".md" else re.sub(r"\{+[^{}]*\}+", "X", span) for span in spans]
 
 
 def _parses(text: str) -> bool:
