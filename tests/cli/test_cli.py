@@ -195,7 +195,7 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["report", "nowhere"], "nowhere"),
     (["transfer", "--model", "digits_cnn"], "There is no teacher. Name one with --teacher RUN, or"),
     (["transfer", "--teacher", "g", "--model", "vit", "--set", "model.width=9"], "which --model replaces"),
-    (["certify", "run", "--radii", "0.25"], "--radii 0.25: fixed bounds the radius itself. Add --with sequential"),
+    (["certify", "runs/g", "--radii", "0.25"], "--radii 0.25: fixed bounds the radius itself. Add --with sequential"),
     (["import", "nets", "--weights", "w.pt", "--run", "x"], "There is no file nets. Name a file, or a factory"),
     (["import", "absent.pth", "--dataset", "cifar10", "--model", "cifar_resnet20", "--run", "x"], "no checkpoint"),
 ]

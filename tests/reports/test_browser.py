@@ -200,6 +200,9 @@ def test_phone_scrolls_down_only(driver: Chrome, page: Path) -> None:
     assert driver.execute_script("return document.documentElement.scrollWidth") == PHONE[0]
     wider = "return [...document.querySelectorAll('body *')].filter(e => getComputedStyle(e).overflowX === 'auto'"
     assert driver.execute_script(f"{wider} && e.scrollWidth > e.clientWidth).map(e => e.ariaLabel)") == []
+    covered = "e => e.getBoundingClientRect().right > e.closest('td').getBoundingClientRect().right"
+    assert driver.execute_script(f"return [...document.querySelectorAll('svg.bars')].filter({covered}).length") == 0
+    assert driver.execute_script("return document.querySelectorAll('svg.bars').length") > 0
     label = "return getComputedStyle(document.querySelector('.card td[data-label]'), '::before').content"
     assert driver.execute_script(label) != "none", "every value has its title beside it"
     size = "return parseFloat(getComputedStyle(document.querySelector('#curves .tick')).fontSize)"
