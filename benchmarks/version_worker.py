@@ -1,7 +1,8 @@
 """Certify images of a run again for every line of standard input, with whichever version of radii is on the path.
 
-Answers the seconds from the loaded classifier to the last row (sampling, digests, checksums and the writing of rows)
-and the peak memory of the process in megabytes. Both versions run this file, so it tries the names of each.
+Answers the seconds from the loaded classifier (with several workers, from the call) to the last row, and the peak memory
+of the process in megabytes. That covers sampling, digests, checksums and the writing of rows. Both versions run this
+file, so it tries the names of each.
 """
 
 import importlib
@@ -34,10 +35,11 @@ def main(run: Path, data: Path, images: int, every: int, options: str) -> None:
     for _ in sys.stdin:
         for path in (run / "certificates").glob("*"):
             path.unlink()
-        moments: list[float] = []
         config = code.CertificationConfig(
             run=run, data=data, engine=engine, certifier=chosen, every=every, max_images=images
         )
+        # Of several workers, the start counts: they may start before the classifier is loaded.
+        moments = [time.perf_counter()] if workers > 1 else []
         code.certify_run(
             config, workers=workers, on_image=lambda *_, moments=moments: moments.append(time.perf_counter())
         )

@@ -127,6 +127,49 @@ def test_no_worker_outlives_its_parent(number: signal.Signals, tmp_path: Path) -
         time.sleep(0.05)
 
 
+def is_imported(name: str) -> tuple[int, bool]:
+    return os.getpid(), name in sys.modules
+
+
+def test_started_workers_import_a_module_and_take_the_calls() -> None:
+    processes = pool.ProcessPool(2)
+    try:
+        processes.start("colorsys")
+        processes.start("colorsys")  # all are running
+        started = {worker.process.pid for worker in processes._workers}
+        for _ in range(4):
+            processes.submit(pool.Call("a call", is_imported, ("colorsys",)))
+        outcomes = [processes.next()[1].value() for _ in range(4)]
+    finally:
+        processes.close()
+    assert len(started) == 2
+    assert all(found for _, found in outcomes)
+    assert {process for process, _ in outcomes} <= started
+    processes.close()  # a second time does nothing
+
+
+def test_a_module_that_cannot_be_imported_does_not_end_the_workers() -> None:
+    processes = pool.ProcessPool(1)
+    try:
+        processes.start("there.is.no.such.module")
+        processes.submit(pool.Call("a call", square, (3,)))
+        assert processes.next()[1].value() == 9
+    finally:
+        processes.close()
+
+
+def test_a_worker_that_dies_before_its_first_call_is_replaced() -> None:
+    processes = pool.ProcessPool(1)
+    try:
+        processes.start("colorsys")
+        os.kill(processes._workers[0].process.pid or 0, signal.SIGKILL)
+        processes._workers[0].process.join()
+        processes.submit(pool.Call("a call", square, (3,)))
+        assert processes.next()[1].value() == 9
+    finally:
+        processes.close()
+
+
 def test_no_workers_are_refused_instead_of_waited_for() -> None:
     with pytest.raises(ValueError, match="workers = 0, expected a whole number >= 1"):
         next(map_in_processes(abs, [1, 2], 0))

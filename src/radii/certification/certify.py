@@ -4,7 +4,7 @@ import json
 import warnings
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import closing, suppress
+from contextlib import closing, nullcontext, suppress
 from dataclasses import asdict, dataclass, field, replace
 from functools import cached_property, partial
 from pathlib import Path
@@ -38,8 +38,9 @@ from radii.smoothing.noise import Noise
 from radii.training.accuracy import record_accuracy
 from radii.training.build import dataset_of
 from radii.training.weights import model_digest
-from radii.workers.backends import run_programs
+from radii.workers.backends import run_programs, started_pool
 from radii.workers.forecast import every_within, forecast
+from radii.workers.pool import ProcessPool
 from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
 
@@ -69,6 +70,8 @@ class Certification:
     """The random streams that the noise is drawn from; None for those of older files."""
     target: torch.device | None = None
     """The device that worker processes count on; by default the classifier's."""
+    pool: ProcessPool | None = None
+    """Worker processes that have been started already."""
 
     @cached_property
     def header(self) -> dict[str, Any]:
@@ -138,6 +141,7 @@ class Certification:
             workers,
             executor,
             self.target,
+            self.pool,
         )
         with closing(finished):
             for row, seconds, environments in finished:
@@ -323,23 +327,26 @@ def certify_run(
     run = run or Run(config.run, config.trust)
     config.certifier.expect_possible(config.noise or noise_of(run.recipe))
     target = default_device()
-    if workers > 1 and executor is None and target.type != "cpu":
-        engine, size = off_the_gpu(run, config.engine, config.batch_size, target)
-        config = replace(config, device="cpu", engine=engine, batch_size=size)
-    certification = open_certification(config, run)
-    if minutes is not None:
-        certification = _within(minutes, certification, run, workers)
-    certification = replace(_as_begun(run, certification, shard), target=target)
-    chosen = certification.chosen if shard is None else shard.of(certification.chosen)
-    environment = environment_of(certification.classifier)
-    with resume.open_file(run, certification.request(chosen), environment, shard) as file:
-        with events.working(run.path, "certify", file=file.path.name, images=len(chosen)) as log:
-            certify_missing(certification, file, chosen, workers, executor, _logged(log, on_image), on_estimate)
-        if shard is None:
-            keep_pictures(file.path, file.rows(), certification.samples)
-            if not config.dataset:
-                record_accuracy(run, partial(dataset_of, run, config.data))
-    return file.path
+    # A forecast times blocks of this process, so then the cores are left to it.
+    early = workers > 1 and executor is None and target.type == "cpu" and minutes is None and on_estimate is None
+    with started_pool(workers) if early else nullcontext() as pool:
+        if workers > 1 and executor is None and target.type != "cpu":
+            engine, size = off_the_gpu(run, config.engine, config.batch_size, target)
+            config = replace(config, device="cpu", engine=engine, batch_size=size)
+        certification = open_certification(config, run)
+        if minutes is not None:
+            certification = _within(minutes, certification, run, workers)
+        certification = replace(_as_begun(run, certification, shard), target=target, pool=pool)
+        chosen = certification.chosen if shard is None else shard.of(certification.chosen)
+        environment = environment_of(certification.classifier)
+        with resume.open_file(run, certification.request(chosen), environment, shard) as file:
+            with events.working(run.path, "certify", file=file.path.name, images=len(chosen)) as log:
+                certify_missing(certification, file, chosen, workers, executor, _logged(log, on_image), on_estimate)
+            if shard is None:
+                keep_pictures(file.path, file.rows(), certification.samples)
+                if not config.dataset:
+                    record_accuracy(run, partial(dataset_of, run, config.data))
+        return file.path
 
 
 def _as_begun(run: Run, certification: Certification, shard: Shard | None) -> Certification:

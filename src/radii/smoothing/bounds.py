@@ -1,18 +1,23 @@
-"""Bounds on probabilities and means from samples: exact binomial ones (Clopper & Pearson 1934) and others."""
+"""Bounds on probabilities and means from samples: exact binomial ones (Clopper & Pearson 1934) and others.
+
+scipy is imported inside the functions: a worker process counts votes and bounds nothing, and starts a tenth faster.
+"""
 
 import math
 from typing import Any
 
-from scipy.special import bdtr, betaincinv, ndtr, ndtri
-
 
 def binomial_lower(hits: float, samples: int, failure: float) -> float:
     """Return a lower bound on a probability that is wrong with probability at most `failure`."""
+    from scipy.special import betaincinv
+
     return 0.0 if hits == 0 else float(betaincinv(hits, samples - hits + 1, failure))
 
 
 def binomial_upper(hits: float, samples: int, failure: float) -> float:
     """Return an upper bound on a probability that is wrong with probability at most `failure`."""
+    from scipy.special import betaincinv
+
     return 1.0 if hits == samples else float(betaincinv(hits + 1, samples - hits, 1.0 - failure))
 
 
@@ -21,6 +26,8 @@ def gaussian_radius(sigma: float, probability: Any, runner_up: Any = None) -> An
 
     `runner_up` bounds the probability of every other class from above; by default it is 1 - probability.
     """
+    from scipy.special import ndtri
+
     if runner_up is None:
         return sigma * ndtri(probability)
     return sigma / 2 * (ndtri(probability) - ndtri(runner_up))
@@ -28,11 +35,15 @@ def gaussian_radius(sigma: float, probability: Any, runner_up: Any = None) -> An
 
 def gaussian_probability(sigma: float, radius: float) -> float:
     """Return the probability that the top class needs for an l2 radius under Gaussian noise."""
+    from scipy.special import ndtr
+
     return float(ndtr(radius / sigma))
 
 
 def coin_p_value(heads: int, tosses: int) -> float:
     """Return the p-value of the two-sided exact binomial test of a fair coin."""
+    from scipy.special import bdtr
+
     return min(1.0, 2.0 * float(bdtr(min(heads, tosses - heads), tosses, 0.5)))
 
 

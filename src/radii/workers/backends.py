@@ -41,15 +41,16 @@ def run_programs(
     workers: int = 1,
     executor: Executor | None = None,
     target: torch.device | None = None,
+    pool: ProcessPool | None = None,
 ) -> Generator[Finished[Result], None, None]:
     """Run one program for each image and yield the results in order.
 
     `executor` counts the votes; by default `workers` processes of this machine do, or this process if `workers` is 1.
-    They do so on the `target`, or on the classifier's device.
+    They do so on the `target`, or on the classifier's device. `pool` holds the processes, if they have been started.
     """
     target = target or classifier.device
     alone = images <= 1 and target.type == classifier.device.type
-    with open_workers(classifier, 1 if alone else workers, executor, target) as counting:
+    with open_workers(classifier, 1 if alone else workers, executor, target, pool) as counting:
         yield from Scheduler(
             begin, images, counting, classes=classifier.classes, block=classifier.batch_size, expected=workers
         ).results()
@@ -57,7 +58,11 @@ def run_programs(
 
 @contextmanager
 def open_workers(
-    classifier: SmoothedClassifier, workers: int, executor: Executor | None, target: torch.device | None = None
+    classifier: SmoothedClassifier,
+    workers: int,
+    executor: Executor | None,
+    target: torch.device | None = None,
+    pool: ProcessPool | None = None,
 ) -> Iterator[Workers]:
     """Open the workers that count the votes of a classifier.
 
@@ -77,11 +82,27 @@ def open_workers(
                 warnings.warn(f"{error}; it runs in threads of this process", RunWarning, stacklevel=5)
                 executor = held.enter_context(ThreadPoolExecutor(workers))
         held.enter_context(VOTERS.holding(shipped))
-        calls: Calls = ProcessPool(workers, worker_variables()) if executor is None else ExecutorPool(executor)
+        calls: Calls = (pool or open_pool(workers)) if executor is None else ExecutorPool(executor)
         held.callback(calls.close)
         if isinstance(calls, ExecutorPool):
             calls.expect_radii()
         yield Remote(shipped, calls)
+
+
+def open_pool(workers: int) -> ProcessPool:
+    """Return a pool of processes of this machine, each with its own GPU if there are several."""
+    return ProcessPool(workers, worker_variables())
+
+
+@contextmanager
+def started_pool(workers: int) -> Iterator[ProcessPool]:
+    """Start worker processes that import torch and radii while this process prepares the classifier."""
+    pool = open_pool(workers)
+    try:
+        pool.start(count_votes.__module__)
+        yield pool
+    finally:
+        pool.close()
 
 
 class InProcess:

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib import import_module
 from itertools import count
 from multiprocessing import get_context, parent_process, resource_tracker
 from multiprocessing.connection import Connection, wait
@@ -59,11 +60,13 @@ class Outcome:
 class _Worker:
     """A worker process, the connection to it, and the ticket of its present call; `slot` is its number in the pool."""
 
-    def __init__(self, slot: int, variables: Mapping[str, str]) -> None:
+    def __init__(self, slot: int, variables: Mapping[str, str], module: str | None = None) -> None:
         self.slot = slot
         self.ticket: int | None = None
         self.connection, theirs = get_context("spawn").Pipe()
-        self.process: SpawnProcess = get_context("spawn").Process(target=_work, args=(theirs, variables), daemon=True)
+        self.process: SpawnProcess = get_context("spawn").Process(
+            target=_work, args=(theirs, variables, module), daemon=True
+        )
         with _without_main(), _safe_path(), _without_interrupts():
             self.process.start()
         theirs.close()
@@ -100,6 +103,11 @@ class ProcessPool:
         self._workers: list[_Worker] = []
         self._tickets = count()
 
+    def start(self, module: str) -> None:
+        """Start all workers before there are calls; each imports a module meanwhile."""
+        while self._free:
+            self._start(module)
+
     def submit(self, call: Call) -> int:
         """Queue a call for the next free worker; return its ticket."""
         ticket = next(self._tickets)
@@ -117,8 +125,8 @@ class ProcessPool:
                 return done
 
     def close(self) -> None:
-        for worker in self._workers:
-            worker.end()
+        while self._workers:
+            self._workers.pop().end()
 
     def _employ(self) -> None:
         """Give waiting calls to idle workers, then to new ones."""
@@ -126,10 +134,10 @@ class ProcessPool:
         while self._waiting and (idle or self._free):
             self._give(idle.pop() if idle else self._start())
 
-    def _start(self) -> _Worker:
+    def _start(self, module: str | None = None) -> _Worker:
         slot = self._free.pop(0)
         variables = self._variables[slot % len(self._variables)] if self._variables else {}
-        worker = _Worker(slot, variables)
+        worker = _Worker(slot, variables, module)
         self._workers.append(worker)
         return worker
 
@@ -175,11 +183,14 @@ def _cause(code: int | None) -> str:
     return f"with exit code {code}"
 
 
-def _work(connection: "Connection[Any, Any]", variables: Mapping[str, str]) -> None:
-    """Compute calls until the parent closes the connection."""
+def _work(connection: "Connection[Any, Any]", variables: Mapping[str, str], module: str | None) -> None:
+    """Import a module, then compute calls until the parent closes the connection."""
     os.environ.update(variables)  # before torch is loaded
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     threading.Thread(target=_end_with_parent, daemon=True).start()
+    with suppress(Exception):  # the first call that needs the module reports it
+        if module is not None:
+            import_module(module)
     with suppress(EOFError, OSError):
         while True:
             connection.send_bytes(_outcome(connection.recv_bytes()))

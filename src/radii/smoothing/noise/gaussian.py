@@ -4,7 +4,6 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from scipy.special import ndtr, ndtri
 from torch import Tensor
 
 from radii.fields import option
@@ -41,6 +40,8 @@ class Gaussian(Noise):
         return gaussian_probability(self.sigma, radius)
 
     def probability_after(self, probability: Any, radius: float) -> Any:
+        from scipy.special import ndtr, ndtri  # not above: workers start without scipy, see `bounds`
+
         return ndtr(ndtri(probability) - radius / self.sigma)
 
 
