@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import radii
+from radii.errors import ParameterError
 from radii.smoothing.addresses import NoiseAddress
 from tools.voters import plain
 
@@ -253,3 +254,15 @@ def test_other_threads_go_on_while_a_model_is_traced() -> None:
 def test_engine_that_calibrates_needs_a_run() -> None:
     with pytest.raises(ValueError, match="'openvino_int8' needs training images to calibrate on"):
         smoothed(small(), engine="openvino_int8")
+
+
+def test_too_little_memory_is_about_the_batch_size() -> None:
+    class Large(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            raise torch.OutOfMemoryError("CUDA out of memory")
+
+    classifier = radii.SmoothedClassifier(Large(), sigma=0.25, classes=2, batch_size=512)
+    with pytest.raises(
+        ParameterError, match="not enough memory for a pass of 1 noisy copies: state a smaller batch size"
+    ):
+        classifier.votes(torch.zeros(1, 4, 4), 10, NoiseAddress(0))

@@ -197,3 +197,18 @@ def test_a_device_that_counts_wrongly_gets_words_of_the_cpu(monkeypatch: pytest.
     streams._counts_right.cache_clear()
     assert not streams._counts_right(torch.device("cpu"))
     streams._counts_right.cache_clear()
+
+
+@pytest.mark.parametrize("width", [1, 3, 4, 7, 9])
+def test_rows_near_the_last_one(width: int) -> None:
+    """The integers of torch, which other devices compute with, give the words of numpy there too."""
+    stream, groups = Stream.at("certify", 0, 1), -(-width // 4)
+    count = 3
+    first = streams.LARGEST // groups - count
+    words = stream.words(first, count, width)
+    positions = torch.tensor([first * groups + place for place in range(count * groups)])
+    assert torch.equal(philox(positions, stream.key, Counter(0, stream.high)).view(count, -1), words)
+    assert torch.equal(stream.words(first + 1, 1, width), words[1:2])
+    assert stream.normal(first // 2, 2, width).isfinite().all()
+    with pytest.raises(ValueError, match="expected numbers below"):
+        stream.words(first + 1, count, width)

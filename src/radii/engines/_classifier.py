@@ -280,6 +280,11 @@ class SmoothedClassifier:
         """Call a module with a block [batch, height, width, channel]."""
         try:
             return form(block.permute(0, 3, 1, 2))
+        except torch.OutOfMemoryError as error:
+            raise ParameterError(
+                f"the device has not enough memory for a pass of {len(block)} noisy copies: state a smaller batch size",
+                "batch_size",
+            ) from error
         except Exception as error:
             rows, height, width, channels = block.shape
             reason = (str(error).splitlines() or [""])[0]

@@ -132,7 +132,7 @@ def expect_finite_weights(model: nn.Module, epoch: int, step: int) -> None:
     """
     statistics = ((name, value) for name, value in model.named_buffers() if name.endswith(STATISTICS))
     tensors = dict([*model.named_parameters(), *statistics])  # a mask of a model's own may be infinite
-    finite = torch.stack([tensor.isfinite().all() for tensor in tensors.values()]).tolist()
+    finite = torch.stack([tensor.isfinite().all() for tensor in tensors.values()]).cpu().tolist()
     if bad := next((name for name, good in zip(tensors, finite, strict=True) if not good), None):
         raise NotFiniteError(f"the weight {bad!r} is not finite after epoch {epoch}, step {step}; {KEPT}")
 
