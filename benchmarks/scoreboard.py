@@ -67,14 +67,14 @@ def head(archive: Archive, dataset: str, sigma: str, *radii: str) -> str:
     most = max(archive.summary(row.name).images for row in decided)
     found = [row for row in decided if archive.summary(row.name).images == most]
     found.sort(key=lambda row: -archive.summary(row.name).at(float(radii[0])).value)
-    lines = [["method", "network", "hours", *radii, "images", "certified by"]]
+    lines = [["method", "network", "sigma", "hours", *radii, "images", "certified by"]]
     lines.append(["---"] * len(lines[0]))
     for row in found[:BEST]:
-        method, network, _, hours, _, _, *cells, _ = _cells(archive, row, radii)
-        lines.append([method, network, hours, *cells])
+        method, network, stated, hours, _, _, *cells, _ = _cells(archive, row, radii)
+        lines.append([method, network, stated, hours, *cells])
     for method, network, stated, _, _, _, *cells, _ in _published(archive, dataset, radii):
         if stated == sigma:
-            lines.append([method, network, "", *cells])
+            lines.append([method, network, stated, "", *cells])
     return "\n".join("| " + " | ".join(line) + " |" for line in lines)
 
 
