@@ -217,7 +217,7 @@ def test_connection_lives_between_requests_and_ends_in_a_slow_head(monkeypatch: 
 
     async def check() -> None:
         app = PlainTextResponse("ok")
-        server = _Server(uvicorn.Config(app, http=_Protocol, log_config=None, lifespan="off"))  # type: ignore[arg-type]
+        server = _Server(uvicorn.Config(app, http=_Protocol, log_config=None, lifespan="off"))
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             task = asyncio.create_task(server.serve(sockets=[listening]))
