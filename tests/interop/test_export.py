@@ -175,7 +175,7 @@ def test_one_pass_graph_draws_fresh_noise_in_every_runtime(tmp_path: Path, runti
         import onnx
         from onnx.reference import ReferenceEvaluator
 
-        evaluator = ReferenceEvaluator(path)
+        evaluator: Any = ReferenceEvaluator(path)
         run = partial(evaluator.run, None, {onnx.load(path).graph.input[0].name: image})
     assert len({np.asarray(run()[0]).tobytes() for _ in range(10)}) == 10
 
