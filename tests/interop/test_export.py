@@ -2,8 +2,11 @@
 
 import json
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -150,6 +153,31 @@ def test_one_pass_graph_draws_fresh_noise_and_answers_as_torch_does(tmp_path: Pa
     spread = expected.std(0) / 2_000**0.5
     assert ((first.mean(0) - expected.mean(0)).abs() < 6 * spread).all()
     assert torch.allclose(first.std(0), expected.std(0), rtol=0.15)
+
+
+@pytest.mark.parametrize("runtime", ["onnxruntime", "openvino", "onnx"])
+def test_one_pass_graph_draws_fresh_noise_in_every_runtime(tmp_path: Path, runtime: str) -> None:
+    pytest.importorskip(runtime)
+    path = str(radii.export(make_run(tmp_path / "run"), tmp_path / "one.onnx", one_pass=True))
+    image = np.full((1, 1, 8, 8), 0.5, np.float32)
+    run: Callable[[], Any]
+    if runtime == "onnxruntime":
+        import onnxruntime
+
+        session = onnxruntime.InferenceSession(path)
+        run = partial(session.run, None, {session.get_inputs()[0].name: image})
+    elif runtime == "openvino":
+        import openvino
+
+        compiled = openvino.compile_model(path, "CPU")
+        run = lambda: list(compiled(image).values())  # noqa: E731
+    else:
+        import onnx
+        from onnx.reference import ReferenceEvaluator
+
+        evaluator: Any = ReferenceEvaluator(path)
+        run = partial(evaluator.run, None, {onnx.load(path).graph.input[0].name: image})
+    assert len({np.asarray(run()[0]).tobytes() for _ in range(10)}) == 10
 
 
 def test_one_pass_graph_states_no_seed(tmp_path: Path) -> None:

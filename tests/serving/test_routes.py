@@ -4,6 +4,7 @@ import io
 import json
 import random
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -170,6 +171,55 @@ def test_decoder_that_dies_costs_one_answer(client: TestClient, api: Api, digit:
     statuses = [client.post("/predict", content=content).status_code for _ in range(3)]
     assert statuses[-1] == 200
     assert statuses.count(400) <= 1
+
+
+def test_no_picture_waits_for_a_decoder_that_starts_while_another_is_ready(
+    client: TestClient, api: Api, digit: torch.Tensor
+) -> None:
+    content = png((digit[0] * 255).round().byte().numpy())
+    assert api.decoders is not None
+    until = time.monotonic() + 60
+    while not all(decoder.ready for decoder in api.decoders.all):
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    first, second = api.decoders.all
+    assert first.process is not None
+    first.process.kill()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(first, "wait", lambda: time.sleep(5))  # its next process starts slowly
+        statuses = [client.post("/predict", content=content).status_code for _ in range(4)]
+        assert sorted(statuses) == [200, 200, 200, 400]
+        assert not first.ready
+        assert second.ready
+
+
+def test_picture_that_is_not_decoded_by_the_deadline_is_503(
+    make_service: MakeService, make_model: MakeModel, digit: torch.Tensor
+) -> None:
+    with TestClient(Api(make_service(make_model(), deadline=0.001)).app()) as client:  # its decoders start
+        given = client.post("/predict", content=png((digit[0] * 255).round().byte().numpy()))
+    assert given.status_code == 503
+    assert "by the deadline" in given.json()["error"]
+    assert int(given.headers["retry-after"]) >= 1
+
+
+def test_bodies_in_flight_are_limited_together(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("radii.serving.routes.MOST_HELD", 1 << 20)
+    for _ in range(3):  # what was refused is not held
+        given = client.post("/predict", content=bytes(2 << 20))
+        assert given.status_code == 503
+        assert int(given.headers["retry-after"]) >= 1
+    assert client.post("/predict", content=bytes(1 << 19)).status_code == 400
+
+
+def test_two_lengths_of_a_body_are_refused(client: TestClient) -> None:
+    def chunks() -> Iterator[bytes]:
+        yield b"hello"
+
+    given = client.post("/predict", content=chunks(), headers={"content-length": "5", "transfer-encoding": "chunked"})
+    assert given.status_code == 400
+    assert given.headers["connection"] == "close"
+    assert "contradict" in given.json()["error"]
 
 
 def test_full_queue_is_503_with_retry_after(make_service: MakeService, make_model: MakeModel) -> None:

@@ -20,7 +20,7 @@ from starlette.responses import PlainTextResponse
 from radii.datasets import create
 from radii.disk import LockedError
 from radii.serving.evidence import EvidenceLog, log_file, read_log
-from radii.serving.model import ModelConfig
+from radii.serving.model import Mode, ModelConfig, load_model
 from radii.serving.server import ServerConfig, _Protocol, _Server, read_tokens, serve
 from tools.server_process import ServerProcess
 
@@ -207,6 +207,12 @@ def test_wrong_token_files_are_refused(tmp_path: Path, content: bytes, words: st
         read_tokens(tmp_path / "tokens")
 
 
+@pytest.mark.parametrize(("mode", "copies"), [("certificate", 128), ("vote", 128), ("one-pass", 16)])
+def test_passes_are_small_where_a_request_has_one_copy(trained_digits: Path, mode: Mode, copies: int) -> None:
+    model = load_model(ModelConfig(run=trained_digits, mode=mode, engine="torch"))
+    assert model.classifier.batch_size == model.header["batch_size"] == copies
+
+
 def test_connection_lives_between_requests_and_ends_in_a_slow_head(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radii.serving.server.HEAD_SECONDS", 0.2)
     request = b"GET / HTTP/1.1\r\nHost: localhost\r\n"
@@ -217,7 +223,7 @@ def test_connection_lives_between_requests_and_ends_in_a_slow_head(monkeypatch: 
 
     async def check() -> None:
         app = PlainTextResponse("ok")
-        server = _Server(uvicorn.Config(app, http=_Protocol, log_config=None, lifespan="off"))  # type: ignore[arg-type]
+        server = _Server(uvicorn.Config(app, http=_Protocol, log_config=None, lifespan="off"))
         with socket.socket() as listening:
             listening.bind(("127.0.0.1", 0))
             task = asyncio.create_task(server.serve(sockets=[listening]))

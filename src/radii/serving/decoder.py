@@ -38,25 +38,42 @@ class PictureError(ValueError):
 
 
 class Decoders:
-    """A few decoder processes: one from the start, others when they are needed. One that fails is replaced."""
+    """A few decoder processes. One that fails is replaced; no picture waits for its start while others are ready."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
         self.all = [Decoder() for _ in range(processes)]
-        self._idle: asyncio.LifoQueue[Decoder] = asyncio.LifoQueue()
+        self.waiting = 0
+        """Pictures that are decoded, or wait for a decoder."""
+        self._idle: asyncio.Queue[Decoder] = asyncio.Queue()
+        self._starting: set[asyncio.Future[None]] = set()
         for decoder in self.all:
-            self._idle.put_nowait(decoder)
-        self.all[-1].start()  # the last in is the first out
+            decoder.start()
+            self._release(decoder)
 
     async def prepare(
         self, content: bytes, dataset: tuple[str, Mapping[str, Any]], shape: tuple[int, int, int]
     ) -> bytes:
         """Return the float32 pixels of a picture, prepared as the test images of a dataset were."""
         spec = json.dumps({"name": dataset[0], "fields": dict(dataset[1]), "shape": shape}).encode()
-        decoder = await self._idle.get()
-        task = asyncio.ensure_future(asyncio.to_thread(decoder.prepare, spec, content))
-        # A client that leaves does not make the decoder free.
-        task.add_done_callback(lambda _: self._idle.put_nowait(decoder))
-        return await asyncio.shield(task)
+        self.waiting += 1
+        try:
+            decoder = await self._idle.get()
+            task = asyncio.ensure_future(asyncio.to_thread(decoder.prepare, spec, content))
+            # A client that leaves does not make the decoder free.
+            task.add_done_callback(lambda _: self._release(decoder))
+            return await asyncio.shield(task)
+        finally:
+            self.waiting -= 1
+
+    def _release(self, decoder: "Decoder") -> None:
+        """Give a decoder the next picture, once it is ready."""
+        if decoder.ready:
+            self._idle.put_nowait(decoder)
+            return
+        start = asyncio.ensure_future(asyncio.to_thread(decoder.wait))
+        self._starting.add(start)
+        start.add_done_callback(self._starting.discard)
+        start.add_done_callback(lambda _: self._idle.put_nowait(decoder))  # one that cannot start refuses its picture
 
     def close(self) -> None:
         for decoder in self.all:
@@ -68,11 +85,11 @@ class Decoder:
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
-        self._ready = False
+        self.ready = False
 
     def start(self) -> None:
         """Start a process, without waiting until it is ready."""
-        self._ready = False
+        self.ready = False
         self.process = subprocess.Popen(
             [sys.executable, "-c", "from radii.serving.decoder import main; main()", json.dumps(sys.path)],
             stdin=subprocess.PIPE,
@@ -81,21 +98,35 @@ class Decoder:
             env={**os.environ, "OMP_NUM_THREADS": "1", "PYTHONSAFEPATH": "1"},
         )
 
+    def wait(self) -> None:
+        """Wait until the process is ready, or has ended."""
+        process = self.process
+        if process is None or process.stdout is None:
+            return
+        timer = threading.Timer(START_SECONDS, process.kill)
+        timer.start()
+        try:
+            self.ready = process.stdout.read(1) == b"."
+        except (OSError, ValueError):  # it was closed
+            self.ready = False
+        finally:
+            timer.cancel()
+
     def prepare(self, spec: bytes, content: bytes) -> bytes:
         """Return the pixels of a picture; raise a PictureError if it cannot be decoded."""
         if self.process is None or self.process.poll() is not None:
             self.kill()
             self.start()
+        if not self.ready:
+            self.wait()
         process = self.process
         assert process is not None
         assert process.stdin is not None
         assert process.stdout is not None
         late = threading.Event()
-        timer = threading.Timer(SECONDS if self._ready else START_SECONDS, _stop, (process, late))
+        timer = threading.Timer(SECONDS, _stop, (process, late))
         timer.start()
         try:
-            if not self._ready:
-                self._ready = len(_exactly(process.stdout, 1)) == 1
             process.stdin.write(_LENGTHS.pack(len(spec), len(content)) + spec + content)
             process.stdin.flush()
             good, length = _REPLY.unpack(_exactly(process.stdout, _REPLY.size))

@@ -31,6 +31,8 @@ from radii.serving.model import ServedModel
 from radii.serving.service import BusyError, FailedError, Service
 
 LOG = logging.getLogger("radii.serving")
+MOST_HELD = 256 << 20
+"""Bytes of the bodies of all requests in flight."""
 BODY_SECONDS = 30.0
 """Seconds in which a client must send the body of its request."""
 OPEN = {"/", "/v2/health/live", "/v2/health/ready"}
@@ -188,10 +190,15 @@ class Api:
         return JSONResponse(answer.as_data())
 
     async def _prepare(self, model: ServedModel, content: bytes) -> Tensor:
-        """Decode a picture and prepare it as the test images were."""
+        """Decode a picture and prepare it as the test images were; raise a BusyError if it takes too long."""
         assert self.decoders is not None
+        if self.service.in_flight + self.decoders.waiting >= self.service.queue_limit:
+            raise BusyError(1)
         try:
-            pixels = await self.decoders.prepare(content, model.dataset, model.shape)
+            async with asyncio.timeout(self.service.deadline):
+                pixels = await self.decoders.prepare(content, model.dataset, model.shape)
+        except TimeoutError:  # such as while a decoder starts: a late answer is none
+            raise BusyError(1, "the picture could not be decoded by the deadline") from None
         except PictureError as error:
             raise HTTPException(400, str(error)) from error
         return torch.from_numpy(np.frombuffer(pixels, np.float32).reshape(model.shape).copy())
@@ -241,7 +248,9 @@ async def _refused(_: Request, error: HTTPException) -> Response:
 
 
 async def _busy(_: Request, error: BusyError) -> Response:
-    return JSONResponse({"error": "The queue is full. Try again later."}, 503, {"retry-after": str(error.seconds)})
+    reason = str(error)
+    sentence = f"{reason[:1].upper()}{reason[1:]}. Try again later."
+    return JSONResponse({"error": sentence}, 503, {"retry-after": str(error.seconds)})
 
 
 async def _failed(_: Request, error: FailedError) -> Response:
@@ -284,12 +293,13 @@ class Guard:
 
     def __init__(self, app: ASGIApp, api: Api) -> None:
         self._app, self._api = app, api
+        self._held = 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        began, status = time.monotonic(), 0
+        began, status, held = time.monotonic(), 0, 0
 
         async def sending(message: Message) -> None:
             nonlocal status
@@ -298,20 +308,36 @@ class Guard:
                 message["headers"] = [*message["headers"], *HEADERS]
             await send(message)
 
+        async def receiving() -> Message:
+            nonlocal held
+            message = await receive()
+            size = len(message.get("body", b""))
+            held += size
+            self._held += size
+            if size and self._held > MOST_HELD:
+                raise BusyError(1, "too many bytes are being read")
+            return message
+
         try:
-            await self._respond(scope, receive, sending)
+            await self._respond(scope, receiving, sending)
         except Exception:
             if status == 0:  # otherwise it is answered and logged already
                 LOG.exception("a request failed")
                 await JSONResponse({"error": "The server failed. Its log says why."}, 500)(scope, receive, sending)
         finally:
+            self._held -= held
             self._log(scope, status, time.monotonic() - began)
 
     async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["path"] not in OPEN and not self._allowed(dict(scope["headers"]).get(b"authorization", b"")):
+        headers = dict(scope["headers"])
+        if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may take the other one
+            refusal = {"error": "Content-Length and Transfer-Encoding contradict each other. Send one of them."}
+            await JSONResponse(refusal, 400, {"connection": "close"})(scope, receive, send)
+            return
+        if scope["path"] not in OPEN and not self._allowed(headers.get(b"authorization", b"")):
             challenge = {"www-authenticate": "Bearer"}
-            refusal = JSONResponse({"error": "A token is needed: Authorization: Bearer TOKEN."}, 401, challenge)
-            await refusal(scope, receive, send)
+            refusal = {"error": "A token is needed: Authorization: Bearer TOKEN."}
+            await JSONResponse(refusal, 401, challenge)(scope, receive, send)
             return
         await self._app(scope, receive, send)
 

@@ -51,10 +51,10 @@ Progress = Callable[[int, Mapping[int, int]], None]
 
 
 class BusyError(Exception):
-    """The queue is full; `seconds` is when to try again."""
+    """The queue is full, or so it is with another limit; `seconds` is when to try again."""
 
-    def __init__(self, seconds: int) -> None:
-        super().__init__("the queue is full")
+    def __init__(self, seconds: int, message: str = "the queue is full") -> None:
+        super().__init__(message)
         self.seconds = seconds
 
 
