@@ -15,6 +15,7 @@ from radii import certifiers, objectives
 from radii.certification.verify import verify_run
 from radii.runs import certificates
 from radii.runs.run import Run
+from radii.training.loop import train
 
 ROOT = Path(__file__).parents[2]
 PREPARATION = ("engines/", "smoothing/probe.py", "smoothing/logits.py", "training/weights.py", "training/accuracy.py")
@@ -108,6 +109,31 @@ def test_attacking_waits_once_an_ascent(measured: tuple[dict[str, Any], Run]) ->
     places = measured[0]["run"]["attacked"]["places"]
     assert at(places["waits"], *PREPARATION) == {}
     assert at(places["to_host"], *PREPARATION, "smoothing/packing.py", "certification/attack.py") == {}
+
+
+def test_serving_waits_once_a_pass(measured: tuple[dict[str, Any], Run]) -> None:
+    served = measured[0]["served"]
+    assert served["device"] == "gpu"
+    assert len(served["labels"]) == 2
+    assert at(served["places"]["waits"]) == {}
+    assert at(served["places"]["to_host"], "smoothing/packing.py") == {}
+    assert served["to_host"] == served["passes"]
+
+
+def test_training_on_the_device_stops_continues_and_teaches(measured: tuple[dict[str, Any], Run]) -> None:
+    """The second epoch, after a stop: every step reads its loss, a checkpoint whether its weights are finite."""
+    found = measured[0]["training"]
+    run, places = Run(found["run"]), found["trained"]["places"]
+    assert at(places["waits"]) == {}
+    allowed = ("training/step.py", "training/loop.py", "training/checkpoint.py", "training/weights.py")
+    assert at(places["to_host"], *allowed) == {}
+    steps = -(-1347 // 720)
+    assert sum(count for place, count in places["to_host"].items() if place.startswith("training/step.py")) == steps + 1
+    assert Run(found["student"]).finished
+    assert (run.path / "soft-labels.counts").stat().st_size == 3 * 4 * 10, "three images have votes"
+    same = train(run.recipe, run.path.parent / "on-this-cpu")
+    for ours, theirs in zip(same.history(), run.history(), strict=True):
+        assert float(ours["loss"]) == pytest.approx(float(theirs["loss"]), rel=1e-3)
 
 
 def test_a_file_of_one_device_verifies_on_it_and_on_this_cpu(measured: tuple[dict[str, Any], Run]) -> None:

@@ -1,4 +1,4 @@
-"""Train, certify, verify, attack and predict on the pretended device; print what it had to wait for, as JSON.
+"""Train, transfer, certify, verify, attack, predict and serve on the pretended device; print what was waited for.
 
 `python -m tools.pretended RUN` does so with a trained run; `--without-float64` on a device as limited as Apple's.
 """
@@ -6,11 +6,13 @@
 import json
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.pretended.device import GPU, counted, pretending
+from tools.pretended.device import GPU, counted, in_threads, pretending
 
 # isort: split
 import torch
@@ -25,13 +27,19 @@ from radii.certifiers import certify_image
 from radii.engines import SmoothedClassifier
 from radii.models.denoised import Denoised
 from radii.objectives import Batch, Step
+from radii.runs.recipe import Recipe, Training
+from radii.serving.model import ModelConfig, load_model
+from radii.serving.service import Service
 from radii.smoothing import noise as noises
-from radii.smoothing.addresses import NoiseAddress
+from radii.smoothing.addresses import NoiseAddress, generator
 from radii.smoothing.logits import SINGLE
 from radii.smoothing.questions import NearTies, Probabilities, Question, Task, Votes
 from radii.smoothing.streams import RowGenerator, Stream
 from radii.training.batches import LocalBatch
+from radii.training.loop import StepEvent, train
+from radii.training.soft_labels import soft_labels
 from radii.training.step import Loss, StepResult, gradient_step
+from radii.training.transfer import transfer
 from radii.workers.voter import Shipped
 
 COPIES = 1_000
@@ -206,6 +214,50 @@ def a_run(folder: Path) -> dict[str, Any]:
     }
 
 
+def training(folder: Path) -> dict[str, Any]:
+    """Train, stop, continue, transfer and vote for soft labels; count what an epoch of training waits for."""
+    use_everywhere("default_device", lambda: GPU)
+    use_everywhere("generator", lambda _, *address: generator("cpu", *address))  # torch has none for this device
+    schedule = Training(epochs=2, images_per_step=720, learning_rate=0.05, stream="philox")
+    recipe = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=schedule)
+
+    def stop(event: StepEvent) -> None:
+        if event.row is not None:
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        train(recipe, folder / "trained", on_step=stop)
+    run, counts = counted(lambda: train(recipe, folder / "trained"))
+    trained = {**counts.as_numbers(), "places": counts.places()}
+    student = transfer(run, "digits_cnn", recipe=replace(recipe, objective="transfer"), run=folder / "student")
+
+    def few(number: int, _: int) -> None:
+        if number == 3:
+            raise KeyboardInterrupt
+
+    with suppress(KeyboardInterrupt):
+        soft_labels(run, samples=8, engine="torch", on_image=few)
+    return {"run": str(run.path), "trained": trained, "student": str(student.path)}
+
+
+def served(run: Path) -> dict[str, Any]:
+    """Answer pictures as a server does, and count what a forward pass waits for."""
+    model = load_model(ModelConfig(run=run, mode="vote", engine="torch"))
+    in_threads(Service, "_vote")
+    service = Service(model, workers=1)
+    try:
+        answers, counts = counted(lambda: [future.result(60) for future in service.submit([picture(), 1 - picture()])])
+    finally:
+        service.close()
+    return {
+        "device": model.header["device"],
+        "labels": [answer.certificate.prediction for answer in answers],
+        "passes": service.passes,
+        **counts.as_numbers(),
+        "places": counts.places(),
+    }
+
+
 def main(arguments: list[str]) -> None:
     torch.set_num_threads(1)
     has_float64 = "--without-float64" not in arguments
@@ -223,6 +275,8 @@ def main(arguments: list[str]) -> None:
         runs = [Path(argument) for argument in arguments if not argument.startswith("--")]
         if runs:
             found["run"] = a_run(runs[0])
+            found["served"] = served(runs[0])
+            found["training"] = training(runs[0].parent)
     print(json.dumps(found))
 
 

@@ -115,6 +115,11 @@ class Wrapped(Tensor):
     def __deepcopy__(self, memo: Any) -> "Wrapped":
         return Wrapped(self.raw.clone(), self.requires_grad)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        """Go into a file as a tensor of the CPU."""
+        _State.counts.to_host[where()] += 1
+        return self.raw.detach().__reduce_ex__(protocol)
+
     def numpy(self, *_: Any, **__: Any) -> Any:
         raise TypeError("can't convert gpu:0 device type tensor to numpy. Use Tensor.cpu() first")
 
@@ -235,6 +240,17 @@ def pretending(*, has_float64: bool = True) -> Iterator[None]:
             yield
     finally:
         torch.tensor, nn.Module.to = _tensor, _to  # type: ignore[method-assign]
+
+
+def in_threads(owner: type, method: str) -> None:
+    """Let a method that runs in a thread of its own create tensors on the device: torch's modes are of one thread."""
+    plain = getattr(owner, method)
+
+    def run(*arguments: Any) -> Any:
+        with _Mode():  # type: ignore[no-untyped-call]
+            return plain(*arguments)
+
+    setattr(owner, method, run)
 
 
 def counted(work: Callable[[], Any]) -> tuple[Any, Counts]:
