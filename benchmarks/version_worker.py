@@ -1,8 +1,8 @@
 """Certify images of a run again for every line of standard input, with whichever version of radii is on the path.
 
-Answers the seconds from the loaded classifier (with several workers, from the call) to the last row, and the peak memory
-of the process in megabytes. That covers sampling, digests, checksums and the writing of rows. Both versions run this
-file, so it tries the names of each.
+Answers the seconds from the loaded classifier (with several workers, from the call) to the last row, and the peak
+memory of the process in megabytes. That covers sampling, digests, checksums and the writing of rows. Both versions run
+this file, so it tries the names of each.
 """
 
 import importlib
