@@ -38,8 +38,8 @@ class Winners(Question):
         return np.concatenate(parts)
 
     def check(self, answer: Answer, classes: int) -> None:
-        good = answer.shape == (self.count,) and answer.min() >= 0 and answer.max() < classes
-        self._expect(bool(good), f"classes {list(answer.shape)}", f"[{self.count}] below {classes}")
+        if not (answer.shape == (self.count,) and answer.min() >= 0 and answer.max() < classes):
+            raise self._miscounted(f"classes {list(answer.shape)}", f"[{self.count}] below {classes}")
 
 
 def show_copies(model: "ServedModel", image: Tensor) -> list[dict[str, Any]]:
