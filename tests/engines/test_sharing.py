@@ -20,6 +20,8 @@ SHAPE, BLOCK, ANSWERS = (1, 28, 28), 32, 24
 def classifier_of(engine: str, model: nn.Module, folder: Path) -> SmoothedClassifier:
     if engine.startswith("openvino") and not importlib.util.find_spec("openvino"):
         pytest.skip("the extra radii[openvino] is not installed")
+    if engine == "openvino_bf16" and not engines.create(engine).runs_on(torch.device("cpu")):
+        pytest.skip("this CPU has no bfloat16 units")
     spec = EngineSpec(model, SHAPE, Gaussian(0.5), BLOCK, folder / "int8", lambda: torch.rand(256, *SHAPE))
     return SmoothedClassifier(prepare(spec, engine)[1], sigma=0.5, classes=10, batch_size=BLOCK)
 

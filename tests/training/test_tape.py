@@ -1,8 +1,9 @@
 """Teacher tapes: later students get the logits that the teacher would give, bit for bit, and it does not run."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -15,6 +16,7 @@ from radii.training import tape as tapes
 from radii.training.loop import StepEvent, train
 from radii.training.tape import Tape
 from radii.training.transfer import train_students
+from radii.training.weights import model_digest
 from tools.processes import wait_for, warm_context
 
 Copies = Callable[..., Run]
@@ -141,18 +143,22 @@ def test_logits_of_another_epoch_or_tape_are_not_used(
     assert second.read_bytes() == content
 
 
+def header_of(teacher: Run) -> Mapping[str, Any]:
+    return tapes.tape_header(teacher, model_digest(teacher.recipe), RECIPE, "digest")
+
+
 def test_another_device_or_function_of_the_same_weights_has_another_tape(
     digits_run: Copies, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     teacher = digits_run()
-    header = tapes.tape_header(teacher, RECIPE, "digest")
+    header = header_of(teacher)
     monkeypatch.setattr(tapes, "default_device", lambda: torch.device("cuda", 1))
-    assert tapes.tape_header(teacher, RECIPE, "digest") == {**header, "device": "cuda"}
+    assert header_of(teacher) == {**header, "device": "cuda"}
     monkeypatch.undo()
     text = teacher.recipe_file.read_text()
     teacher.recipe_file.write_text(text.replace('normalisation = "full"', 'normalisation = "none"'))
     assert teacher.recipe_file.read_text() != text
-    other = tapes.tape_header(Run(teacher.path), RECIPE, "digest")
+    other = header_of(Run(teacher.path))
     assert [key for key in header if header[key] != other[key]] == ["model"]
 
 

@@ -23,7 +23,15 @@ from radii.runs.recipe import Recipe, RecipeError, Training, fields_of, warn_of_
 from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import generator
 from radii.training.tape import open_tape
-from radii.training.weights import ModelSpec, load_weights, make_model, model_spec, spec_for, trained_model
+from radii.training.weights import (
+    ModelSpec,
+    load_weights,
+    make_model,
+    model_digest,
+    model_spec,
+    spec_for,
+    trained_model,
+)
 
 PROBE_IMAGES = 128
 """Noisy training images on which a teacher is compared with its folded version."""
@@ -88,7 +96,8 @@ def build(
         origin["teacher"] = source(teacher_run.path, teacher_run.weights())
         if tape and recipe.objective["name"] == TRANSFER:
             sized = replace(recipe, training=training.resolved(len(read_images())))
-            resources["tape"] = open_tape(teacher_run, _resolve_dataset(sized, dataset), read_images(), spec.classes)
+            taught, function = _resolve_dataset(sized, dataset), model_digest(teacher_run.recipe)
+            resources["tape"] = open_tape(teacher_run, function, taught, read_images(), spec.classes)
     if soft_labels is not None:
         path = Path(soft_labels)
         resources["soft_labels"] = _load_soft_labels(path, read_images, spec.classes)

@@ -20,7 +20,6 @@ from radii.device import default_device
 from radii.runs import readers
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
-from radii.training.weights import model_digest
 
 FOLDER = "tapes"
 MOST_BYTES = 1 << 30
@@ -93,16 +92,16 @@ class Tape:
         return self.folder / f"epoch-{epoch:04}.logits"
 
 
-def open_tape(teacher: Run, recipe: Recipe, images: Images, classes: int) -> Tape | None:
+def open_tape(teacher: Run, function: str, recipe: Recipe, images: Images, classes: int) -> Tape | None:
     """Open the tape of a teacher for a student's recipe, beside the teacher's weights; None if it would be too large.
 
-    A tape is found by everything that the logits depend on.
+    A tape is found by everything that the logits depend on. `function` is the digest of the teacher's model table.
     """
     training = recipe.training
     assert training is not None
     if training.epochs * len(images) * classes * torch.float32.itemsize > MOST_BYTES:
         return None
-    header = tape_header(teacher, recipe, images.digest)
+    header = tape_header(teacher, function, recipe, images.digest)
     name = hashlib.sha256(json.dumps(header, sort_keys=True).encode()).hexdigest()[:16]
     folder = teacher.path / FOLDER / name
     stated = folder / "tape.json"
@@ -118,14 +117,14 @@ def open_tape(teacher: Run, recipe: Recipe, images: Images, classes: int) -> Tap
     return Tape(folder, len(images), classes, writable)
 
 
-def tape_header(teacher: Run, recipe: Recipe, data: str) -> Mapping[str, Any]:
+def tape_header(teacher: Run, function: str, recipe: Recipe, data: str) -> Mapping[str, Any]:
     """Return what a teacher's logits depend on: its function, the images, the addresses of noise and augmentation."""
     training = recipe.training
     assert training is not None
     device = default_device().type
     return {
         "teacher": teacher.weights_digest(),
-        "model": model_digest(teacher.recipe),
+        "model": function,
         "data": data,
         "dataset": {key: value for key, value in recipe.dataset.items() if key != "path"},
         "sigma": recipe.sigma,
