@@ -261,7 +261,8 @@ def test_denoising_from_the_command_line(tmp_path: Path, monkeypatch: pytest.Mon
     shutil.rmtree("runs/mine")
     options = ["--every", "30", "--set", "estimation=200", "--workers", "1", "--engine", "torch"]
     radii_command("certify", "runs/defended", *options)
-    radii_command("transfer", "--teacher", "runs/defended", "--model", "digits_cnn", *settings)
+    slowly = ["--set", "training.learning_rate=0.03"]  # at 0.1 it depends on the rounding of a machine
+    radii_command("transfer", "--teacher", "runs/defended", "--model", "digits_cnn", *settings, *slowly)
     student = Run("runs/defended-to-digits_cnn")
     radii_command("report", "runs/defended", "--out", "out")
     assert "denoised, digits_cnn, dncnn" in Path("out/report.html").read_text()
