@@ -237,7 +237,7 @@ def _box_muller(bits: Tensor, out: Tensor, deviation: float) -> None:
 
 
 def _box_muller_by_numpy(bits: Tensor, out: Tensor, deviation: float) -> None:
-    """Do what `_box_muller` does, in a sixth less time: numpy's calls cost less, and memory is used again.
+    """Do what `_box_muller` does, in less time: numpy's calls cost less, and memory is used again.
 
     Functions are torch's, for numpy's differ in their last bits; casts and products are exact or rounded the same.
     """
