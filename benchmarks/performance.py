@@ -183,8 +183,8 @@ def _versions(numbers: dict[str, Any]) -> str:
     return (
         "Certification with the engine `torch`, one process of one thread where nothing else is said: the time of this "
         f"version over that of 0.2.0 (commit {numbers['base']}), in rounds in which both take turns. It covers "
-        "sampling, digests, checksums and the writing of rows, not the start of the command; with two workers, also the "
-        "preparation of the classifier and the start of the workers.\n\n"
+        "sampling, digests, checksums and the writing of rows, not the start of the command; with two workers, also "
+        "the preparation of the classifier and the start of the workers.\n\n"
         f"{_table(header, rows)}"
     )
 
