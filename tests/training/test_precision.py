@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 import torch
 
-from radii.errors import ParameterError
+from radii.errors import ParameterError, RunWarning
 from radii.training.precision import check_precision, make_scaler, tuned
 
 CPU, CUDA = torch.device("cpu"), torch.device("cuda", 0)
@@ -41,9 +41,22 @@ def test_settings_are_restored_after_an_error() -> None:
 
 def test_tf32_needs_an_nvidia_gpu() -> None:
     check_precision("tf32", CUDA)
-    check_precision("float16", CPU)
     with pytest.raises(ParameterError, match="the device is 'mps'"):
         check_precision("tf32", torch.device("mps"))
+
+
+@pytest.mark.parametrize(("precision", "unit"), [("bfloat16", "amx_bf16"), ("float16", "avx512_fp16")])
+def test_precision_that_a_cpu_emulates_is_warned_of(
+    precision: str, unit: str, monkeypatch: pytest.MonkeyPatch, recwarn: pytest.WarningsRecorder
+) -> None:
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {unit: True, "cpu_name": "any"})
+    check_precision(precision, CPU)
+    monkeypatch.setattr(torch.cpu, "get_capabilities", lambda: {unit: False, "cpu_name": "any"})
+    check_precision("float32", CPU)
+    check_precision(precision, CUDA)
+    assert not recwarn
+    with pytest.warns(RunWarning, match=f"a CPU without {precision} units takes about twice as long"):
+        check_precision(precision, CPU)
 
 
 @pytest.mark.parametrize("precision", ["float32", "tf32", "bfloat16", "float16"])

@@ -1,23 +1,41 @@
 """The precision of training's forward and backward passes, and the settings of a GPU meanwhile."""
 
+import warnings
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 
 import torch
 from torch.amp.grad_scaler import GradScaler
 
-from radii.errors import ParameterError
+from radii.errors import ParameterError, RunWarning
 from radii.smoothing.forward import with_tf32
 
 SIXTEEN_BITS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
 
 
+UNITS = {"bfloat16": "bf16", "float16": "fp16"}
+"""What the names of a CPU's capabilities contain that compute in 16 bits."""
+
+
 def check_precision(precision: str, device: torch.device) -> None:
-    """Raise a ParameterError if a device does not have the precision."""
+    """Raise a ParameterError if a device does not have the precision; warn if a CPU has to emulate it."""
     if precision == "tf32" and device.type != "cuda":
         raise ParameterError(
             f"training.precision = 'tf32' needs an NVIDIA GPU, and the device is {device.type!r}. State 'float32'."
         )
+    if precision in SIXTEEN_BITS and device.type == "cpu" and not _has_units(precision):
+        warnings.warn(
+            f"training.precision = {precision!r} on a CPU without {precision} units takes about twice as long as "
+            "'float32'. State 'float32' in a new run.",
+            RunWarning,
+            stacklevel=3,
+        )
+
+
+def _has_units(precision: str) -> bool:
+    """Return whether the CPU computes in 16 bits itself."""
+    capabilities = torch.cpu.get_capabilities()
+    return any(there and UNITS[precision] in name for name, there in capabilities.items())
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
