@@ -39,10 +39,12 @@ def _row(archive: Archive, file: Path) -> Row:
 
 
 def core_hours(run: Run) -> float | None:
-    """Return the training time of a run, times its threads and processes."""
+    """Return the processor time of a run's training; of older runs its time, times its threads and processes."""
     history = run.history()
     if not history:
         return None
+    if "core_seconds" in history[0]:
+        return sum(float(row["core_seconds"]) for row in history) / 3600
     environment = run.environment()
     processes = max((part["processes"] for part in environment.get("training", ())), default=1)
     cores: int = environment.get("threads", 1) * processes

@@ -227,5 +227,5 @@ def _kill_a_rank(
 
 
 def _weights_and_history(run: Run) -> tuple[bytes, list[dict[str, str]]]:
-    rows = [{key: value for key, value in row.items() if key != "seconds"} for row in run.history()]
+    rows = [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in run.history()]
     return run.weights().read_bytes(), rows

@@ -237,6 +237,7 @@ TRANSFER_TIMES: Fields = {
 """Stated since version 0.2."""
 HISTORY: Fields = {
     "seconds": (is_duration, "a time above 0"),
+    "core_seconds": (is_duration, "a time above 0"),
     "noisy_test_accuracy": (lambda value: 0 <= value <= 1, "a share"),
 }
 

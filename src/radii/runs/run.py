@@ -210,7 +210,8 @@ class Run:
         if not rows:
             return disk.remove(self.history_file)
         text = io.StringIO()
-        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n")
+        # A run that an older version began keeps that version's columns.
+        writer = csv.DictWriter(text, list(rows[0]), lineterminator="\n", extrasaction="ignore")
         writer.writeheader()
         writer.writerows(rows)
         return disk.write(self.history_file, text.getvalue())

@@ -14,7 +14,7 @@ from radii.runs.run import Run, RunError
 
 DIGEST_BYTES = hashlib.sha256().digest_size
 """A checkpoint file ends with the digest of what torch wrote."""
-PROGRESS = ("epoch", "step", "seconds", "totals", "history")
+PROGRESS = ("epoch", "step", "seconds", "core_seconds", "totals", "history")
 """The attributes of a TrainState that are plain data."""
 
 
@@ -33,6 +33,8 @@ class TrainState:
         """Steps done in this epoch."""
         self.seconds = 0.0
         """Time spent in this epoch."""
+        self.core_seconds = 0.0
+        """Processor time spent in this epoch, summed over the threads of this process."""
         self.totals: dict[str, float] = {}
         """Sums of the terms over the images of this epoch."""
         self.history: list[dict[str, Any]] = []
@@ -52,8 +54,8 @@ class TrainState:
         self.optimizer.load_state_dict(state["optimiser"])
         if self.scaler.is_enabled():
             self.scaler.load_state_dict(state["scaler"])
-        for name in PROGRESS:
-            setattr(self, name, state["progress"][name])
+        for name in PROGRESS:  # a checkpoint of an older version has no core_seconds
+            setattr(self, name, state["progress"].get(name, getattr(self, name)))
 
     def add(self, terms: dict[str, float]) -> None:
         """Add the summed terms of a finished step."""
@@ -64,7 +66,7 @@ class TrainState:
     def close_epoch(self, row: dict[str, Any]) -> None:
         """Keep the row of a finished epoch and begin the next epoch."""
         self.history.append(row)
-        self.epoch, self.step, self.seconds, self.totals = self.epoch + 1, 0, 0.0, {}
+        self.epoch, self.step, self.seconds, self.core_seconds, self.totals = self.epoch + 1, 0, 0.0, 0.0, {}
 
     def save(self, run: Run) -> None:
         """Write the state and its digest atomically, and keep the previous checkpoint."""

@@ -227,6 +227,7 @@ class _Loop:
         """Make the remaining steps of an epoch, with checkpoints in between, and return the last loss."""
         state, result = self.state, StepResult(math.nan, {})
         clock = saved = time.perf_counter()
+        core_clock = time.process_time()
         state.model.train()
         upcoming = batches(
             self.images,
@@ -241,6 +242,10 @@ class _Loop:
             with tuned(self.training.precision, self.device):
                 result = self._run_step(local)
             state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
+            state.core_seconds, core_clock = (
+                state.core_seconds + time.process_time() - core_clock,
+                time.process_time(),
+            )
             signal = self._signal_after(result)
             if signal or clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 self._save()
@@ -317,6 +322,7 @@ class _Loop:
         return {
             "epoch": state.epoch,
             "seconds": state.seconds,
+            "core_seconds": float(self.world.sum(torch.tensor(state.core_seconds, dtype=torch.float64))),
             "learning_rate": learning_rate(self.training, state.epoch, 0.0),
             "loss": sum(state.totals.values()) / images,
             **{name: total / images for name, total in state.totals.items()},
