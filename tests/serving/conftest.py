@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 import torch
+from starlette.testclient import TestClient
 from torch import Tensor, nn
 
 from radii.certifiers.base import Certifier
@@ -58,6 +59,11 @@ class Slow(nn.Module):
             raise RuntimeError("out of order at /secret/path")
         logits: Tensor = self.inner(images)
         return logits
+
+
+def client_of(api: Api, base_url: str = "http://127.0.0.1:8000", **options: bool) -> TestClient:
+    """Return a client of the interface in this process, which calls it by this address."""
+    return TestClient(api.app(), base_url, **options)  # type: ignore[arg-type]
 
 
 @pytest.fixture

@@ -19,13 +19,13 @@ from radii.serving import oip
 from radii.serving.decoder import Decoder
 from radii.serving.model import ServedModel
 from radii.serving.routes import Api
-from tests.serving.conftest import MakeModel, MakeService, Slow, at_distance
+from tests.serving.conftest import MakeModel, MakeService, Slow, at_distance, client_of
 from tools.damaged_requests import STATUSES, damaged
 
 
 @pytest.fixture(scope="module")
 def client(api: Api) -> Iterator[TestClient]:
-    with TestClient(api.app(), raise_server_exceptions=False) as connected:
+    with client_of(api, raise_server_exceptions=False) as connected:
         yield connected
 
 
@@ -87,7 +87,7 @@ def test_pictures_get_answers(client: TestClient, digit: torch.Tensor) -> None:
 
 def test_abstentions_have_no_class_and_no_radius(make_service: MakeService, make_model: MakeModel) -> None:
     api = Api(make_service(make_model("vote"), deadline=1e-9))
-    with TestClient(api.app()) as client:
+    with client_of(api) as client:
         image = torch.full((1, 2, 2), 0.5)
         outputs = client.post(infer("plane"), json=body(image)).json()["outputs"]
         given = {output["name"]: output["data"][0] for output in outputs}
@@ -200,7 +200,7 @@ def test_no_picture_waits_for_a_decoder_that_starts_while_another_is_ready(
 def test_picture_that_is_not_decoded_by_the_deadline_is_503(
     make_service: MakeService, make_model: MakeModel, digit: torch.Tensor
 ) -> None:
-    with TestClient(Api(make_service(make_model(), deadline=0.001)).app()) as client:  # its decoders start
+    with client_of(Api(make_service(make_model(), deadline=0.001))) as client:  # its decoders start
         given = client.post("/predict", content=png((digit[0] * 255).round().byte().numpy()))
     assert given.status_code == 503
     assert "by the deadline" in given.json()["error"]
@@ -208,7 +208,7 @@ def test_picture_that_is_not_decoded_by_the_deadline_is_503(
 
 
 def test_bodies_in_flight_are_limited_together(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("radii.serving.routes.MOST_HELD", 1 << 20)
+    monkeypatch.setattr("radii.serving.guard.MOST_HELD", 1 << 20)
     for _ in range(3):  # what was refused is not held
         given = client.post("/predict", content=bytes(2 << 20))
         assert given.status_code == 503
@@ -229,7 +229,7 @@ def test_two_lengths_of_a_body_are_refused(client: TestClient) -> None:
 def test_full_queue_is_503_with_retry_after(make_service: MakeService, make_model: MakeModel) -> None:
     slow = Slow()
     service = make_service(make_model("vote", base=slow), queue_limit=1)
-    with TestClient(Api(service).app()) as client:
+    with client_of(Api(service)) as client:
         assert client.post(infer("plane"), json=body(at_distance(0.5), at_distance(0.4))).status_code == 413
         slow.gate.clear()
         waiting = service.submit([at_distance(0.5)])
@@ -244,7 +244,7 @@ def test_full_queue_is_503_with_retry_after(make_service: MakeService, make_mode
 
 def test_tokens_open_everything_but_the_page_and_health(api: Api, digit: torch.Tensor) -> None:
     guarded = Api(api.service, ["0123456789abcdef", "another-token-of-mine"])
-    with TestClient(guarded.app()) as client:
+    with client_of(guarded) as client:
         for path in ("/v2", "/v2/models/digits", "/metrics", "/nothing"):
             refused = client.get(path)
             assert refused.status_code == 401

@@ -1,20 +1,20 @@
 """radii serve: answer requests about pictures over HTTP."""
 
 import re
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 from cyclopts import Parameter
 
 from radii.cli.app import hint, print_error, printed_warnings, say
-from radii.cli.arguments import Fields, Switch, Trust, Whole, parse_fields, parse_numbers
+from radii.cli.arguments import Fields, Strings, Switch, Trust, Whole, parse_fields, parse_numbers
 from radii.errors import MissingExtraError
 from radii.runs.recipe import parse_value
 
 if TYPE_CHECKING:
     from radii.serving.service import Service
 
-LOOPBACK = ("127.0.0.1", "::1", "localhost")
 _TIME = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s)?")
 
 
@@ -32,6 +32,7 @@ def serve(
     queue: Whole = 256,
     workers: Whole | None = None,
     token_file: Path | None = None,
+    host_name: Strings = None,
     engine: str = "auto",
     noise: str | None = None,
     set: Fields = None,
@@ -57,6 +58,9 @@ def serve(
         queue: The number of pictures in flight; more are refused with 503 and Retry-After.
         workers: The number of threads that run forward passes; by default one per core.
         token_file: A file of tokens, one a line; clients send one as Authorization: Bearer TOKEN.
+        host_name: A name by which clients call the server, such as that of a proxy before it. Requests to other names
+            are refused, because a web page could make its own name point here. Addresses need not be stated, and no
+            names where --host is not this machine alone and clients send a token.
         engine: The engine that runs the forward passes; auto takes the one that the model was certified with.
         noise: The noise; by default that of the run's certificates.
     """
@@ -87,14 +91,16 @@ def serve(
         evidence=evidence,
         keep_pictures=keep_pictures,
         token_file=token_file,
+        host_names=tuple(host_name or ()),
     )
-    if host not in LOOPBACK and token_file is None:
+    if config.hosts.network and token_file is None:
         print_error(f"everybody who reaches {host} may ask: name a file of tokens with --token-file")
+    any_name = config.hosts.network and token_file is not None and not host_name
     with printed_warnings():
-        run_server(config, _say_ready)
+        run_server(config, partial(_say_ready, any_name))
 
 
-def _say_ready(address: str, service: "Service") -> None:
+def _say_ready(any_name: bool, address: str, service: "Service") -> None:
     model = service.model
     what: str = model.mode
     if model.mode == "certificate":
@@ -102,6 +108,8 @@ def _say_ready(address: str, service: "Service") -> None:
     if model.failure is not None:
         what += f", failure {model.failure:g} a picture"
     say(f"{model.name} at {address}: {what}")
+    if any_name:
+        hint("clients may call it by any name, because they send a token; --host-name allows some names alone")
     hint("Ctrl-C stops it; SIGHUP loads the run again")
 
 

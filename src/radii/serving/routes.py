@@ -1,8 +1,6 @@
 """The HTTP interface of a service: the Open Inference Protocol, pictures, metrics, and a page for people."""
 
 import asyncio
-import hashlib
-import hmac
 import json
 import logging
 import time
@@ -19,7 +17,6 @@ from starlette.exceptions import HTTPException
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from torch import Tensor
 
 from radii.serving import oip
@@ -27,41 +24,31 @@ from radii.serving.answer import Answer
 from radii.serving.copies import data_uri, show_copies
 from radii.serving.counters import Counters
 from radii.serving.decoder import MOST_BYTES, Decoders, PictureError
+from radii.serving.guard import Guard
+from radii.serving.hosts import AllowedHosts
 from radii.serving.model import ServedModel
 from radii.serving.service import BusyError, FailedError, Service
 
 LOG = logging.getLogger("radii.serving")
-MOST_HELD = 256 << 20
-"""Bytes of the bodies of all requests in flight."""
 BODY_SECONDS = 30.0
 """Seconds in which a client must send the body of its request."""
-OPEN = {"/", "/v2/health/live", "/v2/health/ready"}
-"""Paths that need no token."""
 EVENTS = "text/event-stream"
-HEADERS = (
-    (b"x-content-type-options", b"nosniff"),
-    (b"cache-control", b"no-store"),
-    (b"referrer-policy", b"no-referrer"),
-    (
-        b"content-security-policy",
-        b"default-src 'none'; img-src data: blob:; style-src 'unsafe-inline'; "
-        b"script-src 'unsafe-inline'; connect-src 'self'; frame-ancestors 'none'",
-    ),
-)
 PAGE = Path(__file__).with_name("page.html")
 
 
 class Api:
     """The routes of a service."""
 
-    def __init__(self, service: Service, tokens: Collection[str] = ()) -> None:
+    def __init__(self, service: Service, tokens: Collection[str] = (), hosts: AllowedHosts | None = None) -> None:
+        """`tokens` are needed by clients, if there are any; `hosts` are those of a server on 127.0.0.1 by default."""
         self.service = service
         self.tokens = frozenset(tokens)
+        self.hosts = hosts or AllowedHosts()
         self.counters = Counters()
         self.ready = True
         self.decoders: Decoders | None = None
 
-    def app(self) -> "Guard":
+    def app(self) -> Guard:
         """Return the application, for any ASGI server."""
         model = "/v2/models/{name}"
         routes = [
@@ -286,71 +273,3 @@ async def _body(request: Request) -> bytes:
     except TimeoutError:
         raise HTTPException(408, f"The body did not arrive within {BODY_SECONDS:g} s.") from None
     return bytes(body)
-
-
-class Guard:
-    """Checks tokens, turns every error into a short answer, and counts and logs every request."""
-
-    def __init__(self, app: ASGIApp, api: Api) -> None:
-        self._app, self._api = app, api
-        self._held = 0
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-        began, status, held = time.monotonic(), 0, 0
-
-        async def sending(message: Message) -> None:
-            nonlocal status
-            if message["type"] == "http.response.start":
-                status = message["status"]
-                message["headers"] = [*message["headers"], *HEADERS]
-            await send(message)
-
-        async def receiving() -> Message:
-            nonlocal held
-            message = await receive()
-            size = len(message.get("body", b""))
-            held += size
-            self._held += size
-            if size and self._held > MOST_HELD:
-                raise BusyError(1, "too many bytes are being read")
-            return message
-
-        try:
-            await self._respond(scope, receiving, sending)
-        except Exception:
-            if status == 0:  # otherwise it is answered and logged already
-                LOG.exception("a request failed")
-                await JSONResponse({"error": "The server failed. Its log says why."}, 500)(scope, receive, sending)
-        finally:
-            self._held -= held
-            self._log(scope, status, time.monotonic() - began)
-
-    async def _respond(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = dict(scope["headers"])
-        if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may take the other one
-            refusal = {"error": "Content-Length and Transfer-Encoding contradict each other. Send one of them."}
-            await JSONResponse(refusal, 400, {"connection": "close"})(scope, receive, send)
-            return
-        if scope["path"] not in OPEN and not self._allowed(headers.get(b"authorization", b"")):
-            challenge = {"www-authenticate": "Bearer"}
-            refusal = {"error": "A token is needed: Authorization: Bearer TOKEN."}
-            await JSONResponse(refusal, 401, challenge)(scope, receive, send)
-            return
-        await self._app(scope, receive, send)
-
-    def _allowed(self, authorization: bytes) -> bool:
-        if not self._api.tokens:
-            return True
-        scheme, _, token = authorization.partition(b" ")
-        digest = hashlib.sha256(token.strip()).digest()
-        matches = [hmac.compare_digest(digest, hashlib.sha256(known.encode()).digest()) for known in self._api.tokens]
-        return scheme.lower() == b"bearer" and any(matches)
-
-    def _log(self, scope: Scope, status: int, seconds: float) -> None:
-        self._api.counters.request(getattr(scope.get("endpoint"), "__name__", "other"), status)
-        level = logging.WARNING if status >= 500 else logging.INFO
-        details = {"method": scope["method"], "path": scope["path"][:200], "status": status}
-        LOG.log(level, "request", extra={"details": {**details, "milliseconds": round(1000 * seconds, 1)}})

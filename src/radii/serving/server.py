@@ -22,6 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from radii import disk
 from radii.errors import ParameterError
 from radii.serving.evidence import EvidenceLog
+from radii.serving.hosts import AllowedHosts
 from radii.serving.model import ModelConfig, load_model
 from radii.serving.routes import Api
 from radii.serving.service import Service
@@ -55,11 +56,19 @@ class ServerConfig:
     evidence: Path | None = None
     keep_pictures: bool = False
     token_file: Path | None = None
+    host_names: tuple[str, ...] = ()
+    """Names that requests may give in their Host header, such as that of a proxy."""
+
+    @property
+    def hosts(self) -> AllowedHosts:
+        """The hosts that requests may name."""
+        return AllowedHosts(self.host, self.host_names)
 
     def __post_init__(self) -> None:
         for name, value, least in (("queue", self.queue, 1), ("workers", self.workers, 1), ("port", self.port, 0)):
             if value is not None and value < least:
                 raise ParameterError(f"{name} = {value}, expected a whole number >= {least}", name)
+        AllowedHosts(self.host, self.host_names)  # raises for what is no name
         if self.port > 65_535:
             raise ParameterError(f"port = {self.port}, expected at most 65535", "port")
         if self.deadline is not None and not 0 < self.deadline < 3_600:
@@ -93,7 +102,7 @@ def serve(config: ServerConfig, on_ready: Callable[[str, Service], None]) -> Non
         stack.enter_context(_logging())
         if evidence is not None and evidence.repaired:
             LOG.warning("repaired", extra={"details": {"bytes_cut_from_the_evidence": evidence.repaired}})
-        api = Api(service, tokens)
+        api = Api(service, tokens, config.hosts)
         listening.listen(BACKLOG)  # whoever reads that it is ready may connect
         host, port = listening.getsockname()[:2]
         on_ready(f"http://{f'[{host}]' if ':' in host else host}:{port}", service)
