@@ -1,6 +1,7 @@
 """The progress bars: their text, and the cost of an update."""
 
 import io
+import math
 import re
 import time
 from collections.abc import Callable
@@ -10,6 +11,7 @@ from rich.console import Console
 
 from radii.cli import progress
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
+from radii.estimate import Work
 from radii.runs.certificates import Row
 from radii.training.loop import StepEvent
 
@@ -122,6 +124,27 @@ def test_rate_excludes_the_start_of_the_workers(monkeypatch: pytest.MonkeyPatch)
     now[0] = 22.0
     bar(5, 90)
     assert bar.line() == "5 of 90 images, 2/s, 42.5 s left"
+
+
+def test_time_left_counts_samples_of_images_in_flight(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two workers count for a minute before an image is finished, and then one image after the other is."""
+    now = [0.0]
+    monkeypatch.setattr(time, "monotonic", lambda: now[0])
+    with CertificationBar(Console(file=io.StringIO(), width=200)) as bar:
+        bar(100, None)
+        now[0] = 60.0
+        bar.on_work(lambda: Work(6_000, 55.0, 6_000, 60_000))
+        assert bar.line() == "certifying: 0 of 100 images, 55 s to 9 min left"
+        now[0] = 61.0
+        certification(bar, 0)
+        now[0] = 70.0
+        bar.on_work(lambda: Work(7_000, 65.0, 6_500, 7_000))
+        assert "65 s left" in bar.line()
+        bar.on_work(lambda: Work(0, 0.0, 0, 0))  # too soon to look again
+        assert "65 s left" in bar.line()
+        now[0] = 80.0
+        bar.on_work(lambda: Work(8_000, 75.0, 6_000, math.inf))
+        assert "over 56.2 s left" in bar.line()
 
 
 def test_the_noisy_test_accuracy_is_not_rounded_up() -> None:

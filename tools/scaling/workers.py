@@ -1,8 +1,9 @@
 """Simulated workers: the scheduler runs as it is, only the votes and the clock are invented."""
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 
 import numpy as np
@@ -10,6 +11,7 @@ from numpy.typing import NDArray
 
 from radii.certifiers import Certifier, certify_image
 from radii.certifiers.base import About
+from radii.estimate import OnWork, Work
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import Certificate
 from radii.smoothing.noise import Gaussian
@@ -102,19 +104,32 @@ class Simulation:
 
 
 def simulate(
-    certifier: Certifier, probabilities: NDArray[np.float64], machines: Machines, batch_size: int, whole: bool = False
+    certifier: Certifier,
+    probabilities: NDArray[np.float64],
+    machines: Machines,
+    batch_size: int,
+    whole: bool = False,
+    on_work: Callable[[Callable[[], Work], float], None] = lambda *_: None,
 ) -> Simulation:
-    """Certify images of known probabilities by simulated workers; `whole` images, or also parts of one."""
+    """Certify images of known probabilities by simulated workers; `whole` images, or also parts of one.
+
+    `on_work` is called with the work done and the time.
+    """
     voter = DrawnVotes(probabilities, batch_size)
     workers = SimulatedWorkers(voter, machines)
-    run = _whole_images if whole else _scheduled
-    samples = sum(found.samples for found in run(certifier, voter, len(probabilities), workers, machines))
+    run = _whole_images if whole else partial(_scheduled, on_work=lambda work: on_work(work, workers.clock))
+    samples = sum(certificate.samples for certificate in run(certifier, voter, len(probabilities), workers, machines))
     work = samples * machines.seconds_per_sample
     return Simulation(workers.clock, samples, work / (machines.workers * workers.clock), workers.tasks)
 
 
 def _scheduled(
-    certifier: Certifier, voter: DrawnVotes, images: int, workers: SimulatedWorkers, machines: Machines
+    certifier: Certifier,
+    voter: DrawnVotes,
+    images: int,
+    workers: SimulatedWorkers,
+    machines: Machines,
+    on_work: OnWork,
 ) -> list[Certificate]:
     about = About(voter.noise, voter.classes, voter.batch_size)
 
@@ -122,7 +137,14 @@ def _scheduled(
         return Program(None, NoiseAddress(0, image), certifier.certify(about, 0))
 
     scheduler = Scheduler(
-        begin, images, workers, classes=voter.classes, block=voter.batch_size, expected=machines.workers
+        begin,
+        images,
+        workers,
+        classes=voter.classes,
+        block=voter.batch_size,
+        expected=machines.workers,
+        most_samples=getattr(certifier, certifier.fewest_samples()[0]),
+        on_work=on_work,
     )
     return [finished.result for finished in scheduler.results()]
 

@@ -22,7 +22,7 @@ from radii.datasets.base import Part, image_digest
 from radii.device import default_device, default_workers
 from radii.engines import AUTO, SmoothedClassifier, check_image
 from radii.errors import ParameterError, RunWarning
-from radii.estimate import Estimate, OnEstimate
+from radii.estimate import Estimate, OnEstimate, OnWork
 from radii.fields import check_seed
 from radii.provenance import artefact_digest, artefact_path, class_digests, code_digests, rounding_environment
 from radii.runs import events, gallery, resume
@@ -72,6 +72,7 @@ class Certification:
     """The device that worker processes count on; by default the classifier's."""
     pool: ProcessPool | None = None
     """Worker processes that have been started already."""
+    on_work: OnWork = lambda _: None
 
     @cached_property
     def header(self) -> dict[str, Any]:
@@ -142,6 +143,8 @@ class Certification:
             executor,
             self.target,
             self.pool,
+            getattr(self.certifier, self.certifier.fewest_samples()[0]),
+            self.on_work,
         )
         with closing(finished):
             for row, seconds, environments in finished:
@@ -312,6 +315,7 @@ def certify_run(
     minutes: float | None = None,
     on_image: OnImage = lambda *_: None,
     on_estimate: OnEstimate | None = None,
+    on_work: OnWork = lambda _: None,
 ) -> Path:
     """Certify the chosen test images of a run, or a shard of them; return the certificate file, or the part file.
 
@@ -319,7 +323,7 @@ def certify_run(
     `executor` counts the votes; by default `workers` processes of one thread each do, one per core or per GPU: images
     are independent, while threads of one forward pass wait for each other. `minutes` chooses `every`: a few blocks are
     timed, and the file records it; the same call continues that file. `on_estimate` is called with the estimated time
-    before the first image.
+    before the first image, `on_work` with the work that is done and left, whenever samples were counted.
     """
     workers = default_workers() if workers is None else workers
     if workers < 1:
@@ -336,7 +340,7 @@ def certify_run(
         certification = open_certification(config, run)
         if minutes is not None:
             certification = _within(minutes, certification, run, workers)
-        certification = replace(_as_begun(run, certification, shard), target=target, pool=pool)
+        certification = replace(_as_begun(run, certification, shard), target=target, pool=pool, on_work=on_work)
         chosen = certification.chosen if shard is None else shard.of(certification.chosen)
         environment = environment_of(certification.classifier)
         with resume.open_file(run, certification.request(chosen), environment, shard) as file:

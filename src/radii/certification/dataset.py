@@ -2,6 +2,7 @@
 
 from concurrent.futures import Executor
 from contextlib import ExitStack
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal, Unpack, overload
 
@@ -146,6 +147,6 @@ def certify_dataset(
             environment = environment_of(certification.classifier)
             request = certification.request(certification.chosen)
             store = held.enter_context(resume.open_named(path, request, environment))
-        on_image = held.enter_context(display(progress))
-        certify_missing(certification, store, certification.chosen, count, executor, on_image)
+        on_image, on_work = held.enter_context(display(progress))
+        certify_missing(replace(certification, on_work=on_work), store, certification.chosen, count, executor, on_image)
         return Results(Certificates(path.stem if path else "certificates", store.rows(), certification.header), path)

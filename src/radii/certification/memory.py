@@ -3,9 +3,9 @@
 import os
 import sys
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
-from contextlib import nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -21,8 +21,9 @@ from radii.datasets import DataError, Dataset, Samples, samples_of
 from radii.datasets.base import image_digest
 from radii.device import worker_variables
 from radii.engines import AUTO, SmoothedClassifier, check_image
+from radii.estimate import OnWork, TimeLeft, Work
 from radii.provenance import artefact_digest, class_digests, structure_digest, weights_digest
-from radii.reports.text import duration
+from radii.reports.text import left_text
 from radii.runs.certificates import OnImage, Row, header_file, read_header
 from radii.runs.recipe import fields_of, named_table
 from radii.smoothing.addresses import PHILOX
@@ -154,12 +155,15 @@ def _identity(classifier: SmoothedClassifier, samples: Samples) -> dict[str, Any
     }
 
 
-def display(progress: bool | OnImage | None) -> Any:
-    """Return a context whose value is called with every row: the caller's function, a line of progress, or nothing."""
-    if callable(progress):
-        return nullcontext(progress)
-    shown = sys.stderr.isatty() if progress is None else progress
-    return ProgressLine() if shown else nullcontext(lambda *_: None)
+@contextmanager
+def display(progress: bool | OnImage | None) -> Iterator[tuple[OnImage, OnWork]]:
+    """Yield what is called with every row, and with the work: the caller's function, a line of progress, or nothing."""
+    shown = sys.stderr.isatty() if progress is None else progress is True
+    if shown:
+        with ProgressLine() as line:
+            yield line, line.on_work
+    else:
+        yield progress if callable(progress) else lambda *_: None, lambda _: None
 
 
 class ProgressLine:
@@ -167,8 +171,9 @@ class ProgressLine:
 
     def __init__(self, stream: TextIO | None = None) -> None:
         self.stream = stream or sys.stderr
-        self.images = self.correct = self.begun_with = 0
-        self.began = self.written = time.monotonic()
+        self.images = self.correct = 0
+        self.written = time.monotonic()
+        self.time_left = TimeLeft()
         self.width = 0
 
     def __enter__(self) -> "ProgressLine":
@@ -188,9 +193,12 @@ class ProgressLine:
             self.written = now
             self._write(f"certifying: {self.images} of {total} images, {self.correct} certified and correct", total)
 
+    def on_work(self, work: Callable[[], Work]) -> None:
+        self.time_left.update(work, time.monotonic())
+
     def _write(self, text: str, total: int) -> None:
-        if 0 < self.images < total:
-            text += f", {duration((time.monotonic() - self.began) / self.images * (total - self.images))} left"
+        if self.images < total and (left := self.time_left.range()):
+            text += f", {left_text(*left)}"
         self.stream.write("\r" + text.ljust(self.width))
         self.stream.flush()
         self.width = len(text)

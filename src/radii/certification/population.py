@@ -87,8 +87,8 @@ def certify_population(
             store, header = file, file.header
         else:
             header = {**header, POLYNOMIALS: polynomials()}
-        on_image = held.enter_context(display(progress))
-        certify_missing(certification, store, chosen, count, executor, on_image)
+        on_image, on_work = held.enter_context(display(progress))
+        certify_missing(replace(certification, on_work=on_work), store, chosen, count, executor, on_image)
         return Population(Certificates(path.stem if path else "population", store.rows(), header), path)
 
 

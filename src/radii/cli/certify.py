@@ -191,6 +191,7 @@ def certify(
             minutes=minutes,
             on_image=on_image,
             on_estimate=None if json else announce(bar, cheaper=_cheaper(typed(), config)),
+            on_work=bar.on_work,
         )
     return _print_summary(trained, path, linf, json) if part is None else _print_part(run, path, part, json)
 

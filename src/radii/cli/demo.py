@@ -61,7 +61,7 @@ def _certify(run: Run) -> None:
 
     config = CertificationConfig(run=run.path, certifier=certifiers.create("fixed", estimation=10_000), every=3)
     with CertificationBar(console) as bar:
-        path = certify_run(config, on_image=bar)
+        path = certify_run(config, on_image=bar, on_work=bar.on_work)
     console.print(f"   {run.name}: {in_words(Summary(certificates.read(path)))}", markup=False)
 
 

@@ -10,8 +10,9 @@ from rich.console import Console, RenderableType
 from rich.progress import BarColumn, Progress, ProgressColumn, Task, TextColumn
 from rich.text import Text
 
+from radii.estimate import TimeLeft, Work
 from radii.reports.metrics import Share
-from radii.reports.text import down, duration, radius_text, up
+from radii.reports.text import down, duration, left_text, radius_text, up
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificates import Row
 
@@ -33,7 +34,7 @@ class _Bar:
 
     def __init__(self, console: Console, description: str, unit: str) -> None:
         self.console, self.unit = console, unit
-        texts = [_Column(text) for text in (_count, self._rate, _time_left, self._notes_beside)]
+        texts = [_Column(text) for text in (_count, self._rate, self._time_left, self._notes_beside)]
         columns = (TextColumn("{task.description}"), BarColumn(None), *texts)
         self.progress = _TwoLines(*columns, console=console, disable=not console.is_terminal, expand=True)
         self.task = self.progress.add_task(description, total=None, notes=(), rate=0.0)
@@ -93,11 +94,15 @@ class _Bar:
         task = self.progress.tasks[0]
         counted = f"{task.completed:.0f} of {task.total or 0:.0f} {self.unit}"
         rate = f"{task.fields['rate']:.3g}/s" if task.fields["rate"] else ""
-        parts = [f"{task.description}: {counted}".lstrip(": "), rate, _time_left(task), *self.notes()]
-        return ", ".join(filter(None, parts))
+        texts = [f"{task.description}: {counted}".lstrip(": "), rate, self._time_left(task), *self.notes()]
+        return ", ".join(filter(None, texts))
 
     def _rate(self, task: Task) -> str:
         return f"{task.fields['rate']:.3g} {self.unit}/s" if task.fields["rate"] else ""
+
+    def _time_left(self, task: Task) -> str:
+        rate = task.fields["rate"]
+        return f"{duration(((task.total or 0) - task.completed) / rate)} left" if rate else ""
 
     def _notes_beside(self, task: Task) -> str:
         return fitting(task.fields["notes"], self.console.width - BESIDE_THE_BAR)
@@ -105,11 +110,6 @@ class _Bar:
 
 def _count(task: Task) -> str:
     return f"{task.completed:.0f}/{'?' if task.total is None else format(task.total, '.0f')}"
-
-
-def _time_left(task: Task) -> str:
-    rate = task.fields["rate"]
-    return f"{duration(((task.total or 0) - task.completed) / rate)} left" if rate else ""
 
 
 class _Column(ProgressColumn):
@@ -184,7 +184,9 @@ class CertificationBar(_Bar):
         super().__init__(console, "certifying", "images")
         self.independent = independent  # corruptions of one image are not independent: they get no interval
         self.images, self.samples, self.radius_sum = 0, 0, 0.0
+        self.total = 0
         self.certified = dict.fromkeys(radii, 0)
+        self.time_left = TimeLeft()
 
     def __call__(self, total: int, row: Row | None) -> None:
         if row is not None:
@@ -193,7 +195,17 @@ class CertificationBar(_Bar):
             self.radius_sum += row.radius * row.correct
             for radius in self.certified:
                 self.certified[radius] += row.correct and row.radius >= radius
+        self.total = total
         self.update(self.images, total)
+
+    def on_work(self, work: Callable[[], Work]) -> None:
+        """Update the time left from the samples counted so far."""
+        self.time_left.update(work, time.monotonic())
+        self.update(self.images, self.total)
+
+    def _time_left(self, task: Task) -> str:
+        left = self.time_left.range()
+        return super()._time_left(task) if left is None else left_text(*left) if task.completed != task.total else ""
 
     def notes(self) -> Sequence[str]:
         if not self.images:

@@ -1,11 +1,14 @@
 """Format numbers and durations, and escape text for Markdown, LaTeX, CSV and HTML."""
 
+import math
 import re
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
 
 UNKNOWN = "–"  # noqa: RUF001
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
+NARROW = 1.3
+"""The ends of a range of time that is shown as one number, at most this many times apart."""
 MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$]")
 LATEX = {
     **{character: "\\" + character for character in "&%$#_{}"},
@@ -49,6 +52,13 @@ def duration(seconds: float) -> str:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)
     return f"{minutes} min" if minutes < 100 else f"{minutes // 60} h {minutes % 60} min"
+
+
+def left_text(least: float, most: float) -> str:
+    """Format a range of the seconds left; nearly equal ends as one."""
+    if most == math.inf:
+        return f"over {duration(least)} left"
+    return f"{duration(most)} left" if most <= NARROW * least else f"{duration(least)} to {duration(most)} left"
 
 
 def ordinal(number: int) -> str:

@@ -1,5 +1,6 @@
 """Worker backends: this process, a pool of local processes, or any executor."""
 
+import math
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterator, Sequence
@@ -14,6 +15,7 @@ import torch
 from radii.device import worker_variables
 from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError, RunWarning
+from radii.estimate import OnWork
 from radii.smoothing.questions import Task
 from radii.workers.cluster import ExecutorPool, expect_same_version
 from radii.workers.pool import Call, Outcome, ProcessPool, WorkerError
@@ -42,17 +44,27 @@ def run_programs(
     executor: Executor | None = None,
     target: torch.device | None = None,
     pool: ProcessPool | None = None,
+    most_samples: float = math.inf,
+    on_work: OnWork = lambda _: None,
 ) -> Generator[Finished[Result], None, None]:
     """Run one program for each image and yield the results in order.
 
     `executor` counts the votes; by default `workers` processes of this machine do, or this process if `workers` is 1.
     They do so on the `target`, or on the classifier's device. `pool` holds the processes, if they have been started.
+    `most_samples` and `on_work` are those of the scheduler.
     """
     target = target or classifier.device
     alone = images <= 1 and target.type == classifier.device.type
     with open_workers(classifier, 1 if alone else workers, executor, target, pool) as counting:
         yield from Scheduler(
-            begin, images, counting, classes=classifier.classes, block=classifier.batch_size, expected=workers
+            begin,
+            images,
+            counting,
+            classes=classifier.classes,
+            block=classifier.batch_size,
+            expected=workers,
+            most_samples=most_samples,
+            on_work=on_work,
         ).results()
 
 

@@ -7,7 +7,7 @@ is left, so that the workers end together.
 """
 
 import math
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Generic, NamedTuple, Protocol, TypeVar
@@ -15,6 +15,7 @@ from typing import Any, Generic, NamedTuple, Protocol, TypeVar
 import numpy as np
 
 from radii.errors import ParameterError
+from radii.estimate import OnWork, Work, mean_samples
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.questions import Answer, Question, Task
 
@@ -26,6 +27,8 @@ LEAST_SECONDS = 0.1
 """The shortest task that is worth sending to a worker."""
 FIRST_BLOCKS = 16
 """Blocks of the first tasks, before costs are known."""
+TOO_WIDE = 10
+"""The most may be this many times the least work left; a wider range has no upper end, once an image is finished."""
 WINDOW = 256
 """For each worker, images that may begin before the first unfinished one has its result: a kill can lose them."""
 
@@ -101,7 +104,8 @@ class Scheduler(Generic[Result]):
     """Runs one program for each image on workers.
 
     `begin(position)` makes the program of an image when its turn comes. `classes` and `block` are those of the
-    classifier, `expected` is the number of workers.
+    classifier, `expected` is the number of workers. `on_work` is called with the work that is done and left;
+    `most_samples` is the most that an image can take, if that is known.
     """
 
     def __init__(
@@ -113,11 +117,15 @@ class Scheduler(Generic[Result]):
         classes: int,
         block: int,
         expected: int = 1,
+        most_samples: float = math.inf,
+        on_work: OnWork = lambda _: None,
     ) -> None:
         self._begin = begin
         self._images = images
         self._workers = workers
         self._classes = classes
+        self._most_samples = most_samples
+        self._on_work = on_work
         self._pace = Pace(expected, block)
         self._begun = self._yielded = 0
         self._ready: deque[_Part] = deque()
@@ -202,6 +210,8 @@ class Scheduler(Generic[Result]):
             if report.environment not in image.environments:
                 image.environments.append(report.environment)
             self._take(part, answer)
+        if self._pace.known:
+            self._on_work(lambda: self._pace.work(self._images, self._most_samples))
 
     def _take(self, part: _Part, answer: Answer) -> None:
         """Store the answer to a part; after the last part, go on with the image."""
@@ -228,6 +238,7 @@ class Scheduler(Generic[Result]):
                 raise ParameterError(f"the certifier asked {question!r}, expected a question", "certifier")
         except StopIteration as stopped:
             self._pace.demanded(image.position, image.samples)
+            self._pace.finish(image.position)
             self._done[image.position] = Finished(stopped.value, image.seconds, image.environments)
             return
         except Exception as error:
@@ -251,8 +262,11 @@ class Pace:
         self._seen: set[str] = set()
         self._demand: dict[int, int] = {}
         self._total = 0
-        self._spent = 0
+        self._spent = self._reports = 0
         self._seconds = 0.0
+        self._unfinished: set[int] = set()
+        self._finished: Counter[int] = Counter()
+        """Finished images by their samples."""
 
     @property
     def workers(self) -> int:
@@ -262,6 +276,7 @@ class Pace:
     def worked(self, worker: str, samples: int, seconds: float) -> None:
         """Record a worker's answer."""
         self._seen.add(worker)
+        self._reports += 1
         self._spent += samples
         self._seconds += seconds
 
@@ -269,6 +284,26 @@ class Pace:
         """Record that an image takes at least so many samples, its present question included."""
         self._total += samples - self._demand.get(image, 0)
         self._demand[image] = samples
+        self._unfinished.add(image)
+
+    def finish(self, image: int) -> None:
+        """Record that an image has its result."""
+        self._unfinished.discard(image)
+        self._finished[self._demand[image]] += 1
+
+    @property
+    def known(self) -> bool:
+        """Whether the workers have answered about twice each: before, the work in their hands hides their speed."""
+        return self._reports >= 2 * self.workers
+
+    def work(self, images: int, most_samples: float) -> Work:
+        """Return the work done, and the range of what is left for so many images of at most so many samples."""
+        unfinished = (self._demand[image] for image in self._unfinished)
+        means = mean_samples(self._finished, unfinished, most_samples)
+        least, most = (max(0.0, images * mean - self._spent) for mean in means)
+        if self._finished and most > TOO_WIDE * least:
+            most = math.inf
+        return Work(self._spent, self._seconds / self.workers, least, most)
 
     def bundle(self, images_left: int) -> int:
         """Return how many samples are worth sending together: some blocks, less near the end, but `LEAST_SECONDS`."""
