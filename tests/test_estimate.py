@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -75,7 +76,7 @@ def test_speed_is_that_of_the_last_half_minute() -> None:
     left = TimeLeft()
     for second in range(1_000):
         samples = 100 * min(second, 500) + 10 * max(0, second - 500)  # the machine is busy from then on
-        left.update(lambda samples=samples, second=second: Work(samples, float(second), 1_000, 1_000), float(second))
+        left.update(partial(Work, samples, float(second), 1_000, 1_000), float(second))
     assert left.range() == pytest.approx((100.0, 100.0))
 
 

@@ -13,7 +13,8 @@ from radii.certification.one_pass import answer_once
 from radii.certifiers import certify_image
 from radii.certifiers.sequential import Sequential
 from radii.serving.evidence import INDEX, LOG, EvidenceLog, read_log, seal
-from radii.serving.service import BusyError, FailedError, Service
+from radii.serving.request import BusyError, FailedError
+from radii.serving.service import Service
 from radii.smoothing.addresses import NoiseAddress
 from tests.serving.conftest import MakeModel, MakeService, Slow, at_distance
 

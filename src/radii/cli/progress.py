@@ -25,7 +25,7 @@ SECONDS_BETWEEN_MARKS = 0.2
 """Seconds between two updates of the notes and the rate: formatting the notes may cost more than a step."""
 MARKS = 150
 """The number of marks that the rate is computed from: half a minute."""
-BESIDE_THE_BAR = 60
+BESIDE_THE_BAR = 68
 """Columns taken by a short bar, the count, the rate and the time left."""
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from starlette.responses import JSONResponse
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from radii.serving.service import BusyError
+from radii.serving.request import BusyError
 
 if TYPE_CHECKING:
     from radii.serving.routes import Api

@@ -27,7 +27,8 @@ from radii.serving.decoder import MOST_BYTES, Decoders, PictureError
 from radii.serving.guard import Guard
 from radii.serving.hosts import AllowedHosts
 from radii.serving.model import ServedModel
-from radii.serving.service import BusyError, FailedError, Service
+from radii.serving.request import BusyError, FailedError
+from radii.serving.service import Service
 
 LOG = logging.getLogger("radii.serving")
 BODY_SECONDS = 30.0
