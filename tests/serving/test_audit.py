@@ -178,7 +178,7 @@ def test_answers_of_other_weights_or_pictures_are_not_replayed(
             picture.write_bytes(bytes(length))
         changed = verify_evidence(folder, trained_digits)
         assert changed.exit_code == 1
-        assert "the picture that was kept for it was changed" in changed.in_words()
+        assert "the picture that was kept for it has changed" in changed.in_words()
 
 
 def test_log_that_was_cut_at_a_line_is_reported(served: Path, trained_digits: Path, tmp_path: Path) -> None:

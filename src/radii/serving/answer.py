@@ -1,4 +1,4 @@
-"""The answer to one request: what a client gets, and what it promises."""
+"""The answer to a request: what the client gets, and what is promised to it."""
 
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -10,25 +10,37 @@ if TYPE_CHECKING:
     from radii.serving.model import ServedModel
 
 
+def outcome(prediction: int, stopped: bool) -> str:
+    """Return whether a request was answered, ended at its deadline without an answer, or abstained before."""
+    return "answered" if prediction != ABSTAIN else "deadline" if stopped else "abstained"
+
+
 @dataclass(frozen=True)
 class Answer:
-    """The answer to one request."""
+    """The certificate of a picture, with what a client needs to check it later."""
 
     id: str
     model: "ServedModel"
     certificate: Certificate
     picture: str
+    """The digest of the prepared picture."""
     asked: int | None
     """How often this picture was asked about with these weights; None for one noisy pass."""
     failure: float | None
     failure_over_life: float | None
-    """Larger than the model's if this picture was asked about while the model had a larger one."""
+    """For all answers about the picture; that of an earlier model, if it was larger."""
     stopped: bool
-    """Whether the deadline stopped it."""
+    """Whether the deadline ended the request."""
     sealed: str
+    """The digest that commits to the seed of the noise."""
     evidence: str | None
     """The digest of the answer's line in the evidence."""
     seconds: float
+
+    @property
+    def outcome(self) -> str:
+        """Whether there is an answer, for counters and the evidence: answered, deadline or abstained."""
+        return outcome(self.certificate.prediction, self.stopped)
 
     @property
     def abstained(self) -> bool:
@@ -75,7 +87,7 @@ class Answer:
         }
 
     def promise(self) -> str:
-        """Return what this answer promises, in words."""
+        """Describe what this answer promises, and with what probability."""
         model, certificate = self.model, self.certificate
         if model.mode == "one-pass":
             return "The class of one noisy copy. Nothing is promised about this picture."

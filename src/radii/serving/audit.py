@@ -22,17 +22,20 @@ def verify_evidence(
     trusted: Collection[str] = (),
     on_answer: OnAnswer = lambda *_: None,
 ) -> EvidenceResult:
-    """Check a folder of evidence; replay `rows` answers chosen at random (all if it is None) with the run they are of.
+    """Check a folder of evidence, and replay `rows` answers, chosen at random, with the run that gave them.
 
-    Pictures are those that the evidence keeps, and those in the folder `pictures`.
+    If `rows` is None, all answers are replayed. Pictures are those that the evidence keeps, and those in the folder
+    `pictures`.
     """
-    place = Path(folder)
-    if not is_evidence(place):
-        raise ParameterError(f"{place} holds no evidence. Name a folder that `radii serve --evidence` wrote.", "folder")
+    folder = Path(folder)
+    if not is_evidence(folder):
+        raise ParameterError(
+            f"{folder} holds no evidence. Name a folder that `radii serve --evidence` wrote.", "folder"
+        )
     if rows is not None and rows < 0:
         raise ParameterError(f"rows = {rows}, expected a whole number >= 0", "rows")
     run = run if isinstance(run, Run) or run is None else Run(run, trusted)
-    log = LogCheck(place, frozenset(trusted) if run is None else run.trusted)
+    log = LogCheck(folder, frozenset(trusted) if run is None else run.trusted)
     replay = AnswerReplay(log, run, pictures)
     chosen: list[Claim] = []
     rng = random.SystemRandom()
@@ -44,8 +47,8 @@ def verify_evidence(
             on_answer(log.result.replayed, log.result.answers)
         elif len(chosen) < rows:
             chosen.append(claim)
-        elif (at := rng.randrange(replay.replayable)) < rows:
-            chosen[at] = claim
+        elif (place := rng.randrange(replay.replayable)) < rows:  # every answer gets the same chance
+            chosen[place] = claim
     for claim in chosen:
         replay.replay(claim)
         on_answer(log.result.replayed, len(chosen))

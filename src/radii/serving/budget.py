@@ -11,8 +11,8 @@ KEY_BYTES = 16
 def share_of(asked: int) -> float:
     """Return the share of the failure probability that the answer number `asked` (1, 2, ...) may spend.
 
-    It falls like 1 / asked**2, in steps: the answers from 2**n to 2**(n + 1) - 1 have 2**-(2 n + 1) each, together
-    2**-(n + 1), and all answers together 1. In steps, because each share needs a test of its own.
+    The answers from 2**n to 2**(n + 1) - 1 have 2**-(2 n + 1) each, together 2**-(n + 1), and all answers together 1.
+    The share falls in steps, because each share needs a test of its own.
     """
     if asked < 1:
         raise ValueError(f"asked = {asked}, expected a whole number >= 1")
@@ -22,7 +22,7 @@ def share_of(asked: int) -> float:
 class AskedIndex:
     """Counts how often each picture was asked about, with which weights; in a file, or in memory without one.
 
-    The evidence is the truth. This file only saves reading all of it: it also keeps how much of it is counted.
+    The evidence is the truth. The file saves reading all of it, and records how much of it is counted.
     """
 
     def __init__(self, file: Path | None = None, *, read_only: bool = False) -> None:
@@ -46,7 +46,7 @@ class AskedIndex:
     def ask(self, picture: str, weights: str, failure: float = 0.0) -> int:
         """Count one more question about a picture, and return its number, from 1 on.
 
-        `failure` is the probability that the shares of all questions are taken from.
+        `failure` is the probability that is divided among all questions.
         """
         row = self._database.execute(
             "INSERT INTO asked VALUES (?, 1, ?) ON CONFLICT (key) DO UPDATE"
@@ -56,7 +56,7 @@ class AskedIndex:
         return int(row[0])
 
     def failure_over_life(self, picture: str, weights: str) -> float:
-        """Return the probability that any answer about a picture is wrong: the largest that shares were taken from."""
+        """Return the probability that any answer about a picture is wrong: the largest that was ever divided."""
         row = self._database.execute("SELECT failure FROM asked WHERE key = ?", (_key(picture, weights),)).fetchone()
         return float(row[0]) if row else 0.0
 
@@ -84,7 +84,8 @@ class AskedIndex:
         self._database.execute("BEGIN")
 
     def close(self) -> None:
-        self._database.close()  # what was counted since the last `keep` is forgotten
+        """Close the database; what was counted since the last `keep` is forgotten."""
+        self._database.close()
 
 
 def _key(picture: str, weights: str) -> bytes:

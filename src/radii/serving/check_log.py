@@ -10,6 +10,7 @@ from radii.certification.checks import message_of, radius_problem
 from radii.certifiers.base import Certifier
 from radii.runs import trust
 from radii.runs.certificates import Row
+from radii.serving.answer import outcome
 from radii.serving.budget import AskedIndex, share_of
 from radii.serving.evidence import Entry, EvidenceError, cut_log, read_log, seal, table_digest
 from radii.smoothing import noise as noises
@@ -17,7 +18,7 @@ from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
 
 PROCEDURES = ("sequential", "prediction")
-"""The certifiers of a server."""
+"""The certifiers that a server uses."""
 
 
 @dataclass
@@ -70,7 +71,7 @@ class Claim:
 
 
 class LogCheck:
-    """Reads a log once, and notes in `result` what is wrong with it."""
+    """Reads a log once, and adds to `result` what is wrong with it."""
 
     def __init__(self, folder: Path, trusted: frozenset[str]) -> None:
         self.folder, self.trusted = folder, trusted
@@ -79,7 +80,7 @@ class LogCheck:
         self._smoothing: dict[tuple[str, float | None], tuple[Certifier | None, Noise] | None] = {}
 
     def claims(self) -> Iterator[Claim]:
-        """Read the whole log, check what needs no forward pass, and yield every answer."""
+        """Read the whole log, check everything that needs no forward pass, and yield every answer."""
         pending: dict[str, Mapping[str, Any]] = {}
         if cut := cut_log(self.folder):  # before the log is read: a server may be writing
             self.result.differences.append(cut)
@@ -140,14 +141,13 @@ class LogCheck:
         if (record["asked"], record["failure"]) != (number, share):
             self._note(
                 entry,
-                f"the picture was asked about {number} times, with a failure of {share:g}, "
-                f"not {record['asked']} times with {record['failure']:g}",
+                f"the picture was asked about {number} times up to here, so its failure is {share:g}; "
+                f"the line states {record['asked']} times and {record['failure']:g}",
             )
 
     def _check_answer(self, claim: Claim) -> None:
         record, header = claim.entry.record, claim.header
-        outcome = "answered" if record["prediction"] != ABSTAIN else "deadline" if record["stopped"] else "abstained"
-        key = f"{header['mode']}: {outcome}"
+        key = f"{header['mode']}: {outcome(record['prediction'], record['stopped'])}"
         self.result.claims[key] = self.result.claims.get(key, 0) + 1
         if seal(int(record["seed"], 16)) != claim.sealed["sealed_seed"]:
             self._note(claim.entry, "its seed is not the one that was sealed before")

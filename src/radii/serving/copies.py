@@ -22,11 +22,12 @@ if TYPE_CHECKING:
     from radii.serving.model import ServedModel
 
 SHOWN = 12
+"""Copies that the page shows."""
 
 
 @dataclass(frozen=True)
 class Winners(Question):
-    """Which class wins each copy? The answer is [copy]."""
+    """Ask which class wins each copy; the answer is [copy]."""
 
     def answer(self, logits: Tensor) -> Tensor:
         return logits.argmax(1)
@@ -43,9 +44,9 @@ class Winners(Question):
 
 
 def show_copies(model: "ServedModel", image: Tensor) -> list[dict[str, Any]]:
-    """Draw a few noisy copies, as those that vote are drawn, and return each as a picture with its class.
+    """Draw a few noisy copies and return each as a picture with its class.
 
-    They have draws of their own: the votes of the answer stay secret until it is given.
+    They are drawn as those that vote, but from another seed: the answer's seed stays secret until the answer is given.
     """
     address = NoiseAddress(secrets.randbits(128))
     with one_thread():

@@ -29,6 +29,7 @@ SECONDS = 10.0
 START_SECONDS = 120.0
 """Seconds until a new decoder must be ready."""
 PROCESSES = 2
+"""Decoder processes of a server."""
 _LENGTHS = struct.Struct("<IQ")
 _REPLY = struct.Struct("<?Q")
 
@@ -38,12 +39,12 @@ class PictureError(ValueError):
 
 
 class Decoders:
-    """A few decoder processes. One that fails is replaced; no picture waits for its start while others are ready."""
+    """Several decoder processes. One that fails is replaced; pictures do not wait for it while others are ready."""
 
     def __init__(self, processes: int = PROCESSES) -> None:
         self.all = [Decoder() for _ in range(processes)]
         self.waiting = 0
-        """Pictures that are decoded, or wait for a decoder."""
+        """Pictures that are being decoded, or wait for a decoder."""
         self._idle: asyncio.Queue[Decoder] = asyncio.Queue()
         self._starting: set[asyncio.Future[None]] = set()
         for decoder in self.all:
@@ -81,7 +82,7 @@ class Decoders:
 
 
 class Decoder:
-    """One process; its methods wait, so they run in threads."""
+    """A decoder process. Its methods block, so they are called in threads."""
 
     def __init__(self) -> None:
         self.process: subprocess.Popen[bytes] | None = None
@@ -195,7 +196,7 @@ def _read_request(stream: IO[bytes]) -> tuple[bytes, bytes] | None:
 
 
 def _prepared(spec: bytes, content: bytes, file: Path) -> tuple[bool, bytes]:
-    """Return whether a picture could be prepared, and its pixels or what is wrong."""
+    """Prepare a picture; return True and its pixels, or False and what is wrong."""
     from PIL import Image, UnidentifiedImageError
 
     from radii import datasets
@@ -203,7 +204,7 @@ def _prepared(spec: bytes, content: bytes, file: Path) -> tuple[bool, bytes]:
     try:
         stated = json.loads(spec)
         file.write_bytes(content)
-        Image.MAX_IMAGE_PIXELS = None  # the limit below counts
+        Image.MAX_IMAGE_PIXELS = None  # the limit below replaces Pillow's
         with Image.open(file) as image:
             width, height = image.size
         if width * height > MOST_PIXELS:

@@ -1,11 +1,11 @@
-"""Evidence: an append-only log of answers, each line chained to the one before by its digest.
+"""Write and read evidence: an append-only log of answers, in which every line names the digest of the line before.
 
 A folder of evidence holds
 
     answers.jsonl   the log, one JSON object a line; see `docs/deployment.md` for its kinds
     pictures/       the prepared pictures by their digest, if they are kept
     index.sqlite    how often each picture was asked about; made again from the log if it is missing or damaged.
-                    It is written after the log, so a log that ends before what it counts was cut or replaced
+                    It is written after the log: if it counts lines that the log does not have, the log was cut
 
 A line ends with its own digest, the SHA-256 of all before it, and begins with the digest of the line before.
 """
@@ -31,12 +31,12 @@ from radii.serving.budget import AskedIndex, share_of
 LOG, INDEX, PICTURES = "answers.jsonl", "index.sqlite", "pictures"
 FORMAT = 1
 FIRST = "0" * 64
-"""What the first line names as the digest of the line before."""
+"""The digest that the first line names, in place of that of a line before."""
 _END = re.compile(rb',"digest":"([0-9a-f]{64})"\}$')
 
 
 class EvidenceError(ParameterError):
-    """A folder of evidence that cannot be used; the message says why."""
+    """The evidence cannot be used; the message says why."""
 
 
 class Entry(NamedTuple):
@@ -68,6 +68,7 @@ def table_digest(table: Mapping[str, Any]) -> str:
 
 
 def log_file(folder: Path) -> Path:
+    """Return the log of a folder of evidence."""
     return folder / LOG
 
 
@@ -77,9 +78,10 @@ def is_evidence(folder: Path) -> bool:
 
 
 def read_log(folder: Path, start: int = 0, lines: int = 0, head: str = FIRST) -> Iterator[Entry]:
-    """Read the log from a place on; raise an EvidenceError at the first line that does not continue the chain.
+    """Yield the lines of the log; raise an EvidenceError at the first one that does not continue the chain.
 
-    A last line without an end, which a kill leaves, is ignored.
+    `start` and `lines` are the bytes and lines to skip, and `head` is the digest of the last of these. A last line
+    without an end, which a kill leaves, is ignored.
     """
     file = log_file(folder)
     with file.open("rb") as stream:
@@ -87,7 +89,7 @@ def read_log(folder: Path, start: int = 0, lines: int = 0, head: str = FIRST) ->
         for number, line in enumerate(stream, start=lines + 1):
             if not line.endswith(b"\n"):
                 return
-            record = _checked(line[:-1], head)
+            record = _parse(line[:-1], head)
             if record is None:
                 raise EvidenceError(
                     f"Line {number} of {file} was edited or moved, or lines before it are missing. "
@@ -98,7 +100,7 @@ def read_log(folder: Path, start: int = 0, lines: int = 0, head: str = FIRST) ->
             yield Entry(number, start, record, head)
 
 
-def _checked(line: bytes, head: str) -> dict[str, Any] | None:
+def _parse(line: bytes, head: str) -> dict[str, Any] | None:
     """Return the record of a line, or None if it does not follow the line with the digest `head`."""
     end = _END.search(line)
     if end is None or hashlib.sha256(line[: end.start()] + b"}").hexdigest().encode() != end[1]:
@@ -111,7 +113,7 @@ def _checked(line: bytes, head: str) -> dict[str, Any] | None:
 
 
 class EvidenceLog:
-    """The writer of a folder of evidence. The caller holds the lock of the folder."""
+    """Writes evidence into a folder. The caller holds the folder's lock."""
 
     def __init__(self, folder: Path) -> None:
         disk.make_folder(folder)
@@ -137,7 +139,7 @@ class EvidenceLog:
         return self._index
 
     def count_again(self) -> None:
-        """Forget what was counted since the last line."""
+        """Forget the questions that were counted since the last line; the index is read again before its next use."""
         self._behind = True
 
     def append(self, records: Sequence[Mapping[str, Any]]) -> list[str]:
@@ -176,7 +178,7 @@ class EvidenceLog:
     def _check_file(self) -> None:
         """Raise an OSError if somebody cut, replaced or removed the log since the last line was written."""
         size, _, _ = self._place
-        same = not _lacks(self.file, self._place)
+        same = not _cut_problem(self.file, self._place)
         if same and self._torn:
             disk.truncate(self.file, size)
             self._torn = False
@@ -185,17 +187,18 @@ class EvidenceLog:
             raise OSError(errno.ESTALE, reason, str(self.file))
 
     def keep_picture(self, digest: str, pixels: NDArray[np.float32]) -> None:
-        """Store a prepared picture, unless it is there."""
+        """Store a prepared picture, unless the folder has it."""
         file = picture_file(self.folder, digest)
         if not file.is_file():
             disk.make_folder(file.parent)
             disk.write(file, pixels.astype("<f4").tobytes())
 
     def close(self) -> None:
+        """Close the index."""
         self._index.close()
 
     def _cut_torn_line(self) -> int:
-        """Cut off a last line that a kill left unfinished: nobody has seen its answer."""
+        """Cut off a last line that a kill left unfinished, and return its length: nobody has seen its answer."""
         if not self.file.is_file():
             return 0
         with self.file.open("rb") as stream:
@@ -212,21 +215,22 @@ class EvidenceLog:
         return size - kept
 
     def _open_index(self) -> AskedIndex:
-        """Open the index and count what it lacks; count all of the log again if the index is damaged."""
+        """Open the index and count the lines that it lacks; if it is damaged, count the whole log again."""
         path = self.folder / INDEX
         with suppress(sqlite3.Error):
-            return self._counted(AskedIndex(path))
+            return self._count_rest(AskedIndex(path))
         disk.remove(path)
         disk.remove(path.with_name(f"{INDEX}-journal"))
         try:
-            return self._counted(AskedIndex(path))
+            return self._count_rest(AskedIndex(path))
         except sqlite3.Error as error:
             raise OSError(errno.EIO, f"the index cannot be written: {error}", str(path)) from error
 
-    def _counted(self, index: AskedIndex) -> AskedIndex:
+    def _count_rest(self, index: AskedIndex) -> AskedIndex:
+        """Count the lines that were written after the last one that the index has counted."""
         place = index.counted() or (0, 0, FIRST)
         try:
-            if problem := _lacks(self.file, place):
+            if problem := _cut_problem(self.file, place):
                 raise EvidenceError(problem)
             if self.file.is_file():
                 for entry in read_log(self.folder, *place):
@@ -243,7 +247,7 @@ class EvidenceLog:
 
 
 def cut_log(folder: Path) -> str:
-    """Describe that a log lacks lines which its index has counted; empty if it has them, or if no index can be read."""
+    """Say that a log lacks lines that its index has counted; empty if it has them, or if no index can be read."""
     index = folder / INDEX
     if not index.is_file():
         return ""
@@ -252,15 +256,15 @@ def cut_log(folder: Path) -> str:
     except sqlite3.Error:
         return ""
     try:
-        return _lacks(log_file(folder), counted.counted() or (0, 0, FIRST))
+        return _cut_problem(log_file(folder), counted.counted() or (0, 0, FIRST))
     except sqlite3.Error:
         return ""
     finally:
         counted.close()
 
 
-def _lacks(file: Path, counted: tuple[int, int, str]) -> str:
-    """Describe that a log lacks the line that an index has counted last; empty if it has it."""
+def _cut_problem(file: Path, counted: tuple[int, int, str]) -> str:
+    """Say that a log does not have the last line that an index has counted; empty if it has."""
     size, lines, head = counted
     end = f',"digest":"{head}"}}\n'.encode()
     if not size:

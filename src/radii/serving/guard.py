@@ -32,6 +32,11 @@ HEADERS = (
 )
 
 
+def server_failed() -> JSONResponse:
+    """Return the answer to a request that caused an unexpected error."""
+    return JSONResponse({"error": "The server failed. Its log says why."}, 500)
+
+
 class Guard:
     """The application around the routes: refuses requests, answers errors without a traceback, counts and logs."""
 
@@ -68,7 +73,7 @@ class Guard:
         except Exception:
             if status == 0:  # otherwise it is answered and logged already
                 LOG.exception("a request failed")
-                await JSONResponse({"error": "The server failed. Its log says why."}, 500)(scope, receive, sending)
+                await server_failed()(scope, receive, sending)
         finally:
             self._held -= held
             self._log(scope, status, time.monotonic() - began)

@@ -34,8 +34,8 @@ from radii.workers.voter import one_thread
 
 Mode = Literal["certificate", "vote", "one-pass"]
 BLOCK, BLOCK_ONE_PASS = 128, 16
-"""Noisy copies in one forward pass: about one request, or of so many requests with one copy each. A pass is always
-filled up, so larger ones would mostly compute what nobody asked for."""
+"""Noisy copies in one forward pass: about as many as a request needs, or as there are requests of one copy each. Passes
+are padded to this size, so larger ones would mostly compute copies that nobody asked for."""
 VOTES = 128
 """Samples of a vote by default: one full forward pass."""
 DEVIATIONS = (0.0, 0.5, 1.0, 1.5, 2.0)
@@ -45,7 +45,7 @@ Steps = Generator[Any, Any, Certificate]
 
 @dataclass(frozen=True, kw_only=True)
 class ModelConfig:
-    """Which run is served, and how."""
+    """The options of a served model."""
 
     run: Path
     mode: Mode = "certificate"
@@ -68,7 +68,7 @@ class ModelConfig:
 
 @dataclass(frozen=True, eq=False)
 class ServedModel:
-    """A loaded classifier with its certifier; nothing in it changes."""
+    """A loaded classifier with its certifier. It never changes: a reload makes another one."""
 
     name: str
     mode: Mode
@@ -99,19 +99,19 @@ class ServedModel:
         return None if self.certifier is None else self.certifier.failure
 
     def steps(self, failure: float | None) -> Steps | None:
-        """Return the questions about one picture; None if its failure probability is too small to prove anything."""
+        """Begin the certification of a picture; return None if `failure` is too small to prove anything."""
         about = About.voter(self.classifier, PHILOX)
         if self.certifier is None:
             return one_pass_steps()
         assert failure is not None
-        if failure not in self._certifiers:  # a few: shares fall in steps
+        if failure not in self._certifiers:  # few: shares fall in steps
             self._certifiers[failure] = _with_failure(self.certifier, failure, about)
         certifier = self._certifiers[failure]
         return None if certifier is None else certifier.certify(about)
 
 
 def one_pass_steps() -> Steps:
-    """Ask for the vote of one copy, as `radii.predict_once` does."""
+    """Ask for the vote of one copy, as `radii.predict_once` does, and answer with its class."""
     counts = yield Votes(0, 0, 1)
     return Certificate(int(np.argmax(counts)), 0.0, 1, tuple(map(int, counts)))
 
@@ -127,7 +127,7 @@ def _with_failure(certifier: Certifier, failure: float, about: About) -> Certifi
 
 
 def load_model(config: ModelConfig) -> ServedModel:
-    """Load the run of a configuration."""
+    """Load a run, its certifier and its noise, and run a first forward pass."""
     run = Run(config.run, config.trust)
     spec, weights = model_spec(run), run.weights_digest()
     noise = deployed_noise(run, config.noise)
@@ -139,31 +139,19 @@ def load_model(config: ModelConfig) -> ServedModel:
         logits = classifier.probe_logits(spec.shape)
         blank = Task(torch.zeros(spec.shape), NoiseAddress(0, purpose="time"), Votes(0, 0, 1))
         classifier.count([blank])  # the first forward pass prepares and probes
-    dataset = run.recipe.dataset
-    fields = fields_of(dataset)
-    preparation = datasets.preparation(dataset["name"], fields, spec.shape)
-    stated = {
+    dataset = run.recipe.dataset["name"], fields_of(run.recipe.dataset)
+    preparation = datasets.preparation(*dataset, spec.shape)
+    header = {
         "mode": config.mode,
         "procedure": None if certifier is None else certifier.name,
         "parameters": {} if certifier is None else asdict(certifier),
         "noise": noise.describe(),
         "norm": noise.norm.name,
-        "run": run.name,
-        "sigma": run.recipe.sigma,
-        "weights": weights,
-        "model": run.recipe.model["name"],
-        "function": {"model": model_digest(run.recipe), "logits": logits},
-        "code": code_digests([run.recipe.model["name"], dataset["name"], noise.name, engine]),
-        "artefact": artefact_digest(artefact_path(run, engine, weights)),
-        "dataset": dataset["name"],
+        **_run_table(run, engine, noise, logits, weights),
+        "dataset": dataset[0],
         "prepared": preparation.words,
         "classes": list(spec.class_names),
-        "stream": noise.stream,
-        "batch_size": classifier.batch_size,
-        "engine": engine,
-        "device": classifier.device.type,
-        "environment": rounding_environment(engine, classifier.device, classifier.batch_size),
-        "radii": metadata.version("radii"),
+        **_environment_table(engine, classifier),
     }
     if run.weights_digest() != weights:
         raise ParameterError(f"the weights of {run.path} changed while they were read: start again", "run")
@@ -175,13 +163,13 @@ def load_model(config: ModelConfig) -> ServedModel:
         shape=spec.shape,
         class_names=spec.class_names,
         preparation=preparation,
-        dataset=(dataset["name"], fields),
-        header=json.loads(json.dumps(stated)),
+        dataset=dataset,
+        header=json.loads(json.dumps(header)),
     )
 
 
 def _certifier(config: ModelConfig, noise: Noise) -> Certifier | None:
-    """Make the certifier of a mode; raise an error where it could never prove anything."""
+    """Make the certifier of a mode; raise an error if it could never prove anything."""
     if config.mode == "one-pass":
         noise.probability_after(1.0, 0.0)  # raises for a noise whose single passes prove nothing
         return None
@@ -193,3 +181,29 @@ def _certifier(config: ModelConfig, noise: Noise) -> Certifier | None:
     first = replace(certifier, failure=certifier.failure * share_of(1))
     next(first.certify(About(noise, 2, BLOCK)))
     return certifier
+
+
+def _run_table(run: Run, engine: str, noise: Noise, logits: Any, weights: str) -> dict[str, Any]:
+    """Describe the run: its weights, the function that they are part of, and the code that it uses."""
+    model, dataset = run.recipe.model["name"], run.recipe.dataset["name"]
+    return {
+        "run": run.name,
+        "sigma": run.recipe.sigma,
+        "weights": weights,
+        "model": model,
+        "function": {"model": model_digest(run.recipe), "logits": logits},
+        "code": code_digests([model, dataset, noise.name, engine]),
+        "artefact": artefact_digest(artefact_path(run, engine, weights)),
+    }
+
+
+def _environment_table(engine: str, classifier: SmoothedClassifier) -> dict[str, Any]:
+    """Describe what the noise and the rounding of an answer depend on besides the run."""
+    return {
+        "stream": classifier.noise.stream,
+        "batch_size": classifier.batch_size,
+        "engine": engine,
+        "device": classifier.device.type,
+        "environment": rounding_environment(engine, classifier.device, classifier.batch_size),
+        "radii": metadata.version("radii"),
+    }

@@ -1,4 +1,4 @@
-"""The Open Inference Protocol, version 2, over HTTP: tensors as JSON or as bytes behind it (binary data extension)."""
+"""The Open Inference Protocol, version 2, over HTTP: tensors are JSON, or bytes after it (binary data extension)."""
 
 import json
 import math
@@ -16,16 +16,16 @@ if TYPE_CHECKING:
 
 INPUT = "image"
 HEADER_LENGTH = "inference-header-content-length"
-"""The HTTP header with the length of the JSON, where bytes of tensors follow it."""
+"""The HTTP header with the length of the JSON, if the bytes of tensors follow it."""
 MOST_IMAGES = 128
 """Images of one request."""
 INPUT_TYPES = {"FP16": "<f2", "FP32": "<f4", "FP64": "<f8", "UINT8": "u1"}
-"""The types of an input, as numpy's; whole numbers are divided by 255."""
+"""The types of an input and numpy's names for them; UINT8 is divided by 255."""
 OUTPUT_TYPES = {"INT64": "<i8", "FP64": "<f8", "BOOL": "?"}
 
 
 class ProtocolError(ValueError):
-    """A request that does not follow the protocol; the message says what is wrong."""
+    """The request does not follow the protocol; the message says what is wrong."""
 
 
 @dataclass(frozen=True)
@@ -78,41 +78,41 @@ def _outputs(model: "ServedModel") -> list[tuple[str, str, list[int]]]:
 
 def parse_infer(body: bytes, header_length: str | None, model: "ServedModel") -> InferRequest:
     """Read a request; raise a ProtocolError if it is wrong."""
-    stated, rest = _split(body, header_length)
-    inputs = stated.get("inputs")
+    request, rest = _split(body, header_length)
+    inputs = request.get("inputs")
     if not isinstance(inputs, list) or len(inputs) != 1 or not isinstance(inputs[0], dict):
         raise ProtocolError(f"The request needs one input, {INPUT!r}. Ask the model's metadata for its shape.")
     pixels, used = _tensor(inputs[0], rest)
     if used != len(rest):
         raise ProtocolError(f"{len(rest)} bytes follow the JSON, but the input states {used} as binary_data_size.")
-    identifier = stated.get("id")
+    identifier = request.get("id")
     if identifier is not None and not isinstance(identifier, str):
         raise ProtocolError("The id of a request must be a string.")
-    outputs, binary = _asked_outputs(stated, {name for name, _, _ in _outputs(model)})
+    outputs, binary = _requested_outputs(request, {name for name, _, _ in _outputs(model)})
     return InferRequest(_images(pixels, model.shape), identifier, outputs, binary)
 
 
 def _split(body: bytes, header_length: str | None) -> tuple[dict[str, Any], memoryview]:
-    """Return the JSON object of a body and the bytes behind it."""
+    """Return the JSON object of a body and the bytes after it."""
     length = len(body)
     if header_length is not None:
         if not header_length.isascii() or not header_length.isdecimal() or int(header_length) > len(body):
             raise ProtocolError(f"Inference-Header-Content-Length does not fit a body of {len(body)} bytes.")
         length = int(header_length)
     try:
-        stated = json.loads(body[:length])
+        request = json.loads(body[:length])
     except (ValueError, RecursionError) as error:
         raise ProtocolError(
             "The body is not JSON. Send an inference request of the Open Inference Protocol."
         ) from error
-    if not isinstance(stated, dict):
+    if not isinstance(request, dict):
         raise ProtocolError("The body must be a JSON object with 'inputs'.")
-    return stated, memoryview(body)[length:]
+    return request, memoryview(body)[length:]
 
 
-def _tensor(stated: Mapping[str, Any], rest: memoryview) -> tuple[NDArray[Any], int]:
-    """Return the numbers of an input, and how many of the bytes behind the JSON they take."""
-    name, kind, shape = stated.get("name"), stated.get("datatype"), stated.get("shape")
+def _tensor(table: Mapping[str, Any], rest: memoryview) -> tuple[NDArray[Any], int]:
+    """Return the numbers of an input, and how many of the bytes after the JSON they take."""
+    name, kind, shape = table.get("name"), table.get("datatype"), table.get("shape")
     if name != INPUT:
         raise ProtocolError(f"The input is called {str(name)[:50]!r}, expected {INPUT!r}.")
     if not isinstance(kind, str) or kind not in INPUT_TYPES:
@@ -121,10 +121,10 @@ def _tensor(stated: Mapping[str, Any], rest: memoryview) -> tuple[NDArray[Any], 
         raise ProtocolError("The shape must be a list of whole numbers above 0.")
     if not 3 <= len(shape) <= 4:
         raise ProtocolError(f"The shape has {len(shape)} dimensions, expected [image, channel, height, width].")
-    dtype, parameters = np.dtype(INPUT_TYPES[kind]), stated.get("parameters")
+    dtype, parameters = np.dtype(INPUT_TYPES[kind]), table.get("parameters")
     size = parameters.get("binary_data_size") if isinstance(parameters, dict) else None
     if size is None:
-        return _from_json(stated.get("data"), shape, dtype), 0
+        return _from_json(table.get("data"), shape, dtype), 0
     if type(size) is not int or size != math.prod(shape) * dtype.itemsize or size > len(rest):
         raise ProtocolError(f"binary_data_size is {str(size)[:50]}, which does not fit the shape or the body.")
     return np.frombuffer(rest[:size], dtype).reshape(shape), size
@@ -157,9 +157,9 @@ def _images(tensor: NDArray[Any], shape: tuple[int, int, int]) -> NDArray[np.flo
     return pixels
 
 
-def _asked_outputs(stated: Mapping[str, Any], known: set[str]) -> tuple[tuple[str, ...], frozenset[str] | None]:
+def _requested_outputs(request: Mapping[str, Any], known: set[str]) -> tuple[tuple[str, ...], frozenset[str] | None]:
     """Return the outputs that are asked for, and those to send as bytes (None for all)."""
-    parameters, outputs = stated.get("parameters", {}), stated.get("outputs", [])
+    parameters, outputs = request.get("parameters", {}), request.get("outputs", [])
     if not isinstance(parameters, dict) or not isinstance(outputs, list):
         raise ProtocolError("'parameters' must be an object and 'outputs' a list.")
     all_binary = parameters.get("binary_data_output") is True
@@ -180,7 +180,7 @@ def _asked_outputs(stated: Mapping[str, Any], known: set[str]) -> tuple[tuple[st
 def infer_response(
     request: InferRequest, model: "ServedModel", answers: Sequence["Answer"]
 ) -> tuple[bytes, dict[str, str]]:
-    """Return the body of the response and its headers."""
+    """Return the body of the response to a request, and its headers."""
     header: dict[str, Any] = {"model_name": model.name, "model_version": version_of(model), "outputs": []}
     if request.id is not None:
         header["id"] = request.id
@@ -190,11 +190,12 @@ def infer_response(
         "header": model.header_digest,
         "mode": model.mode,
     }
+    rows = [_values(answer) for answer in answers]
     tail = []
     for name, kind, shape in _outputs(model):
         if request.outputs and name not in request.outputs:
             continue
-        values = [_value(name, answer) for answer in answers]
+        values = [row[name] for row in rows]
         output: dict[str, Any] = {"name": name, "datatype": kind, "shape": [len(answers), *shape[1:]]}
         if request.binary is None or name in request.binary:
             content = _as_bytes(kind, values)
@@ -210,10 +211,10 @@ def infer_response(
     return body + b"".join(tail), headers
 
 
-def _value(name: str, answer: "Answer") -> Any:
-    """Return one output about one image. Radius and failure are -1 where there is none, for JSON has no NaN."""
+def _values(answer: "Answer") -> dict[str, Any]:
+    """Return all outputs about one image. Radius and failure are -1 if there is none: JSON has no NaN."""
     certificate = answer.certificate
-    values: dict[str, Any] = {
+    return {
         "label": certificate.prediction,
         "class": answer.class_name or "",
         "radius": -1.0 if answer.radius is None else answer.radius,
@@ -221,9 +222,8 @@ def _value(name: str, answer: "Answer") -> Any:
         "votes": list(certificate.counts) or [0] * len(answer.model.class_names),
         "samples": certificate.samples,
         "failure": -1.0 if answer.failure is None else answer.failure,
-        "answer": json.dumps(answer.as_data()) if name == "answer" else "",
+        "answer": json.dumps(answer.as_data()),
     }
-    return values[name]
 
 
 def _as_bytes(kind: str, values: Sequence[Any]) -> bytes:

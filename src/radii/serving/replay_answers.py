@@ -29,7 +29,7 @@ from radii.workers.voter import one_thread
 
 
 class ChangedPictureError(Exception):
-    """A kept picture has other content than its name, a digest, says."""
+    """The content of a kept picture does not have the digest in its name."""
 
 
 class AnswerReplay:
@@ -43,7 +43,7 @@ class AnswerReplay:
         self._missing = {"pictures": 0, "weights": 0, "run": 0}
 
     def can_replay(self, claim: Claim) -> bool:
-        """Tell whether the run, its weights and the picture are here; count what is missing."""
+        """Return whether the run, its weights and the picture are here; count what is missing."""
         missing = ""
         if self.run is None:
             missing = "run"
@@ -61,22 +61,22 @@ class AnswerReplay:
         return not missing
 
     def report_not_replayed(self, everything: bool) -> None:
-        """Note why answers could not be replayed: if none could, or if all were to be."""
+        """Report why answers could not be replayed, if none could be or if `everything` should have been."""
         if not self.log.result.answers or (self.replayable and not everything):
             return
-        words = {
+        reasons = {
             "run": "answers need their run to be replayed: name it",
-            "weights": "answers are of other weights than the run has",
+            "weights": "answers were given by other weights than the run has",
             "pictures": "answers have no picture here: name a folder of pictures",
         }
-        self.log.result.unchecked += [f"{count} {words[what]}" for what, count in self._missing.items() if count]
+        self.log.result.unchecked += [f"{count} {reasons[what]}" for what, count in self._missing.items() if count]
 
     def replay(self, claim: Claim) -> None:
-        """Answer a question again from its seed, and compare."""
+        """Count an answer's votes again from its seed, and compare."""
         try:
             certificate = self._certificate(claim)
         except ChangedPictureError:
-            self.log.result.differences.append(f"{claim.where}: the picture that was kept for it was changed")
+            self.log.result.differences.append(f"{claim.where}: the picture that was kept for it has changed")
             return
         except (LookupError, ValueError, TypeError, OSError) as error:
             self.log.result.unchecked.append(f"{claim.where} cannot be replayed: {message_of(error)}")
@@ -123,7 +123,7 @@ class AnswerReplay:
         return self._classifiers[digest]
 
     def _load(self, claim: Claim) -> SmoothedClassifier | None:
-        """Load the classifier of an answer; return None, and note it, if it is not the one that answered."""
+        """Load the classifier of an answer; report it, and return None, if it is not the one that answered."""
         header, run, smoothing = claim.header, self.run, self.log.smoothing_of(claim)
         if run is None or smoothing is None:
             return None
@@ -173,7 +173,7 @@ class AnswerReplay:
 def _answer(
     steps: Steps, classifier: SmoothedClassifier, image: Tensor, address: NoiseAddress, samples: int | None
 ) -> Certificate:
-    """Run a certifier on an image, up to this many samples if a deadline stopped it."""
+    """Run a certifier on an image; `samples` are those after which a deadline stopped it, if one did."""
     asked, answer = 0, None
     while True:
         try:

@@ -24,7 +24,7 @@ from radii.serving.answer import Answer
 from radii.serving.copies import data_uri, show_copies
 from radii.serving.counters import Counters
 from radii.serving.decoder import MOST_BYTES, Decoders, PictureError
-from radii.serving.guard import Guard
+from radii.serving.guard import Guard, server_failed
 from radii.serving.hosts import AllowedHosts
 from radii.serving.model import ServedModel
 from radii.serving.request import BusyError, FailedError
@@ -38,7 +38,7 @@ PAGE = Path(__file__).with_name("page.html")
 
 
 class Api:
-    """The routes of a service."""
+    """The routes of a service, their state and their counters."""
 
     def __init__(self, service: Service, tokens: Collection[str] = (), hosts: AllowedHosts | None = None) -> None:
         """`tokens` are needed by clients, if there are any; `hosts` are those of a server on 127.0.0.1 by default."""
@@ -105,8 +105,8 @@ class Api:
             "token": bool(self.tokens),
             "evidence": self.service.evidence is not None,
         }
-        stated = json.dumps(about).replace("<", "\\u003c")
-        return HTMLResponse(PAGE.read_text(encoding="utf-8").replace("/*ABOUT*/null", stated))
+        script = json.dumps(about).replace("<", "\\u003c")  # no text may end the script
+        return HTMLResponse(PAGE.read_text(encoding="utf-8").replace("/*ABOUT*/null", script))
 
     async def metrics(self, request: Request) -> Response:
         service = self.service
@@ -195,12 +195,8 @@ class Api:
         futures = self.service.submit(images, model=model, deadline=deadline)
         answers: list[Answer] = await asyncio.gather(*map(asyncio.wrap_future, futures))
         for answer in answers:
-            self._count(answer)
+            self.counters.answer(answer)
         return answers
-
-    def _count(self, answer: Answer) -> None:
-        outcome = "answered" if not answer.abstained else "deadline" if answer.stopped else "abstained"
-        self.counters.answer(answer.model.mode, outcome, answer.seconds)
 
     async def _events(self, model: ServedModel, image: Tensor) -> AsyncIterator[bytes]:
         """Send noisy copies, votes as they arrive, and the answer."""
@@ -223,7 +219,7 @@ class Api:
         except (BusyError, FailedError) as error:
             yield _event("error", str(error))
             return
-        self._count(result)
+        self.counters.answer(result)
         yield _event("answer", result.as_data())
 
 
@@ -253,7 +249,7 @@ async def _disconnected(_: Request, error: ClientDisconnect) -> Response:  # noq
 async def _broken(_: Request, error: Exception) -> Response:
     """Answer without the traceback, which the log has."""
     LOG.error("a request failed", exc_info=error)
-    return JSONResponse({"error": "The server failed. Its log says why."}, 500)
+    return server_failed()
 
 
 async def _body(request: Request) -> bytes:

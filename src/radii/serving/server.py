@@ -1,4 +1,4 @@
-"""Run a service as a server on this machine: configuration, logs, signals, and a new model without a pause."""
+"""Run a service as a server: its options, its socket, signals, logs, and another model without a pause."""
 
 import asyncio
 import json
@@ -80,7 +80,7 @@ class ServerConfig:
 
 
 def serve(config: ServerConfig, on_ready: Callable[[str, Service], None]) -> None:
-    """Serve a run until SIGTERM or Ctrl-C; SIGHUP loads it again. `on_ready` gets the address."""
+    """Serve a run until SIGTERM or Ctrl-C; SIGHUP loads it again. `on_ready` is called with the address."""
     tokens = read_tokens(config.token_file)
     with ExitStack() as stack:
         listening = stack.enter_context(_bound(config.host, config.port))
@@ -131,7 +131,7 @@ def read_tokens(file: Path | None) -> frozenset[str]:
 
 @contextmanager
 def _bound(host: str, port: int) -> Iterator[socket.socket]:
-    """Bind the address before anything is loaded."""
+    """Yield a socket that is bound to an address; its errors come before anything is loaded."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
     except (OSError, UnicodeError) as error:
@@ -187,13 +187,13 @@ async def _run(config: ServerConfig, api: Api, listening: socket.socket) -> None
 
 
 async def _reload(config: ServerConfig, api: Api, reloads: asyncio.Lock) -> None:
-    """Load the run and the tokens again. If that fails, the server goes on as before."""
+    """Load the run and the tokens again. If that fails, the old ones stay."""
     async with reloads:
         try:
             tokens = read_tokens(config.token_file)
             model = await asyncio.to_thread(load_model, config.model)
             await asyncio.wrap_future(api.service.exchange(model))
-        except Exception as error:  # whatever is wrong with a new run, the old one is served
+        except Exception as error:  # anything may be wrong with the new run
             LOG.exception("reload failed", extra={"details": {"error": type(error).__name__}})
             return
         api.tokens = tokens
