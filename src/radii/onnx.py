@@ -1,4 +1,4 @@
-"""ONNX classifiers as torch modules, and torch models as ONNX graphs; needs radii[onnx], imported when it is used."""
+"""Run ONNX classifiers as torch modules; needs radii[onnx], which is imported when it is used."""
 
 import hashlib
 import importlib.util

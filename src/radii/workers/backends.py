@@ -24,7 +24,7 @@ from radii.workers.voter import VOTERS, Missing, Shipped, answer, check_report, 
 
 
 class Calls(Protocol):
-    """A backend that computes calls in any order: a pool of processes, or an executor."""
+    """Where calls are computed, in any order: a pool of processes, or an executor."""
 
     def submit(self, call: Call) -> int:
         """Queue a call; return its ticket."""
@@ -76,7 +76,7 @@ def open_workers(
     target: torch.device | None = None,
     pool: ProcessPool | None = None,
 ) -> Iterator[Workers]:
-    """Open the workers that count the votes of a classifier.
+    """Open the workers that count votes: this process, an executor, or a pool of processes.
 
     A classifier that cannot be pickled runs in threads of this process, with a warning.
     """
@@ -118,7 +118,7 @@ def started_pool(workers: int) -> Iterator[ProcessPool]:
 
 
 class InProcess:
-    """Answers tasks in this process, when `next` is called."""
+    """Answers tasks in this process, each when `next` is called."""
 
     def __init__(self, classifier: SmoothedClassifier) -> None:
         self._classifier = classifier

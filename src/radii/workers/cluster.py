@@ -34,7 +34,7 @@ def expect_same_version(theirs: str) -> None:
 
 
 class ExecutorPool:
-    """The workers of an executor: a process pool, Dask, MPI, Parsl. Only its `submit` is used."""
+    """The workers behind an executor, such as a process pool, Dask, MPI or Parsl. Only its `submit` is used."""
 
     def __init__(self, executor: Executor) -> None:
         self._executor = executor
@@ -46,11 +46,12 @@ class ExecutorPool:
         """The longest wait for an answer, in seconds."""
 
     def expect_radii(self) -> None:
-        """Check a worker's version of radii before sending work: Dask's workers die of what they cannot unpickle."""
+        """Check a worker's version of radii before sending work: Dask's workers die if they cannot unpickle a task."""
         self.submit(Call("the check of the radii version", metadata.version, ("radii",)))
         expect_same_version(self.next()[1].value())
 
     def submit(self, call: Call) -> int:
+        """Send a call to the executor; return its ticket."""
         ticket = next(self._tickets)
         future = self._or_failed(call, lambda: self._executor.submit(call.function, *call.arguments))
         self._calls[ticket] = (call, future)
@@ -58,6 +59,7 @@ class ExecutorPool:
         return ticket
 
     def next(self) -> tuple[int, Outcome]:
+        """Wait until a call is done; return its ticket and outcome."""
         began = time.monotonic()
         while (ticket := self._answered()) not in self._calls:
             pass  # the call was answered before
@@ -66,6 +68,7 @@ class ExecutorPool:
         return ticket, Outcome(True, self._or_failed(call, future.result))
 
     def close(self) -> None:
+        """Cancel the calls that have not begun."""
         for _, future in self._calls.values():
             future.cancel()
 
@@ -78,18 +81,15 @@ class ExecutorPool:
             except Empty:
                 waited += patience
                 patience = waited
-                self._warn(waited)
-
-    def _warn(self, seconds: float) -> None:
-        warnings.warn(
-            f"no worker has answered for {seconds:.0f} s, {len(self._calls)} tasks are waiting: check that the workers "
-            f"of {self._name} run; the work continues when one answers",
-            RunWarning,
-            stacklevel=2,
-        )
+                warnings.warn(
+                    f"no worker has answered for {waited:.0f} s, {len(self._calls)} tasks are waiting: check that the "
+                    f"workers of {self._name} run; the work continues when one answers",
+                    RunWarning,
+                    stacklevel=2,
+                )
 
     def _or_failed(self, call: Call, function: Callable[[], Any]) -> Any:
-        """Call a function of the executor and raise its errors as a WorkerError; tasks report theirs in results."""
+        """Call a function of the executor; raise its errors as a WorkerError. Errors of tasks are in their results."""
         try:
             return function()
         except CancelledError as error:
@@ -113,7 +113,7 @@ def _put(done: "SimpleQueue[int]", ticket: int, _: Future[Any]) -> None:
 def cluster_executor(address: str) -> Iterator[Executor]:
     """Connect to the Dask cluster whose scheduler is at `address`, and yield its executor.
 
-    Dask gives the tasks of a worker that dies to others; the third death at one task is an error. If no worker is left,
+    If a worker dies, Dask gives its tasks to others; the third death at one task is an error. If no worker is left,
     tasks wait for new ones; if the scheduler ends, they are cancelled.
     """
     try:
@@ -141,7 +141,7 @@ def _expect_port(address: str) -> None:
 
 
 def _within(seconds: float, connect: Callable[[], Any]) -> Any:
-    """Call a function; raise a TimeoutError after some seconds, because Dask may wait for ever."""
+    """Call a function; raise a TimeoutError after some seconds. Dask itself may wait for ever."""
     answer: Future[Any] = Future()
 
     def call() -> None:
@@ -156,7 +156,7 @@ def _within(seconds: float, connect: Callable[[], Any]) -> Any:
 
 @contextmanager
 def _quiet(name: str) -> Iterator[None]:
-    """Silence a logger: cancelled futures report what went wrong."""
+    """Silence a logger of Dask: the cancelled futures say what went wrong."""
     logger = logging.getLogger(name)
     before, logger.disabled = logger.disabled, True
     try:

@@ -1,4 +1,4 @@
-"""Forecast how long votes will take: time blocks of a few images, and simulate what their programs will ask."""
+"""Forecast how long certification will take: time a block of some images, and simulate what their programs ask for."""
 
 import math
 import time
@@ -18,28 +18,29 @@ from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
 
 PILOT = 24
-"""Images of which one block is counted, spread over all."""
+"""Images of the pilot, spread over all; one block of each is counted."""
 FEWEST = 3
+"""Images that the pilot takes, however slow they are."""
 LONG_ENOUGH = 3.0
-"""Stop the pilot after so many seconds."""
+"""Seconds after which the pilot stops."""
 SIMULATIONS = 8
 """Simulated programs of each image of the pilot."""
 FASTER, SLOWER = 0.8, 1.35
-"""The range of the time of a block, as multiples: other work on the machine, forward passes that are not full."""
+"""The range of a block's time, as multiples: the machine may be busy, and forward passes may not be full."""
 SHARE_OF_BUDGET = 0.9
-"""The share of the stated minutes that images are planned for: preparing and chance take the rest."""
+"""The share of the stated minutes that images are chosen for. Preparing and chance take the rest."""
 STEPS = (1, 2, 3, 4, 5, 6, 8, 10, 12, 15, 20, 25, 30, 40, 50, 60, 80)
-"""The allowed `every`, times a power of 100: so few that the same command later chooses the same one."""
+"""The allowed `every`, times a power of 100. They are so few that the same command later chooses the same one."""
 
 Begin = Callable[[int], Program[Any]]
 """Returns the program of the image at a position."""
 
 
 def forecast(classifier: SmoothedClassifier, begin: Begin, images: int) -> Estimate | None:
-    """Estimate the seconds of one worker for one image; None if a program cannot be simulated.
+    """Estimate the seconds of one worker for one image; return None if a program cannot be simulated.
 
-    The pilot has noise of its own, which no certificate uses. Its votes estimate the probability of each class, and
-    the programs are simulated with these. The range is wide where few images need most of the copies.
+    The pilot draws noise of its own, which no certificate uses. Its votes estimate the probabilities of the classes,
+    with which the programs are simulated. The range is wide if few images need most of the copies.
     """
     if not images:
         return Estimate(0.0, 0.0, 0.0)
@@ -79,7 +80,7 @@ def every_within(estimate: Estimate, images: int, minutes: float, workers: int) 
 
 
 class _UnknownError(Exception):
-    """A question that cannot be simulated."""
+    """The question cannot be simulated."""
 
 
 def _copies(begin: Begin, position: int, counts: NDArray[np.int64], rng: np.random.Generator) -> float:
@@ -94,6 +95,7 @@ def _copies(begin: Begin, position: int, counts: NDArray[np.int64], rng: np.rand
 
 
 def _simulated(program: Program[Any], likely: NDArray[np.float64], rng: np.random.Generator) -> int:
+    """Return how many copies a program asks for if the classes have these probabilities."""
     total, answer = 0, None
     while True:
         try:
@@ -105,7 +107,7 @@ def _simulated(program: Program[Any], likely: NDArray[np.float64], rng: np.rando
 
 
 def _answer(question: Question, likely: Sequence[float] | NDArray[np.float64], rng: np.random.Generator) -> Answer:
-    """Answer a question as a classifier would whose copies have these probabilities."""
+    """Answer a question as a classifier would that gives the classes with these probabilities."""
     if isinstance(question, Votes):
         return rng.multinomial(question.count, likely)
     if isinstance(question, Probabilities):

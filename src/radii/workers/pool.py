@@ -72,6 +72,7 @@ class _Worker:
         theirs.close()
 
     def give(self, ticket: int, task: bytes) -> None:
+        """Send the worker a call."""
         self.ticket = ticket
         with suppress(OSError):  # the worker died, which `outcome` detects
             self.connection.send_bytes(task)
@@ -84,6 +85,7 @@ class _Worker:
             return None
 
     def end(self) -> None:
+        """Kill the process."""
         self.process.kill()
         self.process.join()
         self.connection.close()
@@ -117,7 +119,7 @@ class ProcessPool:
         return ticket
 
     def next(self) -> tuple[int, Outcome]:
-        """Wait until a call is done; return its ticket and its outcome."""
+        """Wait until a call is done; return its ticket and outcome."""
         while True:
             connections = {worker.connection: worker for worker in self._workers}
             ready = wait(list(connections))[0]
@@ -125,6 +127,7 @@ class ProcessPool:
                 return done
 
     def close(self) -> None:
+        """End all workers, and drop the calls that are not done."""
         while self._workers:
             self._workers.pop().end()
 
@@ -132,7 +135,10 @@ class ProcessPool:
         """Give waiting calls to idle workers, then to new ones."""
         idle = [worker for worker in self._workers if worker.ticket is None]
         while self._waiting and (idle or self._free):
-            self._give(idle.pop() if idle else self._start())
+            worker = idle.pop() if idle else self._start()
+            ticket = self._waiting.popleft()
+            call = self._calls[ticket]
+            worker.give(ticket, cloudpickle.dumps((call.function, call.arguments)))
 
     def _start(self, module: str | None = None) -> _Worker:
         slot = self._free.pop(0)
@@ -140,11 +146,6 @@ class ProcessPool:
         worker = _Worker(slot, variables, module)
         self._workers.append(worker)
         return worker
-
-    def _give(self, worker: _Worker) -> None:
-        ticket = self._waiting.popleft()
-        call = self._calls[ticket]
-        worker.give(ticket, cloudpickle.dumps((call.function, call.arguments)))
 
     def _collect(self, worker: _Worker) -> tuple[int, Outcome] | None:
         """Take a worker's outcome and give it the next call, or replace it if it died."""
@@ -171,13 +172,13 @@ class ProcessPool:
             return None
         error = WorkerError(
             f"{MOST_DEATHS} worker processes died at {self._calls[ticket].name}, the last "
-            f"{_cause(dead.process.exitcode)}: give the workers more memory, or use fewer",
+            f"{_cause_of_death(dead.process.exitcode)}: give the workers more memory, or use fewer",
             "workers",
         )
         return Outcome(False, error)
 
 
-def _cause(code: int | None) -> str:
+def _cause_of_death(code: int | None) -> str:
     if code is not None and code < 0:
         return f"of signal {signal.Signals(-code).name}"
     return f"with exit code {code}"
@@ -236,7 +237,7 @@ def _without_interrupts() -> Iterator[None]:
 def _safe_path() -> Iterator[None]:
     """Start Python processes that do not import from the current folder, which may be a stranger's.
 
-    A worker then gets the search path of its parent. Only one thread at a time: `_without_main` holds the lock.
+    A worker gets the search path of its parent. One thread at a time may be inside: `_without_main` holds the lock.
     """
     before = os.environ.get(SAFE_PATH)
     os.environ[SAFE_PATH] = "1"
@@ -254,7 +255,7 @@ _MAIN = threading.Lock()
 def _without_main() -> Iterator[None]:
     """Start processes that do not run the user's script again: cloudpickle sends its functions and classes by value.
 
-    Only one thread at a time: a second one would take the empty module for the script, and restore that.
+    One thread at a time may be inside: a second one would take the empty module for the script, and restore that.
     """
     with _MAIN:
         main = sys.modules["__main__"]

@@ -22,7 +22,8 @@ from radii.smoothing.questions import Answer, Question, Task
 Result = TypeVar("Result")
 
 SHARES = 4
-"""Tasks for each worker that the remaining work would make (guided self-scheduling, Polychronopoulos and Kuck 1987)."""
+"""Tasks that a worker's share of the remaining work is divided into (guided self-scheduling, Polychronopoulos and Kuck
+1987)."""
 LEAST_SECONDS = 0.1
 """The shortest task that is worth sending to a worker."""
 FIRST_BLOCKS = 16
@@ -30,7 +31,7 @@ FIRST_BLOCKS = 16
 TOO_WIDE = 10
 """The most may be this many times the least work left; a wider range has no upper end, once an image is finished."""
 WINDOW = 256
-"""For each worker, images that may begin before the first unfinished one has its result: a kill can lose them."""
+"""Images for each worker that may begin before the first unfinished one has its result. A kill can lose them."""
 
 
 @dataclass(frozen=True)
@@ -43,7 +44,7 @@ class Report:
     environment: Mapping[str, Any]
     error: Exception | None = None
     asked: Sequence[tuple[NoiseAddress, Question]] = ()
-    """The addresses and questions that it answers: an executor may mix up results."""
+    """The addresses and questions that were answered: an executor may mix up results."""
 
 
 class Workers(Protocol):
@@ -103,9 +104,9 @@ class _Part(NamedTuple):
 class Scheduler(Generic[Result]):
     """Runs one program for each image on workers.
 
-    `begin(position)` makes the program of an image when its turn comes. `classes` and `block` are those of the
-    classifier, `expected` is the number of workers. `on_work` is called with the work that is done and left;
-    `most_samples` is the most that an image can take, if that is known.
+    `begin(position)` makes the program of an image when its turn comes. `classes` and `block` are the classifier's,
+    `expected` is the number of workers. `on_work` is called with the work that is done and left; `most_samples` are the
+    most that an image can take, if known.
     """
 
     def __init__(
@@ -130,7 +131,7 @@ class Scheduler(Generic[Result]):
         self._begun = self._yielded = 0
         self._ready: deque[_Part] = deque()
         self._alone: deque[_Part] = deque()
-        """Parts of bundles that failed: each is tried again alone, so that only the image at fault fails."""
+        """Parts of bundles that failed. They are sent again one by one, so that only the image at fault fails."""
         self._running: dict[int, list[_Part]] = {}
         self._done: dict[int, Finished[Result] | Exception] = {}
 
@@ -153,7 +154,7 @@ class Scheduler(Generic[Result]):
             self._running[self._workers.submit([part.task for part in bundle])] = bundle
 
     def _bundle(self) -> list[_Part]:
-        """Take one large part, or as many small ones as are worth sending, then small ones that fill the last pass.
+        """Take one large part, or enough small ones to be worth sending, and more that fill the last forward pass.
 
         If there are too few questions, new images begin.
         """
@@ -188,6 +189,7 @@ class Scheduler(Generic[Result]):
             self._advance(image, None)
 
     def _collect(self, ticket: int, report: Report) -> None:
+        """Take the answers of a report; send failed parts again, or give up their image."""
         parts = self._running.pop(ticket)
         error = report.error
         if error is None and len(report.answers) != len(parts):
@@ -251,9 +253,9 @@ class Scheduler(Generic[Result]):
 
 
 class Pace:
-    """Decide how large tasks are: a share of the work that is left, so that workers end together.
+    """Decides how large tasks are: a share of the work that is left, so that workers end together.
 
-    It counts the samples of the images so far, and measures how fast the workers are.
+    It counts the samples that images have taken so far, and measures how fast the workers are.
     """
 
     def __init__(self, expected: int, block: int) -> None:
@@ -281,7 +283,7 @@ class Pace:
         self._seconds += seconds
 
     def demanded(self, image: int, samples: int) -> None:
-        """Record that an image takes at least so many samples, its present question included."""
+        """Record that an image takes at least so many samples, with its present question."""
         self._total += samples - self._demand.get(image, 0)
         self._demand[image] = samples
         self._unfinished.add(image)
@@ -293,11 +295,11 @@ class Pace:
 
     @property
     def known(self) -> bool:
-        """Whether the workers have answered about twice each: before, the work in their hands hides their speed."""
+        """Whether every worker has answered about twice. Before, too much of the work done is in no report yet."""
         return self._reports >= 2 * self.workers
 
     def work(self, images: int, most_samples: float) -> Work:
-        """Return the work done, and the range of what is left for so many images of at most so many samples."""
+        """Return the work done, and the range of what is left, for so many images of at most so many samples."""
         unfinished = (self._demand[image] for image in self._unfinished)
         means = mean_samples(self._finished, unfinished, most_samples)
         least, most = (max(0.0, images * mean - self._spent) for mean in means)
@@ -306,7 +308,7 @@ class Pace:
         return Work(self._spent, self._seconds / self.workers, least, most)
 
     def bundle(self, images_left: int) -> int:
-        """Return how many samples are worth sending together: some blocks, less near the end, but `LEAST_SECONDS`."""
+        """Return how many samples to send together: some blocks, fewer near the end, but at least `LEAST_SECONDS`."""
         return max(self._least(), min(FIRST_BLOCKS * self._block, self._task(images_left)))
 
     def room(self, questions: Sequence[Question]) -> int:
@@ -314,7 +316,7 @@ class Pace:
         return -sum(question.count % self._block for question in questions) % self._block
 
     def parts(self, question: Question, images_left: int) -> list[Question]:
-        """Split a question into parts of one task each; one part if it is hardly more than a task."""
+        """Split a question into tasks; leave it whole if it is hardly larger than one."""
         size = self._task(images_left)
         return question.split(size, self._block) if 2 * question.count > 3 * size else [question]
 

@@ -1,4 +1,4 @@
-"""Count votes in a worker: the classifier is sent once, and every task carries its image."""
+"""Count votes in a worker. The classifier is sent once, and every task carries its image."""
 
 import io
 import json
@@ -38,12 +38,12 @@ MOST_ENVIRONMENT = 10_000
 
 @dataclass(frozen=True)
 class Missing:
-    """The answer of a worker that does not have the classifier yet."""
+    """A worker's answer if it does not have the classifier yet."""
 
 
 @dataclass(frozen=True)
 class Shipment:
-    """A classifier for workers in other processes, with the files of an engine that calibrates.
+    """A classifier to send to workers, with the files of an engine that calibrates.
 
     The receiver compares the source of its own classes with the sender's.
     """
@@ -56,7 +56,7 @@ class Shipment:
     artefact: Mapping[str, bytes] = field(default_factory=dict)
     """The engine's files by their suffix."""
     device: str = "cpu"
-    """The kind of device to count on. It has no number: a worker may see one GPU of several."""
+    """The kind of device to count on, without a number: a worker may see one GPU of several."""
 
     def open(self) -> SmoothedClassifier:
         """Unpickle the classifier; raise a ParameterError if the code here differs from the sender's."""
@@ -78,7 +78,7 @@ class Shipment:
 
 
 class Shipped:
-    """The classifier that workers get: pickled once, when the first worker asks for it."""
+    """The classifier that workers get. It is pickled once, when the first worker asks for it."""
 
     def __init__(self, classifier: SmoothedClassifier, target: torch.device | None = None) -> None:
         self.classifier = classifier
@@ -87,7 +87,7 @@ class Shipped:
 
     @cached_property
     def shipment(self) -> Shipment:
-        """The classifier in a form that can be sent; raises a ParameterError if it cannot be pickled."""
+        """The pickled classifier; raises a ParameterError if it cannot be pickled."""
         classifier, stem = self.classifier, self.classifier.artefact
         files = sorted(stem.parent.glob(f"{stem.name}.*")) if stem is not None else ()
         try:
@@ -105,7 +105,7 @@ def _code(classifier: SmoothedClassifier) -> dict[str, str | None]:
 
 
 def _pickled(classifier: SmoothedClassifier, device: str) -> bytes:
-    """Pickle a classifier by cloudpickle; tensors of a GPU go as those of a CPU, and arrive on the worker's device."""
+    """Pickle a classifier by cloudpickle. Tensors of a GPU are sent as a CPU's and moved to the worker's device."""
     import cloudpickle
 
     class Pickler(cloudpickle.Pickler):  # type: ignore[misc]
@@ -127,9 +127,9 @@ def _placed(tensor: torch.Tensor, device: str, trained: bool, requires_grad: boo
 
 
 def worker_device(kind: str) -> torch.device:
-    """Return the device of a kind that this process counts on; the CPU if there is none.
+    """Return the device of a kind on which this process counts; the CPU if there is none.
 
-    A number that RADII_DEVICE names counts only where there is such a GPU: a worker may see one of several.
+    RADII_DEVICE may name a GPU by its number; it is ignored if this process does not see that one.
     """
     here, named = available(), os.environ.get(VARIABLE, kind)
     if named in here and torch.device(named).type == kind:
@@ -147,7 +147,7 @@ class _Voters:
 
     @contextmanager
     def holding(self, shipped: Shipped) -> Iterator[None]:
-        """Give threads of this process the classifier itself."""
+        """Let threads of this process use the classifier itself."""
         self._here[shipped.token] = shipped.classifier
         try:
             yield
@@ -191,7 +191,7 @@ def answer(classifier: SmoothedClassifier, tasks: Sequence[Task]) -> Report:
 
 
 def check_report(report: object) -> Report:
-    """Return a report that came from elsewhere, or raise a WorkerError if it is not one. Answers are checked later."""
+    """Return what a worker sent if it is a report; otherwise raise a WorkerError. The answers are checked later."""
     if not isinstance(report, Report):
         raise WorkerError(f"a worker answered a {type(report).__name__}, expected a report", "executor")
     seconds, error = report.seconds, report.error
