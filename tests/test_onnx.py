@@ -18,7 +18,8 @@ from torch import Tensor
 from radii import engines, models, onnx
 from radii.engines import EngineSpec
 from radii.errors import install
-from radii.onnx import OnnxError, OnnxGraph, is_installed, read, with_normalisation
+from radii.interop.onnx_nodes import with_normalisation
+from radii.onnx import OnnxError, OnnxGraph, is_installed, read
 from radii.smoothing.noise import Gaussian
 from tools.graphs import CLASSES, SHAPE, looping
 

@@ -1,7 +1,7 @@
-"""A script that opens the ONNX graph on standard input and runs it once, within a limit of time.
+"""Open the ONNX graph on standard input and run it once, within a limit of time.
 
-A stranger's graph may loop for ever inside ONNX Runtime, where no signal is handled, so onnx.py runs this in a separate
-process. It does not import torch.
+A stranger's graph may loop for ever inside ONNX Runtime, which handles no signal, so onnx.py runs this script in a
+separate process. It does not import torch.
 """
 
 import resource
@@ -12,10 +12,11 @@ import numpy as np
 import onnxruntime
 
 ANY_SIZE = 32
-"""Tried where a graph takes images of any size."""
+"""The height and width that are tried if a graph takes images of any size."""
 
 
 def main(seconds: int) -> None:
+    """Open the graph and run it on an image of random pixels."""
     resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # if nobody is left to end it
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
@@ -26,10 +27,10 @@ def main(seconds: int) -> None:
     inputs = session.get_inputs()
     defaults = (1, 3, ANY_SIZE, ANY_SIZE)
     if len(inputs) == 1 and len(inputs[0].shape) == len(defaults):
-        stated = zip(inputs[0].shape, defaults, strict=True)
-        shape = [side if isinstance(side, int) else default for side, default in stated]
+        sides = zip(inputs[0].shape, defaults, strict=True)
+        shape = [side if isinstance(side, int) else default for side, default in sides]
         images = np.random.default_rng(0).random(shape, dtype=np.float32)
-        with suppress(Exception):  # what is wrong with it is said where it is used
+        with suppress(Exception):  # the same error is raised when the graph is used
             session.run(None, {inputs[0].name: images})
 
 

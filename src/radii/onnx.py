@@ -32,21 +32,22 @@ _TRIED: set[str] = set()
 
 
 class OnnxError(ParameterError):
-    """An ONNX file that cannot be used; the message says why."""
+    """The ONNX file cannot be used; the message says why."""
 
 
 def is_installed() -> bool:
+    """Return whether all packages of the extra are installed."""
     return all(importlib.util.find_spec(name) is not None for name in EXTRA)
 
 
 def require(what: str) -> None:
-    """Raise a LookupError that says what to install, if a package is missing."""
+    """Raise a LookupError that says what to install if a package is missing; `what` needs it."""
     if not is_installed():
         raise MissingExtraError(f"{what} needs onnx and onnxruntime, which are not installed.", "onnx")
 
 
 def read(file: Path) -> bytes:
-    """Read an ONNX file as one self-contained graph: weights in files beside it are put into it."""
+    """Read an ONNX file as one self-contained graph, with the weights that are in files beside it."""
     require(str(file))
     import onnx
 
@@ -75,7 +76,7 @@ def from_torch(model: nn.Module, shape: tuple[int, int, int]) -> bytes:
                 verbose=False,
             )
             return bytes(program.model_proto.SerializeToString())  # type: ignore[union-attr]
-    except Exception as error:  # torch raises many kinds of errors for what it cannot export
+    except Exception as error:  # torch has many errors for models that it cannot export
         raise OnnxError(f"torch cannot export this model to ONNX: {_first_line(error)}", "model") from error
 
 
@@ -93,62 +94,18 @@ def _quiet() -> Iterator[None]:
         log.setLevel(before)
 
 
-def with_normalisation(content: bytes, mean: Tensor, std: Tensor) -> bytes:
-    """Return a graph that computes (images - mean) / std first."""
-    import onnx
-
-    model = onnx.load_model_from_string(content)
-    graph, helper = model.graph, onnx.helper
-    normalised = OnnxGraph(content).input_name
-    pixels = next(value for value in graph.input if value.name == normalised)
-    pixels.name = f"{normalised}_pixels"
-    constants = {f"{normalised}_mean": mean, f"{normalised}_std": std}
-    nodes = [
-        helper.make_node("Constant", [], [name], value=onnx.numpy_helper.from_array(tensor.numpy(), name))
-        for name, tensor in constants.items()
-    ]
-    nodes.append(helper.make_node("Sub", [pixels.name, f"{normalised}_mean"], [f"{normalised}_centred"]))
-    nodes.append(helper.make_node("Div", [f"{normalised}_centred", f"{normalised}_std"], [normalised]))
-    nodes.extend(graph.node)
-    del graph.node[:]
-    graph.node.extend(nodes)
-    return bytes(model.SerializeToString())
-
-
-def with_noise(content: bytes, sigma: float) -> bytes:
-    """Return a graph that adds normal noise to its images first, drawn by the runtime anew in every call.
-
-    The graph states no seed: with one, every session would draw the same noise.
-    """
-    import onnx
-
-    model = onnx.load_model_from_string(content)
-    graph, helper = model.graph, onnx.helper
-    noisy = OnnxGraph(content).input_name
-    pixels = next(value for value in graph.input if value.name == noisy)
-    pixels.name, noise = f"{noisy}_without_noise", f"{noisy}_noise"
-    nodes = [
-        helper.make_node("RandomNormalLike", [pixels.name], [noise], mean=0.0, scale=float(sigma)),
-        helper.make_node("Add", [pixels.name, noise], [noisy]),
-        *graph.node,
-    ]
-    del graph.node[:]
-    graph.node.extend(nodes)
-    return bytes(model.SerializeToString())
-
-
 class OnnxGraph(nn.Module):
-    """An image classifier given as an ONNX graph; it has neither gradients nor weights to train.
+    """An image classifier in the form of an ONNX graph, without gradients and without weights to train.
 
-    The serialised graph is the module's one tensor, so saving, copying or comparing its state covers all of it. It
-    maps float32 images [batch, channel, height, width] to logits [batch, class]; a graph of a fixed batch size gets
-    its batches one after the other, the last one padded.
+    It maps float32 images [batch, channel, height, width] to logits [batch, class]. A graph of a fixed batch size gets
+    its batches one after the other, the last one padded. The serialised graph is the module's only tensor, so its state
+    dict is complete.
     """
 
     graph: Tensor
 
     def __init__(self, content: bytes = b"", *, known: bool = False) -> None:
-        """`known` is a graph that this process made: it is opened without a trial."""
+        """Keep a serialised graph. One that is `known`, because this process made it, is opened without a trial."""
         super().__init__()
         self.register_buffer("graph", torch.frombuffer(bytearray(content), dtype=torch.uint8) if content else _EMPTY)
         if known:
@@ -157,9 +114,9 @@ class OnnxGraph(nn.Module):
 
     @cached_property
     def session(self) -> Any:
-        """The ONNX Runtime session, made at the first use with torch's current number of threads."""
+        """The ONNX Runtime session, opened at the first use with torch's number of threads at that time."""
         content = self.content
-        _expect_inside(content)
+        _expect_own_weights(content)
         _try_out(content)
         return _open_session(content)
 
@@ -175,10 +132,12 @@ class OnnxGraph(nn.Module):
 
     @property
     def input_name(self) -> str:
+        """The name of the images."""
         return str(self.session.get_inputs()[0].name)
 
     @property
     def output_name(self) -> str:
+        """The name of the logits."""
         return _logits_name(self.session)
 
     @property
@@ -219,7 +178,7 @@ class OnnxGraph(nn.Module):
             raise OnnxError(f"the ONNX model takes images {self.input_size}, got {_size_text(images.shape[1:])}")
 
     def train(self, mode: bool = True) -> "OnnxGraph":
-        """Stay in eval mode, the only one it has."""
+        """Stay in eval mode: a graph has no other."""
         return super().train(False)
 
     def _load_from_state_dict(self, state: Mapping[str, Tensor], prefix: str, *rest: Any) -> None:
@@ -229,7 +188,7 @@ class OnnxGraph(nn.Module):
         super()._load_from_state_dict(state, prefix, *rest)
 
     def __getstate__(self) -> dict[str, Any]:
-        # A session can be neither copied nor sent to another process: each makes its own.
+        # A session can be neither copied nor sent to another process, so every copy opens its own.
         state = {key: value for key, value in self.__dict__.items() if key != "session"}
         return {**state, "_tried": _TRIED & {_digest(self.content)}}
 
@@ -242,8 +201,8 @@ def _digest(content: bytes) -> str:
     return hashlib.sha256(content).hexdigest()
 
 
-def _expect_inside(content: bytes) -> None:
-    """Raise an OnnxError for a graph whose weights are in other files: it may name any file of this machine."""
+def _expect_own_weights(content: bytes) -> None:
+    """Raise an OnnxError for a graph with weights in other files: it could name any file of this machine."""
     require("this model")
     import onnx
 
@@ -252,7 +211,7 @@ def _expect_inside(content: bytes) -> None:
     except Exception as error:  # protobuf's errors have no common base class
         raise _cannot_run(error) from error
     if external:
-        raise OnnxError(f"the ONNX graph has the weights {external[0]!r} in another file: put all into one")
+        raise OnnxError(f"the ONNX graph has the weights {external[0]!r} in another file: put all of them into one")
 
 
 def _cannot_run(error: Exception) -> OnnxError:
@@ -260,7 +219,7 @@ def _cannot_run(error: Exception) -> OnnxError:
 
 
 def _try_out(content: bytes) -> None:
-    """Open a new graph and run it once in a separate process: inside ONNX Runtime it may loop for ever, or crash."""
+    """Open a new graph and run it once in a separate process: it may loop for ever inside ONNX Runtime, or crash it."""
     if (digest := _digest(content)) in _TRIED:
         return
     command = [sys.executable, "-P", str(TRIAL), str(TRIAL_SECONDS)]
@@ -273,16 +232,16 @@ def _try_out(content: bytes) -> None:
         raise OnnxError(
             f"the ONNX model does not classify one image within {TRIAL_SECONDS} s: it may loop for ever, do not use it"
         ) from error
-    if done.returncode < 0:  # other failures come again with their message, where the graph is opened
+    if done.returncode < 0:  # other failures are raised when the graph is opened here
         raise OnnxError(f"the ONNX model ends ONNX Runtime with signal {-done.returncode}: do not use it")
     _TRIED.add(digest)
 
 
 def _run_session(session: Any, outputs: list[str], inputs: Mapping[str, Any]) -> Any:
-    """Run a session; Ctrl-C ends it at its next node. Only the main thread gets signals."""
+    """Run a session; Ctrl-C ends it at its next node."""
     import onnxruntime
 
-    if threading.current_thread() is not threading.main_thread():
+    if threading.current_thread() is not threading.main_thread():  # other threads get no signals
         return session.run(outputs, inputs)
     options, answer = onnxruntime.RunOptions(), Future[Any]()
 
@@ -347,14 +306,14 @@ def _logits_name(session: Any) -> str:
 
 
 def _external_tensors(message: Any) -> Iterator[str]:
-    """Return the names of the tensors in an ONNX message, at any depth, whose values are in other files."""
+    """Yield the names of the tensors in an ONNX message, at any depth, whose values are in other files."""
     for field, value in message.ListFields():
         if field.message_type is None:
             continue
-        for part in [value] if hasattr(value, "ListFields") else value:
-            if field.message_type.name == "TensorProto" and part.data_location == part.EXTERNAL:
-                yield str(part.name)
-            yield from _external_tensors(part)
+        for inner in [value] if hasattr(value, "ListFields") else value:
+            if field.message_type.name == "TensorProto" and inner.data_location == inner.EXTERNAL:
+                yield str(inner.name)
+            yield from _external_tensors(inner)
 
 
 def _size_text(shape: Sequence[int | None]) -> str:
@@ -366,6 +325,6 @@ def _first_line(error: Exception) -> str:
     return text.splitlines()[0][:200]
 
 
-def card_file(file: Path) -> Path:
-    """Return the path of the description of an exported file: not the name of a certificate file's header."""
+def description_file(file: Path) -> Path:
+    """Return where the description of an exported file is: its name with .json after it."""
     return file.with_name(f"{file.name}.json")

@@ -17,7 +17,7 @@ from radii.certification.population import certify_run_population
 from radii.certifiers.population import OnePass
 from radii.interop import export
 from radii.interop.onnx import import_onnx
-from radii.onnx import OnnxError, OnnxGraph, card_file, is_installed, read
+from radii.onnx import OnnxError, OnnxGraph, description_file, is_installed, read
 from radii.runs import certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
@@ -59,11 +59,15 @@ def test_exported_and_imported_model_gives_the_same_votes(tmp_path: Path) -> Non
     for old, new in zip(before.rows, after.rows, strict=True):
         assert old.prediction == new.prediction
         assert sum(abs(old.counts.get(number, 0) - new.counts.get(number, 0)) for number in range(10)) <= 2
-    card = json.loads(card_file(file).read_text())
-    assert card["classes"][:2] == ["zero", "one"]
-    assert (card["sigma"], card["input"]["shape"], card["output"]["name"]) == (0.25, ["batch", 1, 8, 8], "logits")
-    assert (card["weights"], card["sha256"]) == (disk.digest(run.weights()), disk.digest(file))
-    (proven,) = card["certified"]
+    description = json.loads(description_file(file).read_text())
+    assert description["classes"][:2] == ["zero", "one"]
+    assert (description["sigma"], description["input"]["shape"], description["output"]["name"]) == (
+        0.25,
+        ["batch", 1, 8, 8],
+        "logits",
+    )
+    assert (description["weights"], description["sha256"]) == (disk.digest(run.weights()), disk.digest(file))
+    (proven,) = description["certified"]
     assert (proven["certifier"], proven["engine"], proven["images"]) == ("fixed", "torch", len(before.rows))
     assert proven["certified_accuracy"]["0"] <= sum(row.correct for row in before.rows) / len(before.rows)
 
@@ -85,7 +89,7 @@ def test_imported_file_is_exported_unchanged(linear_onnx: Write, tmp_path: Path)
     run = import_onnx(file, tmp_path / "run", sigma=0.25, dataset="digits")
     written = radii.export(run, tmp_path / "out.onnx")
     assert written.read_bytes() == file.read_bytes()
-    assert json.loads(card_file(written).read_text())["input"]["shape"] == [4, 1, 8, 8]
+    assert json.loads(description_file(written).read_text())["input"]["shape"] == [4, 1, 8, 8]
 
 
 def test_imported_file_is_exported_with_its_normalisation(linear_onnx: Write, tmp_path: Path) -> None:
@@ -114,12 +118,12 @@ def test_certificates_of_other_weights_are_not_in_the_description(linear_onnx: W
     run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
     certify(run, "auto")
     file = radii.export(run, tmp_path / "a.onnx")
-    assert len(json.loads(card_file(file).read_text())["certified"]) == 1
+    assert len(json.loads(description_file(file).read_text())["certified"]) == 1
     model = trained_model(run)
     model.load_state_dict({"1.graph": OnnxGraph(read(linear_onnx("b.onnx", shape=(2, 1, 8, 8)))).graph})
     save_weights(run, model, ModelSpec((1, 8, 8), tuple(map(str, range(10))), Normalisation()))
     file = radii.export(run, tmp_path / "a.onnx")
-    assert json.loads(card_file(file).read_text())["certified"] == []
+    assert json.loads(description_file(file).read_text())["certified"] == []
 
 
 def test_header_of_a_certificate_file_with_the_same_name_is_kept(linear_onnx: Write, tmp_path: Path) -> None:
@@ -192,13 +196,13 @@ def test_one_pass_card_has_the_proof_and_its_limits(digits_run: Callable[..., Ru
     run = digits_run()
     config = CertificationConfig(run=run.path, certifier=OnePass(radii=(0.1,), votes=4), engine="torch", every=9)
     certify_run_population(config, workers=1)
-    card = json.loads(card_file(radii.export(run, tmp_path / "one.onnx", one_pass=True)).read_text())
-    (proof,) = card["proven"]
+    description = json.loads(description_file(radii.export(run, tmp_path / "one.onnx", one_pass=True)).read_text())
+    (proof,) = description["proven"]
     assert 0 < proof["proven_one_pass_accuracy"]["0.1"] < 1
-    assert card["one_pass"] is True
-    assert "certified" not in card
-    assert any("nothing is promised about one picture" in line for line in card["use"])
-    assert "proven" not in json.loads(card_file(radii.export(run, tmp_path / "base.onnx")).read_text())
+    assert description["one_pass"] is True
+    assert "certified" not in description
+    assert any("nothing is promised about one picture" in line for line in description["use"])
+    assert "proven" not in json.loads(description_file(radii.export(run, tmp_path / "base.onnx")).read_text())
 
 
 def test_one_pass_needs_noise_that_onnx_can_draw(digits_run: Callable[..., Run], tmp_path: Path) -> None:

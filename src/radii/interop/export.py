@@ -11,7 +11,8 @@ from torch import nn
 
 from radii import disk
 from radii.certification.load import deployed_noise
-from radii.onnx import OnnxError, OnnxGraph, card_file, from_torch, with_noise, with_normalisation
+from radii.interop.onnx_nodes import with_noise, with_normalisation
+from radii.onnx import OnnxError, OnnxGraph, description_file, from_torch
 from radii.reports.model_card import certified, plain_accuracy
 from radii.reports.population import LIMITS
 from radii.reports.population import proven as proven_populations
@@ -22,12 +23,11 @@ from radii.smoothing.normalisation import Normalise
 from radii.training.weights import ModelSpec, model_spec, trained_model
 
 CHECKED = 64
-"""Noisy images on which the file is compared with torch before it is written."""
+"""Images on which the file is compared with torch before it is written."""
 CALLS = 16
 """Calls of a graph with noise inside, to compare its answers with torch's."""
 TOLERANCE = 1e-3
 """The largest allowed difference of a logit, as a share of the largest logit."""
-
 USE = (
     "The file is the base classifier, with its normalisation inside: it takes pixels in [0, 1] and gives logits.",
     "The certificates are about the smoothed classifier: add Gaussian noise of deviation sigma to many copies of the "
@@ -81,27 +81,27 @@ def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = (),
         description |= {"certified": certified(run)}
     disk.make_folder(file.parent)
     disk.write(file, graph.content)
-    disk.write_json(card_file(file), {**description, "sha256": disk.digest(file)})
+    disk.write_json(description_file(file), {**description, "sha256": disk.digest(file)})
     return file
 
 
 def _check_replaceable(file: Path) -> None:
     """Refuse to replace files that are not an earlier export and its description."""
-    card = card_file(file)
-    if card.exists() and not _is_card(card):
-        raise OnnxError(f"{card} exists and is not the description of an export: name another file", "path")
-    cards = (card, file.with_suffix(".json"))  # the second is that of version 0.2
-    if file.exists() and not any(_is_card(card, disk.digest(file)) for card in cards):
-        raise OnnxError(f"{file} exists, and no {card.name} says that radii wrote it: name another file", "path")
+    description = description_file(file)
+    if description.exists() and not _describes_export(description):
+        raise OnnxError(f"{description} exists and is not the description of an export: name another file", "path")
+    candidates = (description, file.with_suffix(".json"))  # the second is that of version 0.2
+    if file.exists() and not any(_describes_export(path, disk.digest(file)) for path in candidates):
+        raise OnnxError(f"{file} exists, and no {description.name} says that radii wrote it: name another file", "path")
 
 
-def _is_card(card: Path, digest: str | None = None) -> bool:
-    """Return whether a file describes an export, the one with this digest if one is given."""
+def _describes_export(path: Path, digest: str | None = None) -> bool:
+    """Return whether a file describes an export; if a digest is given, the export with that digest."""
     try:
-        described = readers.json_object(card)
+        table = readers.json_object(path)
     except (ValueError, OSError):
         return False
-    return "largest_logit_difference" in described and digest in (None, described.get("sha256"))
+    return "largest_logit_difference" in table and digest in (None, table.get("sha256"))
 
 
 def _onnx_content(model: nn.Module, spec: ModelSpec) -> bytes:
@@ -127,7 +127,7 @@ def _compare(model: nn.Module, graph: OnnxGraph, spec: ModelSpec, sigma: float) 
 
 
 def _one_pass_noise(run: Run) -> Gaussian:
-    """Return the noise that the run is used with; a graph can draw Gaussian noise only."""
+    """Return the noise that the run is deployed with; raise an OnnxError if it is not Gaussian."""
     noise = deployed_noise(run)
     if type(noise) is not Gaussian:
         raise OnnxError(
@@ -140,7 +140,7 @@ def _one_pass_noise(run: Run) -> Gaussian:
 def _compare_answers(model: nn.Module, graph: OnnxGraph, spec: ModelSpec, noise: Gaussian) -> None:
     """Raise an OnnxError unless the graph draws fresh noise, and answers like torch under noise of the same deviation.
 
-    The classes of the images without noise are compared with those of noisy passes: a chance below 1e-8 is an error.
+    Both must keep the class of the image without noise about equally often; by chance they fail with less than 1e-8.
     """
     rng = torch.Generator().manual_seed(0)
     images = torch.rand((CHECKED, *spec.shape), generator=rng)
@@ -161,6 +161,7 @@ def _compare_answers(model: nn.Module, graph: OnnxGraph, spec: ModelSpec, noise:
 
 
 def _describe(run: Run, spec: ModelSpec, graph: OnnxGraph) -> dict[str, Any]:
+    """Describe the model, its input and output, and how to use it."""
     batch = graph.input_shape[0] or "batch"
     return {
         "model": run.recipe.model["name"],

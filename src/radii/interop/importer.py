@@ -1,4 +1,4 @@
-"""Shared by all imports: the options about the images, the check of the classifier, and the writing of its run."""
+"""What all imports share: the options about the images, the check of the classifier, and the writing of its run."""
 
 import hashlib
 from collections.abc import Mapping, Sequence
@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from radii import disk
 from radii.datasets import Dataset
 from radii.errors import ParameterError
-from radii.onnx import card_file
+from radii.onnx import description_file
 from radii.provenance import environment
 from radii.runs import readers
 from radii.runs.recipe import Recipe, Spec, named_table, warn_of_sigma
@@ -23,6 +23,7 @@ from radii.training.build import check_classes, dataset_fields, source, stored
 from radii.training.weights import ModelSpec, normalisation, serialised
 
 PROBES = 3
+"""Images on which an imported classifier is checked."""
 TOLERANCE = 1e-3
 """How far an image's logits may depend on its batch, as a share of the largest logit."""
 INSIDE = "inside"
@@ -34,7 +35,7 @@ class Inputs:
     """The images that an imported classifier takes, and how it expects their pixels.
 
     `normalisation` is `inside` for a classifier that takes pixels in [0, 1], `full` or `centre` for one that expects
-    the dataset's constants; `mean` and `std` state others.
+    pixels normalised by the dataset's constants; `mean` and `std` state other constants.
     """
 
     dataset: Spec = "folder"
@@ -45,7 +46,7 @@ class Inputs:
     data: Path | None = None
 
     def table(self, defaults: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the dataset's table with these options; `defaults` are fields of a folder that states none itself."""
+        """Return the dataset's table with these options; `defaults` are fields for a folder of images."""
         table = named_table(self.dataset, "dataset")
         if table["name"] == "folder":
             constants = {} if self.normalisation else self._constants(table)._asdict()
@@ -94,9 +95,11 @@ def check_classifier(model: nn.Module, spec: ModelSpec, name: str) -> None:
     with torch.inference_mode():
         together, alone = model(images), [model(image[None]) for image in images]
     if not isinstance(together, Tensor) or together.shape != (PROBES, spec.classes):
-        answer = list(together.shape) if isinstance(together, Tensor) else f"a {type(together).__name__}"
-        got = f"{name} answers {answer} for {PROBES} images"
-        raise ParameterError(f"{got}, expected [{PROBES}, {spec.classes}]: the dataset has {spec.classes} classes")
+        output = list(together.shape) if isinstance(together, Tensor) else f"a {type(together).__name__}"
+        raise ParameterError(
+            f"{name} answers {output} for {PROBES} images, expected [{PROBES}, {spec.classes}]: "
+            f"the dataset has {spec.classes} classes"
+        )
     if not torch.allclose(together, torch.cat(alone), rtol=0, atol=TOLERANCE * float(together.abs().max())):
         raise ParameterError(f"{name} classifies an image depending on the others in its batch: use it in eval mode")
 
@@ -112,7 +115,7 @@ def write_run(
 ) -> Run:
     """Write a run with the model's weights, and how many test images it classifies correctly without noise.
 
-    `file` is where the weights come from; `origin` states other sources, with their hashes.
+    `file` is the file of the weights, if there is one; `origin` names other sources, with their hashes.
     """
     run = Run(path)
     warn_of_sigma(recipe.sigma)
@@ -134,14 +137,14 @@ def write_run(
 
 
 def recorded_classes(file: Path) -> tuple[str, ...]:
-    """Return the names of the classes that radii stored with a model, in its safetensors file or beside its export."""
+    """Return the class names that radii stored in a safetensors file or beside an export; empty if it stored none."""
     if file.suffix == ".safetensors":
         return readers.class_names(file)
-    card = card_file(file)
-    if file.suffix != ".onnx" or not card.is_file():
+    description = description_file(file)
+    if file.suffix != ".onnx" or not description.is_file():
         return ()
-    described = readers.json_object(card)
-    names = described.get("classes")
-    if described.get("sha256") != disk.digest(file) or not isinstance(names, list):
+    table = readers.json_object(description)
+    names = table.get("classes")
+    if table.get("sha256") != disk.digest(file) or not isinstance(names, list):
         return ()  # the description of another file
     return tuple(map(str, names))
