@@ -1,4 +1,4 @@
-"""Exact bounds and certified radii as plain functions of numbers, for programs that count votes themselves.
+"""Compute exact bounds and certified radii from numbers, for programs that count votes themselves.
 
 >>> from radii.bounds import clopper_pearson_lower, radius
 >>> lower = clopper_pearson_lower(990, 1_000, failure=0.001)
@@ -7,8 +7,8 @@
 >>> math.floor(1_000 * radius(lower, sigma=0.25)) / 1_000
 0.494
 
-A bound holds for samples that were not used to choose what is bounded: pick the class with other samples than those
-that are counted, and fix the number of samples before looking at any.
+A bound holds for samples that were not used to choose what is bounded: choose the class by other samples than those
+that are counted, and fix the number of samples before you look at any.
 """
 
 import math
@@ -33,7 +33,7 @@ __all__ = [
 def clopper_pearson_lower(hits: int, samples: int, failure: float) -> float:
     """Return a lower bound on a probability that is wrong with probability at most `failure` (Clopper & Pearson 1934).
 
-    One-sided: all of `failure` is spent on this side.
+    The bound is one-sided: it spends all of `failure`.
 
     >>> clopper_pearson_lower(0, 100, 0.001)
     0.0
@@ -45,7 +45,7 @@ def clopper_pearson_lower(hits: int, samples: int, failure: float) -> float:
 def clopper_pearson_upper(hits: int, samples: int, failure: float) -> float:
     """Return an upper bound on a probability that is wrong with probability at most `failure`.
 
-    For an interval of both sides, give each half of the failure.
+    For a two-sided interval, give half of the failure to either bound.
 
     >>> clopper_pearson_upper(100, 100, 0.001)
     1.0
@@ -57,8 +57,8 @@ def clopper_pearson_upper(hits: int, samples: int, failure: float) -> float:
 def radius(probability: float, sigma: float) -> float:
     """Return the l2 radius that is proven if the top class has at least this probability under Gaussian noise.
 
-    0 where the probability is below one half and nothing is proven (Cohen et al. 2019, Theorem 1, with the runner-up
-    at one minus the probability).
+    It is 0 if the probability is at most one half: then nothing is proven (Cohen et al. 2019, Theorem 1; the runner-up
+    has one minus the probability).
 
     >>> radius(0.5, sigma=0.25)
     0.0
@@ -70,7 +70,7 @@ def radius(probability: float, sigma: float) -> float:
 def two_class_radius(probability: float, runner_up: float, sigma: float) -> float:
     """Return the l2 radius that is proven if the top class has at least `probability`, all others at most `runner_up`.
 
-    Bounds of both from the same samples hold together with the sum of their failures.
+    If both are bounds from the same samples, their failures add up.
 
     >>> two_class_radius(0.8, 0.2, sigma=0.5) == radius(0.8, sigma=0.5)
     True
@@ -94,7 +94,7 @@ def probability_for(radius: float, sigma: float) -> float:
 def betting_lower_mean(values: Sequence[float] | Any, failure: float) -> float:
     """Return a lower bound on the mean of independent draws from [0, 1], such as probabilities of a class, in order.
 
-    Usually the tightest bound for numbers that are not only 0 and 1 (Waudby-Smith & Ramdas 2024).
+    For numbers between 0 and 1 it is usually the tightest bound (Waudby-Smith & Ramdas 2024).
 
     >>> 0.85 < betting_lower_mean([0.9] * 1_000, failure=0.001) < 0.9
     True

@@ -1,4 +1,4 @@
-"""The device, the number of worker processes and the memory that work runs with."""
+"""Choose the device and the number of worker processes, and keep memory between steps."""
 
 import ctypes
 import os
@@ -9,22 +9,21 @@ import torch
 from radii.errors import ParameterError
 
 VARIABLE = "RADII_DEVICE"
-"""The environment variable that names the device: worker processes inherit it."""
-
+"""The environment variable that names the device; worker processes inherit it."""
 MALLOC_VARIABLES = ("MALLOC_TRIM_THRESHOLD_", "MALLOC_MMAP_THRESHOLD_", "MALLOC_TOP_PAD_")
 DASK_MALLOC = {"MALLOC_TRIM_THRESHOLD_": "65536"}
-"""What Dask sets for its workers. With it, returning memory takes as long as a forward pass."""
+"""The setting of Dask for its workers. With it, returning memory takes as long as a forward pass."""
 M_TRIM_THRESHOLD, M_MMAP_THRESHOLD = -1, -3
 """From malloc.h."""
 KEPT_BYTES = (1 << 31) - 1
 MAPPED_BYTES = (1 << 30, 1 << 25)
-"""Sizes from which on memory is never kept; glibc before 2.35 takes at most the second."""
+"""Memory blocks of this size and above are never kept; glibc before 2.35 allows at most the second size."""
 
 
 def default_device() -> torch.device:
     """Return the device that RADII_DEVICE names; by default a GPU if there is one, else the CPU.
 
-    Of several processes that torchrun started, each gets its own GPU.
+    If torchrun started several processes, every one gets its own GPU.
     """
     named = os.environ.get(VARIABLE)
     if named and named not in (here := available()):
@@ -57,7 +56,7 @@ def default_workers() -> int:
 def worker_variables() -> list[dict[str, str]]:
     """Return environment variables that give every worker process its own GPU; none unless there are several.
 
-    If there are more workers than GPUs, they share the GPUs in turn. A device named by its number is used alone.
+    If there are more workers than GPUs, several share one. A GPU that RADII_DEVICE names by its number is used alone.
     """
     count = torch.cuda.device_count() if default_device() == torch.device("cuda") else 0
     visible = [name for name in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if name]
@@ -83,7 +82,7 @@ def keep_freed_memory() -> None:
     if sys.platform != "linux" or _malloc_is_configured():
         return
     mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    # M_TRIM_THRESHOLD alone would fix the size from which on memory is mapped at its lowest: every tensor would be.
+    # Setting M_TRIM_THRESHOLD alone fixes M_MMAP_THRESHOLD at its lowest value: then every tensor is mapped, not kept.
     if mallopt and any(mallopt(M_MMAP_THRESHOLD, size) for size in MAPPED_BYTES):
         mallopt(M_TRIM_THRESHOLD, KEPT_BYTES)
 

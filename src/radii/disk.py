@@ -1,4 +1,4 @@
-"""Atomic writes, file digests and locks. Every write of the package goes through this module."""
+"""Write files atomically, digest and lock them. All writes of the package go through this module."""
 
 import errno
 import fcntl
@@ -34,8 +34,8 @@ class LockedError(ParameterError):
 def write(path: Path, content: bytes | str, *, keep: Path | None = None, private: bool = False) -> None:
     """Replace a file atomically: after a kill it has the old content or the new, never a part.
 
-    If `keep` is given, the old content is moved there; one of the two files is complete at any moment. A `private` file
-    is readable by its owner alone.
+    If `keep` is given, the old content is moved there; at any moment one of the two files is complete. A `private` file
+    can be read by its owner alone.
     """
     new = path.with_name(f".{path.name}.{threading.get_native_id()}")  # no other thread of this machine uses this name
     try:
@@ -109,7 +109,7 @@ def make_folder(path: Path) -> None:
 
 
 def move_folder(folder: Path, target: Path) -> None:
-    """Give a finished folder its name, at once; nothing may exist there."""
+    """Rename a finished folder in one step; nothing may exist at the target."""
     try:
         os.rename(folder, target)  # noqa: PTH104
     except OSError as error:
@@ -126,12 +126,12 @@ def sweep(folder: Path, names: Iterable[str]) -> None:
 
 
 def _with_path(error: OSError, path: Path) -> OSError:
-    """Add the path to a system error: that of a full disk names no file."""
+    """Add the path to a system error: the error of a full disk names no file."""
     return error if error.errno is None else OSError(error.errno, error.strerror, str(path))
 
 
 def _open(path: Path, flags: int) -> int:
-    """Open a file to change it, but follow no link and wait for no pipe: a run may come from a stranger."""
+    """Open a file to change it. Links and pipes are refused, because a run may come from a stranger."""
     try:
         descriptor = os.open(path, flags | os.O_NOFOLLOW | os.O_NONBLOCK, 0o666)
     except OSError as error:
@@ -167,7 +167,7 @@ def _sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-# Digests and other values that are computed from a file
+# Digests, and other values that are computed from a file
 
 
 def digest(path: Path) -> str:
@@ -177,13 +177,13 @@ def digest(path: Path) -> str:
 
 
 class FileCache:
-    """Values computed from files, such as digests; a value is computed again when its file has changed."""
+    """Keeps values that are computed from files, such as digests; a value is computed again if its file changed."""
 
     def __init__(self) -> None:
         self._values: dict[tuple[Path, Callable[[Path], Any]], tuple[tuple[int, ...], Any]] = {}
 
     def get(self, path: Path, compute: Callable[[Path], Value]) -> Value:
-        """Return `compute(path)`, from the cache if the file is as it was."""
+        """Return `compute(path)`, from the cache if the file has not changed."""
         now, state = time.time_ns(), _state(path)
         known, value = self._values.get((path, compute), (None, None))
         if state == known:
@@ -197,6 +197,7 @@ class FileCache:
 
 
 def _state(path: Path) -> tuple[int, ...]:
+    """Return numbers that change with the content of a file; the times come last."""
     status = path.stat()
     return status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns
 
@@ -208,8 +209,8 @@ def _state(path: Path) -> tuple[int, ...]:
 def locked(path: Path, *, wait: bool = False) -> Iterator[None]:
     """Hold the lock on a file or folder. If it is taken, wait, or raise a LockedError that names the holder.
 
-    The system releases the lock when the process ends, however it ends, so no stale lock remains; child processes do
-    not inherit it. The lock file names the holder and is removed with the lock.
+    The system releases the lock when the process ends, even if it is killed, so no lock outlives its holder. Child
+    processes do not inherit it. The lock file names the holder and is removed with the lock.
     """
     file = lock_file(path)
     descriptor = _acquire(path, file, wait)

@@ -1,4 +1,4 @@
-"""Errors that the caller can fix; they name the parameter to change."""
+"""Errors and warnings of the package. Most errors name the parameter that the caller has to change."""
 
 import importlib.machinery
 import json
@@ -19,7 +19,7 @@ class ParameterError(ValueError):
 
 
 class RunError(ParameterError):
-    """A run directory that cannot be used; the message says why."""
+    """The run directory cannot be used; the message says why."""
 
 
 class RunWarning(UserWarning):
@@ -31,7 +31,7 @@ class MissingResourceError(ParameterError, LookupError):
 
 
 class MissingExtraError(ParameterError, LookupError):
-    """A package is not installed that an extra of radii brings; the message ends with the command that installs it."""
+    """A package of an extra is not installed; the message ends with the command that installs it."""
 
     def __init__(self, message: str, extra: str, parameter: str = "") -> None:
         super().__init__(f"{message} Install it by: {install(extra)}", parameter)
@@ -39,9 +39,9 @@ class MissingExtraError(ParameterError, LookupError):
 
 
 def install(extra: str) -> str:
-    """Return the command that installs an extra into this environment, from where this radii came.
+    """Return the command that installs an extra into this environment.
 
-    That is a checkout, a file, a repository or an index.
+    The command takes radii from where it was installed from: a checkout, a file, a repository or an index.
     """
     try:
         source = json.loads(metadata.distribution("radii").read_text("direct_url.json") or "{}")
@@ -57,7 +57,7 @@ def install(extra: str) -> str:
 
 
 def _installer() -> list[str]:
-    """Return what installs into this environment: `pip` may be that of another, and environments of uv have none."""
+    """Return the command that installs packages here: `pip` may belong to another environment, or be missing (uv)."""
     pip = shutil.which("pip")
     if pip is not None and Path(pip).absolute().is_relative_to(Path(sys.prefix).absolute()):
         return ["pip", "install"]

@@ -1,4 +1,4 @@
-"""Fields with ranges; strict construction of dataclasses and factories from tables; differences of tables."""
+"""Declare fields with ranges, make objects from tables with checks, and describe how tables differ."""
 
 import dataclasses
 import difflib
@@ -11,16 +11,16 @@ from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, get_args, get_origin, get_type_hints
 
 MOST_NAMED = 30
-"""How many known words an error lists."""
+"""The number of known names that an error lists."""
 
 
 class Setting(NamedTuple):
-    """One field that a recipe may state."""
+    """A field that a recipe may state."""
 
     name: str
     hint: Any
     default: Any
-    """MISSING where the field is required."""
+    """MISSING if the field is required."""
     limits: Mapping[str, Any]
 
 
@@ -56,7 +56,7 @@ def settings_of(kind: Callable[..., Any], given: Iterable[str] = ()) -> list[Set
         ]
     try:
         hints = get_type_hints(kind.__init__ if inspect.isclass(kind) else kind, include_extras=True)
-    except (NameError, TypeError):  # of somebody else's factory, whose types may exist for a type checker alone
+    except (NameError, TypeError):  # types of a user's factory may exist for a type checker only
         hints = {}
     return [
         _parameter(p, hints.get(p.name, Any))
@@ -77,7 +77,7 @@ def _parameter(parameter: inspect.Parameter, hint: Any) -> Setting:
 
 
 ALSO = ". Also: "
-"""Between the errors of one table, which are raised together."""
+"""Joins the errors of one table, which are raised together."""
 
 
 def check(instance: Any, what: str) -> None:
@@ -106,7 +106,7 @@ def takes_any(kind: Callable[..., Any]) -> bool:
 
 
 def expect_known(settings: Iterable[Setting], values: Mapping[str, Any], what: str, *, any_key: bool = False) -> None:
-    """Raise a LookupError for all unknown keys, unless any may be stated, and all required fields that are missing."""
+    """Raise a LookupError that names all missing fields and, unless `any_key` is allowed, all unknown keys."""
     known = {setting.name: setting for setting in settings}
     unknown = [key for key in values if key not in known and not any_key]
     problems = [
@@ -122,10 +122,10 @@ def expect_known(settings: Iterable[Setting], values: Mapping[str, Any], what: s
 
 
 def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str, **given: Any) -> Any:
-    """Make an object with a dataclass or factory from a table of its fields and the objects in `given`.
+    """Call a dataclass or factory with the fields of a table and the objects in `given`.
 
-    A missing key is an error, and an unknown one unless the factory has **kwargs. A factory's values are checked here;
-    a dataclass checks its own.
+    A missing key is an error, and so is an unknown one unless the factory has **kwargs. A factory's values are checked
+    here; a dataclass checks its own.
     """
     settings = settings_of(kind, given)
     expect_known(settings, values, what, any_key=takes_any(kind))
@@ -137,7 +137,7 @@ def from_mapping(kind: Callable[..., Any], values: Mapping[str, Any], what: str,
 
 
 def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[str] = ()) -> dict[str, Any]:
-    """Return every field with its value or default; a default that is not plain data is left out."""
+    """Return every field with its value or default; leave out defaults that are not plain data."""
     table = {setting.name: values.get(setting.name, setting.default) for setting in settings_of(kind, given)}
     table |= values if takes_any(kind) else {}
     plain = (str, int, float, list, tuple, Mapping)
@@ -145,7 +145,7 @@ def stated(kind: Callable[..., Any], values: Mapping[str, Any], given: Iterable[
 
 
 def check_seed(seed: int) -> int:
-    """Return a seed of at most 128 bits, or raise a ValueError: a header with a longer number could not be read."""
+    """Return a seed of at most 128 bits; raise a ValueError for a longer one, which no header could hold."""
     if not 0 <= seed < 1 << 128:
         raise ValueError(f"seed = {str(seed)[:40]}, expected a whole number >= 0, of 128 bits at most")
     return seed
@@ -163,7 +163,7 @@ def first_difference(theirs: Mapping[str, Any], ours: Mapping[str, Any], table: 
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
-    """Return the end of an error: the nearest known word, or all of them."""
+    """Return the end of an error about an unknown word: the nearest known one, or all of them."""
     known = list(known)
     near = difflib.get_close_matches(word, known, n=1)
     if near:

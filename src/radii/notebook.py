@@ -1,4 +1,4 @@
-"""HTML for notebooks: a table, and a curve as SVG. Both take the colours of the notebook, light or dark."""
+"""Make HTML for notebooks: tables, and curves as SVG. Both take the colours of the notebook, light or dark."""
 
 from collections.abc import Iterable, Sequence
 from html import escape
@@ -8,11 +8,11 @@ Point = tuple[float, float]
 WIDTH, HEIGHT = 420, 190
 LEFT, RIGHT, TOP, BOTTOM = 40, 12, 10, 36
 COLOURS = ("#2a7fc9", "#d1661f", "#12946f")
-"""Of the first curves; they can be told apart on light and dark pages. More are not drawn."""
+"""The colours of the curves, for light and dark pages. Further curves are not drawn."""
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = "") -> str:
-    """Return a table with escaped text; the head may be empty."""
+    """Return a table as HTML with escaped text; the head may be empty."""
     title = f'<caption style="text-align: left; caption-side: top">{_text(caption)}</caption>' if caption else ""
     top = f"<thead><tr>{_cells('th', head)}</tr></thead>" if head else ""
     body = "".join(f"<tr>{_cells('td', row)}</tr>" for row in rows)
@@ -20,9 +20,9 @@ def table(head: Sequence[str], rows: Iterable[Sequence[object]], caption: str = 
 
 
 def curves(lines: Sequence[tuple[str, Sequence[Point]]], title: str) -> str:
-    """Draw up to three step curves of per cent over the radius, each with its name; empty without a point.
+    """Draw up to three named step curves, per cent over the radius; return an empty text if they have no point.
 
-    A step holds the value of its right end: nothing is drawn above what is known.
+    A step has the value of its right end: nothing is drawn above what is known.
     """
     shown = [(name, points) for name, points in lines if points][: len(COLOURS)]
     end = max((point[0] for _, points in shown for point in points), default=0.0)
@@ -79,6 +79,6 @@ def _cells(kind: str, values: Iterable[object]) -> str:
 
 
 def _text(value: object) -> str:
-    """Return text that a page shows as it is, control characters escaped."""
+    """Return a value as HTML text, with control characters escaped."""
     text = str(value)
     return escape("".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text))

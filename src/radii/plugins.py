@@ -1,6 +1,6 @@
-"""Registries: a folder is a registry, and each file in it is an entry under the file's name.
+"""Find and make the entries of registries. A folder is a registry, and every file in it is an entry with its name.
 
-In every registry, `module:name` names an entry of the user's own.
+`module:name` names an entry of the user's own, in every registry.
 """
 
 import ast
@@ -19,23 +19,23 @@ from radii.fields import check, did_you_mean, from_mapping
 
 ROOT = Path(__file__).parent
 LIBRARIES = ("hf", "timm", "torchvision")
-"""Libraries whose models are named `library:model`; such a name is no code of the user's own."""
+"""Libraries whose models are named `library:model`; such a name is not code of the user."""
 Kind = TypeVar("Kind")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Component:
-    """An entry of a registry: a frozen dataclass whose fields are its parameters, which are checked."""
+    """An entry of a registry: a frozen dataclass whose fields are its parameters. Their values are checked."""
 
     registry: ClassVar[str]
-    """What it is called in errors."""
+    """The name of its registry in errors, in the singular."""
 
     def __post_init__(self) -> None:
         check(self, f"{self.registry} {self.name!r}")
 
     @property
     def name(self) -> str:
-        """Its name in recipes."""
+        """The entry's name in recipes."""
         return name_of(type(self))
 
 
@@ -96,7 +96,7 @@ def import_object(name: str, what: str) -> Callable[..., Any]:
 
 @contextmanager
 def _from_source() -> Iterator[None]:
-    """Import modules from their source: the bytecode beside it may come from other code, which nobody trusted."""
+    """Import modules from their source: bytecode beside it may come from other code, which nobody trusted."""
     before = sys.pycache_prefix, sys.dont_write_bytecode
     sys.pycache_prefix, sys.dont_write_bytecode = os.devnull, True
     try:
@@ -106,7 +106,7 @@ def _from_source() -> Iterator[None]:
 
 
 def library_of(name: str) -> str:
-    """Return the library of a name such as `timm:resnet18`; empty for other names, `module:name` among them."""
+    """Return the library in a name such as `timm:resnet18`; empty for other names, also for `module:name`."""
     library, colon, _ = name.partition(":")
     return library if colon and library in LIBRARIES else ""
 
@@ -123,7 +123,7 @@ def describe(folder: str) -> dict[str, str]:
 
 
 def functions(folder: str) -> dict[str, tuple[str, str]]:
-    """Return (module, first sentence) of each entry, in a folder whose public functions are the entries."""
+    """Return (module, first sentence) of every entry, for a folder whose entries are public functions."""
     entries = {}
     for path in _files(folder):
         for node in _parse(path.read_text()).body:
@@ -133,7 +133,7 @@ def functions(folder: str) -> dict[str, tuple[str, str]]:
 
 
 def defaults(folder: str, name: str) -> dict[str, Any]:
-    """Return the literal defaults of an entry's fields, read from its source; none for a user's entry."""
+    """Return the defaults of an entry's fields that are literals, read from its source; none for a user's entry."""
     for path in _files(folder):
         for node in _parse(path.read_text()).body:
             if isinstance(node, ast.ClassDef) and path.stem == name and node.decorator_list:  # a dataclass
@@ -145,7 +145,7 @@ def defaults(folder: str, name: str) -> dict[str, Any]:
 
 @cache
 def _parse(text: str) -> ast.Module:
-    """Parse a file of a registry; training and reports look names up many times."""
+    """Parse a file of a registry, once: training and reports look names up many times."""
     return ast.parse(text)
 
 

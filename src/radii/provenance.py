@@ -1,4 +1,4 @@
-"""What a result was made with: versions, the kind of machine, and digests of weights, code, data and artefacts."""
+"""Record what a result was made with: versions, the kind of machine, and digests of weights, code and data."""
 
 import hashlib
 import inspect
@@ -25,9 +25,9 @@ from radii.smoothing.forward import tf32
 ENGINE_PACKAGES = {"openvino": "openvino", "onnx": "onnxruntime"}
 """The package that an engine needs besides torch, by the prefix of the engine's name."""
 DATA_FILE = "data.json"
-"""The file of a run that holds the digest of its training images."""
+"""The file of a run with the digest of its training images."""
 PLAIN = (int, float, str, bool, type(None))
-"""Types of attributes that count as a layer's settings, and tuples and lists of them."""
+"""Attributes of these types count as a layer's settings, and so do tuples and lists of them."""
 HOOKS = ("_forward_hooks", "_forward_pre_hooks")
 _PARSING = threading.Lock()
 """`inspect.getsource` parses the file of a class, which fails in Python 3.11 if two threads do it at once."""
@@ -36,7 +36,7 @@ _PARSING = threading.Lock()
 # Versions and the kind of machine
 
 _version = cache(metadata.version)
-"""`metadata.version` parses the package's file of metadata each time: a fifth of the shortest training."""
+"""`metadata.version` parses a file each time, which took a fifth of the shortest training."""
 
 
 def environment() -> dict[str, Any]:
@@ -62,14 +62,14 @@ def rounding_environment(engine: str, device: torch.device, batch_size: int) -> 
         "batch_size": batch_size,
         "versions": {name: _version(name) for name in ("radii", "torch", *extra)},
     }
-    if engine.endswith("bf16"):  # each kind of bfloat16 unit adds up in its own way
+    if engine.endswith("bf16"):  # every kind of bfloat16 unit rounds in its own way
         capabilities = torch.cpu.get_capabilities()
         described["bfloat16"] = sorted(name for name, there in capabilities.items() if there and "bf16" in name)
     return described
 
 
 def _matrix_products() -> str:
-    """Return the precision of float32 matrix products; the newer setting, where it was used."""
+    """Return the precision of float32 matrix products, from torch's newer setting if that was used."""
     try:
         return torch.get_float32_matmul_precision()
     except RuntimeError:
@@ -77,7 +77,7 @@ def _matrix_products() -> str:
 
 
 def _gpu(device: torch.device) -> dict[str, Any]:
-    """Describe what rounding on a GPU depends on: its kind, its multiprocessors, cuDNN and TF32."""
+    """Describe what rounding on a GPU depends on: its name, its multiprocessors, cuDNN and TF32."""
     properties = torch.cuda.get_device_properties(device)
     return {
         "device": properties.name,
@@ -88,10 +88,10 @@ def _gpu(device: torch.device) -> dict[str, Any]:
 
 
 def record_environment(run: Run, processes: int, epoch: int, step: int) -> None:
-    """Write environment.json, with the number of processes that trained the run from each step on.
+    """Write environment.json, with the number of processes that trained the run from which step on.
 
-    Every process draws its own noise, so a run that is continued with another number of processes differs from a
-    run that was trained with one number throughout.
+    Every process draws its own noise, so a run that is continued with another number of processes differs from one that
+    was trained with the same number throughout.
     """
     earlier = run.environment() if run.environment_file.is_file() else {}
     # A run without a record was trained by one process.
@@ -106,7 +106,7 @@ def record_environment(run: Run, processes: int, epoch: int, step: int) -> None:
 
 
 def record_training_data(run: Run, images: Images) -> None:
-    """Record the digest of a run's training images, or refuse images other than those it was started with."""
+    """Record the digest of a run's training images; refuse other images than the run was started with."""
     file = run.path / DATA_FILE
     if not file.is_file():
         if not run.finished:  # the data of a finished run of version 0.1 are unknown
@@ -115,26 +115,26 @@ def record_training_data(run: Run, images: Images) -> None:
     try:
         recorded = readers.json_object(file)["train"]
     except (ValueError, LookupError) as error:
-        raise RunError(f"{file} does not say what the run was trained on: restore it, or remove it") from error
+        raise RunError(f"{file} has no digest of the training images: restore the file, or remove it") from error
     if recorded != images.digest:
-        raise RunError(f"{run.path} was started with other data: pixels or labels of its training split differ", "run")
+        raise RunError(f"{run.path} was started with other training images or labels: use those, or a new run", "run")
 
 
-# Code, and the files that an engine compiled
+# Code, and the files that an engine wrote
 
 
 def code_digests(names: Iterable[str]) -> dict[str, str | None]:
-    """Digest the source of every `module:name`; None where there is no source, as in a notebook."""
+    """Digest the source of every `module:name`; None if there is no source, as in a notebook."""
     return {name: trust.source_digest(trust.module_of(name)) for name in sorted(set(names)) if trust.module_of(name)}
 
 
 def artefact_path(run: Run, engine: str, weights: str) -> Path:
-    """Return where an engine may store files for these weights, without the suffix."""
+    """Return the path at which an engine may store files for these weights, without a suffix."""
     return run.path / f"{engine.replace(':', '-')}-{weights[:8]}"
 
 
 def artefact_digest(stem: Path | None) -> str | None:
-    """Return the SHA-256 of an engine's files, whose path is given without a suffix; None if there are none."""
+    """Return the SHA-256 of an engine's files, whose path has no suffix here; None if there are none."""
     if stem is None:
         return None
     digests = {path.suffix: disk.digest(path) for path in sorted(stem.parent.glob(f"{stem.name}.*"))}
@@ -145,7 +145,7 @@ def artefact_digest(stem: Path | None) -> str | None:
 
 
 def weights_digest(model: nn.Module) -> str:
-    """Return the SHA-256 of the state dict and of the buffers that it leaves out."""
+    """Return the SHA-256 of a module's state dict, and of the buffers that are not in it."""
     digest = hashlib.sha256()
     tensors = {**dict(model.named_buffers(remove_duplicate=False)), **model.state_dict()}
     for name, value in sorted(tensors.items()):
@@ -155,7 +155,7 @@ def weights_digest(model: nn.Module) -> str:
 
 
 def structure_digest(model: nn.Module) -> str:
-    """Return the SHA-256 of what a state dict leaves out: the layers' classes, plain attributes and hooks."""
+    """Return the SHA-256 of what is not in a state dict: the classes of layers, their plain attributes and hooks."""
     digest = hashlib.sha256()
     for path, module in model.named_modules():
         digest.update(json.dumps([path, _class_name(type(module)), dict(_attributes(module))]).encode())
@@ -166,7 +166,7 @@ def structure_digest(model: nn.Module) -> str:
 
 
 def class_digests(objects: Iterable[object]) -> dict[str, str | None]:
-    """Digest the source of every class of these that is not torch's or radii's; None where there is no source."""
+    """Digest the source of the objects' classes that are not torch's or radii's; None if a class has no source."""
     classes = set(map(type, objects))
     foreign = [cls for cls in classes if cls.__module__.partition(".")[0] not in ("torch", "radii")]
     return {_class_name(cls): _class_source_digest(cls) for cls in sorted(foreign, key=_class_name)}

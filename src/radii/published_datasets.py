@@ -1,11 +1,11 @@
-"""Numbers of the published datasets: their images and classes, kinds of corruption and severities; without torch."""
+"""The published datasets in numbers: images, classes, kinds of corruption and severities. Does not import torch."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 
 class Size(NamedTuple):
-    """Images of the training and of the test split, and classes."""
+    """The number of training images, test images and classes."""
 
     train: int
     test: int
@@ -24,9 +24,9 @@ SIZES: Mapping[str, Size] = {
     "mnist_c": Size(60_000, 10_000, 10),
     "cifar10_c": Size(0, 50_000, 10),
 }
-"""By dataset; those of corrupted images are for one kind of corruption, all severities together."""
+"""The size of every dataset; for corrupted images, of one kind of corruption with all severities."""
 SEVERITIES = (1, 2, 3, 4, 5)
-"""Severities of CIFAR-10-C, and of the images that `radii corrupt` makes; in a file they follow each other."""
+"""The severities of CIFAR-10-C and of `radii corrupt`; a file has the images of one after those of the other."""
 KINDS: Mapping[str, Mapping[str, str]] = {
     "cifar10_c": {
         **{"Gaussian": "gaussian_noise", "Shot": "shot_noise", "Impulse": "impulse_noise", "Defocus": "defocus_blur"},
@@ -55,7 +55,7 @@ def all_kinds(dataset: str) -> tuple[str, ...]:
 
 
 def corrupted_sets(dataset: str) -> Sequence[Mapping[str, str]]:
-    """Return the corrupted test images of every kind that the papers average over, as dataset specs."""
+    """Return the dataset specs of all kinds of corruption that the papers average over."""
     return [{"name": dataset, "kind": kind} for kind in KINDS[dataset].values()]
 
 

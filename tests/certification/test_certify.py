@@ -211,7 +211,7 @@ def test_training_on_other_data_is_refused(arrays: tuple[Run, Path], swapped: st
     swap(data, swapped)
     training = Training(epochs=1, images_per_step=32, learning_rate=0.05)
     recipe = Recipe(dataset="arrays", model="digits_cnn", sigma=0.25, training=training)
-    with pytest.raises(RunError, match="was started with other data: pixels or labels of its training split differ"):
+    with pytest.raises(RunError, match="was started with other training images or labels"):
         train(recipe, run.path, data=data)
 
 

@@ -65,7 +65,7 @@ def test_onnx_file_can_be_imported_certified_and_reported(
             ("import", "linear.onnx", "--model", "lenet", "--run", "x"),
             "has its own architecture. Leave out --model.",
         ),
-        (("import", "any.onnx", "--run", "x"), "state the size of yours; pass --size"),
+        (("import", "any.onnx", "--run", "x"), "state the size of your images; pass --size"),
         (("import", "absent.onnx", "--run", "x"), "there is no file absent.onnx"),
         (("import", "broken.onnx", "--run", "x"), "broken.onnx is not an ONNX file that can be read"),
         (("import", "linear.onnx", "--mean", "a", "--run", "x"), "--mean 'a': expected numbers separated by commas"),

@@ -115,7 +115,7 @@ def batch_dependent() -> list[Any]:
             r"answers \[3, 7\] for 3 images, expected \[3, 10\]: the dataset has 10",
         ),
         ({"shape": ("batch", 1, 9, 9)}, {"dataset": "digits"}, "takes images 1 x 9 x 9, the dataset has 1 x 8 x 8"),
-        ({"shape": ("batch", 1, "h", "w")}, {}, "takes images of any size: state the size of yours"),
+        ({"shape": ("batch", 1, "h", "w")}, {}, "takes images of any size: state the size of your images"),
         ({"shape": ("batch", "h", 8, 8)}, {"dataset": "digits", "mean": (0.5,)}, "expected one each per channel"),
         ({}, {"dataset": "digits", "mean": (0.5,) * 3, "std": (0.5,) * 3}, "expected 1, one per channel"),
         ({}, {"dataset": "digits", "sigma": 0.0}, "sigma = 0.0, expected a number > 0"),

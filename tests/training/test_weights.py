@@ -72,7 +72,7 @@ def test_checkpoint_bomb_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "net.pt"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
         archive.writestr("net/data/0", bytes(1 << 24))
-    with pytest.raises(ValueError, match="net.pt unpacks to 16,777,216 bytes, far more than it has"):
+    with pytest.raises(ValueError, match="net.pt unpacks to 16,777,216 bytes, far more than its size"):
         import_checkpoint(path, RECIPE, tmp_path / "run")
 
 

@@ -18,11 +18,11 @@ from radii.training.weights import expect_plain, make_model, spec_for
 MOST_UNPACKED = 4
 """How many times its own size a checkpoint may unpack to."""
 PREFIXES = ("1.", "1.module.", "", "module.", "module.1.")
-"""Prefixes of the backbone's keys in published checkpoints: its position in the Sequential, DataParallel's, or both."""
+"""Prefixes of the network's keys in published checkpoints: its place in a Sequential, that of DataParallel, or both."""
 
 
 def import_checkpoint(checkpoint: Path, recipe: Recipe, path: Path, *, data: Path | None = None) -> Run:
-    """Make a run from a checkpoint that was trained elsewhere; a file that needs code to be unpickled is refused."""
+    """Make a run from a checkpoint that was trained elsewhere; refuse a file that needs code to be unpickled."""
     dataset = open_dataset(recipe, data)
     spec = spec_for(recipe, dataset)
     model = make_model(recipe, spec)
@@ -57,7 +57,7 @@ def read_checkpoint(checkpoint: Path) -> dict[str, Tensor]:
 
 
 def _check_unpacked_size(checkpoint: Path) -> None:
-    """Refuse an archive that unpacks to far more than its size: torch does not compress."""
+    """Raise a ValueError for an archive that unpacks to far more than its size: torch does not compress."""
     if checkpoint.is_dir():
         raise ValueError(f"{checkpoint} is a folder, expected a file of weights: name the file in it")
     if not checkpoint.is_file():
@@ -65,16 +65,16 @@ def _check_unpacked_size(checkpoint: Path) -> None:
     try:
         with zipfile.ZipFile(checkpoint) as archive:
             size = sum(member.file_size for member in archive.infolist())
-    except Exception:  # no archive, or a broken one, which torch will refuse
+    except Exception:  # no archive, or a damaged one, which torch refuses
         return
     if size > MOST_UNPACKED * checkpoint.stat().st_size:
-        raise ValueError(f"{checkpoint} unpacks to {size:,} bytes, far more than it has: it is no checkpoint of torch")
+        raise ValueError(f"{checkpoint} unpacks to {size:,} bytes, far more than its size: torch did not write it")
 
 
 def match_keys(
     tensors: Mapping[str, Tensor], state: Mapping[str, Tensor], checkpoint: Path, model: str
 ) -> dict[str, Tensor]:
-    """Return the checkpoint's tensors under the keys of the model's `state`, whichever prefix the checkpoint uses."""
+    """Return the checkpoint's tensors by the keys of the model's `state`, whatever prefix the checkpoint uses."""
     # num_batches_tracked is missing from the oldest files and is not needed for inference.
     needed = {key for key in state if not key.endswith("num_batches_tracked")}
     for prefix in PREFIXES:

@@ -11,6 +11,7 @@ from radii.runs.run import Run
 from radii.training.build import combine_runs, dataset_of
 
 NAME = "ensemble"
+"""The model's name in recipes."""
 
 
 def import_ensemble(
@@ -21,9 +22,9 @@ def import_ensemble(
     data: Path | None = None,
     trust: Collection[str] = (),
 ) -> Run:
-    """Make a run whose model is the ensemble of trained runs of one dataset, sigma and normalisation.
+    """Make a run whose model is an ensemble of trained runs with the same dataset, sigma and normalisation.
 
-    With `consensus` K, the others are evaluated only where the first K disagree about the class.
+    With `consensus` K, the other members are evaluated only on images about which the first K disagree.
     """
     if isinstance(members, str | Path):
         raise ParameterError(f"members = {str(members)!r}, expected a list of the paths of trained runs")
@@ -47,7 +48,7 @@ def import_ensemble(
 
 
 def members_of(table: Mapping[str, Any]) -> Sequence[str]:
-    """Return the runs that an ensemble's table names, or raise a ParameterError if it names anything else."""
+    """Return the runs that an ensemble's table names; raise a ParameterError if the table is wrong."""
     members = table.get("members")
     if not isinstance(members, list | tuple) or not all(isinstance(member, str) for member in members):
         raise ParameterError(f"members = {members!r}, expected the paths of trained runs")

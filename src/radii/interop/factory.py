@@ -1,4 +1,4 @@
-"""Import the classifier that a factory `module:name` makes, any nn.Module, as a run."""
+"""Import any nn.Module that classifies images as a run: the model that a factory `module:name` returns."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -20,12 +20,12 @@ from radii.training.weights import ModelSpec, make_model
 def import_model(
     model: Spec, path: Path | str, *, sigma: float, weights: Path | str | None = None, **inputs: Any
 ) -> Run:
-    """Make a run from the classifier that a factory `module:name` makes, or from a library's, such as `timm:resnet18`.
+    """Make a run from the model that a factory `module:name` returns, or from a library's, such as `timm:resnet18`.
 
-    The factory is called with its fields, and with shape and classes (or num_classes) where it has such parameters.
-    `weights` is a file that torch or safetensors wrote; without one the weights are those that the factory gives the
-    model. A table states fields: `{"name": "nets:small", "width": 32}`. `inputs` are about the images: `dataset`, a
-    name or a table, by default the folders by class in `data`; `size`, the side of an image; `mean` and `std`, or
+    A table states the factory's fields: `{"name": "nets:small", "width": 32}`. The factory is called with these, and
+    with shape and classes (or num_classes) if it has such parameters. `weights` is a file that torch or safetensors
+    wrote; without it the model keeps the weights that the factory gives it. `inputs` are about the images: `dataset`,
+    a name or a table, by default the folders by class in `data`; `size`, the side of an image; `mean` and `std`, or
     `normalisation`, which is "inside", "full" or "centre". A library's model has the normalisation that the library
     states.
 
@@ -38,8 +38,8 @@ def import_model(
     if isinstance(inputs.get("data"), str):
         inputs["data"] = Path(inputs["data"])
     table = named_table(model, "model")
-    options = Inputs(**_usual(table, inputs), **inputs)
-    recipe = options.recipe({"name": table["name"], **_complete(table)}, sigma, {})
+    options = Inputs(**_default_normalisation(table, inputs), **inputs)
+    recipe = options.recipe({"name": table["name"], **_resolved_fields(table)}, sigma, {})
     name, dataset = recipe.model["name"], open_dataset(recipe, options.data)
     spec = options.spec(recipe, dataset)
     classifier = _make(recipe, spec)
@@ -50,21 +50,21 @@ def import_model(
         check_classifier(classifier, spec, name)
     except (RuntimeError, TypeError, IndexError, AssertionError) as error:
         size = " x ".join(map(str, spec.shape))
-        words = _failure(f"{name} cannot classify the {size} images of {recipe.dataset['name']}", error)
-        # The other datasets have images of one size.
-        raise ParameterError(words, "size" if recipe.dataset["name"] == "folder" else "") from error
+        message = _failure(f"{name} cannot classify the {size} images of {recipe.dataset['name']}", error)
+        # Other datasets have images of one size only.
+        raise ParameterError(message, "size" if recipe.dataset["name"] == "folder" else "") from error
     return write_run(path, recipe, dataset, classifier, spec, weights)
 
 
-def _usual(model: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
-    """Return how pixels are normalised where nothing is stated: a library's model has the library's constants."""
+def _default_normalisation(model: Mapping[str, Any], inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the normalisation if the caller states none: a library's model has the library's constants."""
     dataset = inputs.get("dataset")
     stated = {*inputs, *(dataset if isinstance(dataset, Mapping) else ())} & {"mean", "std", "normalisation"}
     return {} if stated or not library_of(model["name"]) else {"normalisation": "full"}
 
 
-def _complete(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a model; a library's may need further ones to be made again without a network."""
+def _resolved_fields(model: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a model; a library's gets those that make it again later without a network."""
     fields = fields_of(model)
     return models.resolved(model["name"], fields) if library_of(model["name"]) else fields
 
@@ -73,7 +73,7 @@ def _make(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:
     name = recipe.model["name"]
     try:
         return make_model(recipe, spec)
-    except Exception as error:  # the factory is the user's: any error may come out of it
+    except Exception as error:  # the user's factory may raise anything
         if isinstance(error, ParameterError) or type(error) is LookupError or name in str(error):
             raise
         raise ParameterError(_failure(f"{name} cannot make its model", error)) from error

@@ -1,7 +1,7 @@
 """Push a run to the Hugging Face hub, and pull one, with the extra radii[hf].
 
-What is pushed: weights, recipe, training history, certificates, attacks and a model card; no pictures, and no paths of
-this machine. What is pulled is data: files of these names alone are copied, and no code is imported.
+A push sends weights, recipe, training history, certificates, attacks and a model card, but no pictures and no paths of
+this machine. A pull copies files with known names only, and imports no code.
 """
 
 import importlib
@@ -25,12 +25,13 @@ FILES = (
     *("recipe.toml", "model.safetensors", "environment.json", "training.csv", "data.json", "check.json"),
     *("transfer.json", "engine.json"),
 )
-"""The files of a run that are pushed and pulled. origin.json is not: it holds paths to other runs."""
+"""The files of a run that are pushed and pulled, without origin.json, which holds paths to other runs."""
 FOLDERS = {"certificates": (".tsv", ".json"), "population": (".tsv", ".json"), "attacks": (".jsonl",)}
-"""The folders, with the endings of their files."""
+"""The folders of a run that are pushed and pulled, with the endings of their files."""
 NAME = re.compile(r"[\w+=,-][\w.+=,-]*")
-"""A file's name inside a folder: it begins with no dot."""
+"""The allowed names of files in a folder; they do not begin with a dot."""
 CARD = "README.md"
+"""The file of the model card."""
 
 
 class Address(NamedTuple):
@@ -43,7 +44,7 @@ class Address(NamedTuple):
     def parse(cls, text: str) -> "Address":
         """Parse hf://owner/name or hf://owner/name@revision."""
         match = ADDRESS.fullmatch(text)
-        if match is None or any(set(part) == {"."} for part in match["repository"].split("/")):
+        if match is None or any(set(name) == {"."} for name in match["repository"].split("/")):
             raise ParameterError(f"{text!r} is not an address of the hub. Write hf://owner/name.", "address")
         return cls(match["repository"], match["revision"])
 
@@ -75,7 +76,7 @@ def push(run: Run | Path | str, address: str, *, private: bool = False, trust: C
                 commit_message=f"radii push {run.name}",
                 delete_patterns=[f"{name}/*" for name in FOLDERS],
             )
-        except Exception as error:  # no network, no permission, a full quota: each has its own class
+        except Exception as error:  # no network, no permission and a full quota have no common base class
             raise _failure(f"{run.path} cannot be pushed to {address}", error) from error
     return str(commit.commit_url)
 
@@ -83,8 +84,8 @@ def push(run: Run | Path | str, address: str, *, private: bool = False, trust: C
 def pull(address: str, path: Path | str) -> Run:
     """Pull a run from `hf://owner/name` or `hf://owner/name@revision` into a new directory.
 
-    Files that are in the hub's cache are not fetched again; without a network all come from there. Nothing of the run
-    is executed: code that its recipe names is used only if you trust it when you open the run.
+    Files in the hub's cache are not fetched again; without a network all files come from there. Nothing of the run is
+    executed: code that its recipe names is used only if you trust it when you open the run.
 
     >>> import radii
     >>> radii.pull("https://example.org/a", "runs/mine")
@@ -93,7 +94,7 @@ def pull(address: str, path: Path | str) -> Run:
     """
     place, target = Address.parse(address), Path(path)
     if target.exists() or target.is_symlink():
-        raise RunError(f"{target} already exists", "run")
+        raise RunError(f"{target} already exists. Name another folder.", "run")
     snapshot = _snapshot(place, address)
     disk.make_folder(target.parent)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{target.name}.") as folder:
@@ -108,7 +109,7 @@ def pull(address: str, path: Path | str) -> Run:
 
 
 def named_code(run: Run) -> list[str]:
-    """Return the `module:name` that a run's recipe names: its user has to read and trust that code."""
+    """Return the `module:name`s in a run's recipe: whoever uses the run has to read and trust that code."""
     return [name for name in run.stated_recipe().names() if module_of(name)]
 
 
@@ -116,7 +117,7 @@ def named_code(run: Run) -> list[str]:
 
 
 def _gather(run: Run, repository: str, folder: Path) -> None:
-    """Copy the files of a run to push into a folder, with its card."""
+    """Copy the files of a run that are pushed into a folder, and write the model card."""
     for name in FILES:
         if (run.path / name).is_file():
             disk.write(folder / name, (run.path / name).read_bytes())
@@ -162,7 +163,7 @@ def _snapshot(place: Address, address: str) -> Path:
 
 
 def _pulled_files(snapshot: Path, address: str) -> Iterator[tuple[str, bytes]]:
-    """Yield name and content of the files of a run; other names are left out, links out of the cache are refused."""
+    """Yield the names and contents of a run's files; leave out other names, and refuse links out of the cache."""
     cache = snapshot.parents[1].resolve()
     folders = [snapshot / name for name in FOLDERS if (snapshot / name).is_dir()]
     for path in (
@@ -176,12 +177,12 @@ def _pulled_files(snapshot: Path, address: str) -> Iterator[tuple[str, bytes]]:
         if not path.exists():
             continue
         if not path.resolve().is_relative_to(cache) or not path.is_file():
-            raise RunError(f"{name} of {address} is a link out of the hub's cache. Remove {path}.")
+            raise RunError(f"{name} of {address} is a link to a file outside the hub's cache. Remove {path}.")
         yield name.as_posix(), path.read_bytes()
 
 
 def _check(run: Run, address: str) -> None:
-    """Raise a RunError unless the files are a run: a recipe, weights, and readable certificates."""
+    """Raise a RunError unless a run has a recipe and weights, and its certificates can be read."""
     for file in (run.recipe_file, run.weights_file):
         if not file.is_file():
             raise RunError(f"{address} is not a run of radii: it has no {file.name}. Check the address.")

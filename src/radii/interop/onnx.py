@@ -1,4 +1,4 @@
-"""Import classifiers in ONNX files as runs."""
+"""Import a classifier in an ONNX file as a run."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +13,7 @@ from radii.training.weights import make_model
 
 
 def import_onnx(file: Path, path: Path, *, sigma: float, **inputs: Any) -> Run:
-    """Make a run from a classifier in an ONNX file, unchanged; the run's weights include the whole file.
+    """Make a run from a classifier in an ONNX file. The run's weights are the whole file, unchanged.
 
     The classifier takes float32 images [batch, channel, height, width] with pixels in [0, 1], or standardised by `mean`
     and `std`, and gives logits [batch, class]. `inputs` are the fields of `Inputs`; the size is the model's by default.
@@ -38,5 +38,5 @@ def _default_fields(options: Inputs, graph: OnnxGraph, file: Path) -> Mapping[st
     if side is not None:
         return {"size": side, **channels}
     if options.size is None and "size" not in options.table({}):
-        raise ParameterError(f"{file} takes images of any size: state the size of yours", "size")
+        raise ParameterError(f"{file} takes images of any size: state the size of your images", "size")
     return channels
