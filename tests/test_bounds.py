@@ -21,7 +21,7 @@ def test_bounds_of_both_sides_fail_as_rarely_as_stated(probability: float) -> No
     assert chances[upper < probability].sum() <= 0.01
 
 
-def test_radius_there_and_back() -> None:
+def test_probability_for_inverts_radius() -> None:
     for radius in (0.0, 0.3, 1.2):
         assert bounds.radius(bounds.probability_for(radius, sigma=0.5), sigma=0.5) == pytest.approx(radius)
     assert bounds.radius(0.3, sigma=0.5) == 0.0
@@ -41,7 +41,7 @@ def test_radius_there_and_back() -> None:
         (lambda: bounds.betting_lower_mean([2.0], 0.1), "values should be"),
     ],
 )
-def test_wrong_numbers_are_a_sentence(call: object, words: str) -> None:
+def test_wrong_numbers_are_errors_in_one_sentence(call: object, words: str) -> None:
     with pytest.raises(ValueError, match=words):
         call()  # type: ignore[operator]
 

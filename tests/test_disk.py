@@ -137,9 +137,9 @@ def test_full_disk_error_names_the_file(tmp_path: Path, monkeypatch: pytest.Monk
     path = tmp_path / "a.tsv"
     path.write_bytes(b"")
     monkeypatch.setattr(os, "write", full)
-    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.tsv'") as told:
+    with pytest.raises(OSError, match=r"No space left on device: '.*/a\.tsv'") as error:
         getattr(disk, way)(path, b"some")
-    assert told.value.errno == errno.ENOSPC
+    assert error.value.errno == errno.ENOSPC
 
 
 @pytest.mark.parametrize("kind", ["link", "pipe"])

@@ -53,11 +53,11 @@ def test_fixed_batch_size_is_padded_and_repeated(block: int, count: int, linear_
 def test_state_dict_contains_the_whole_graph(linear_onnx: Write) -> None:
     file = linear_onnx()
     model, empty = models.create("onnx", file=str(file)), models.create("onnx")
-    wanted = model(images(3))
+    expected = model(images(3))
     empty.load_state_dict(model.state_dict())
     assert empty[1].content == file.read_bytes()
     for copied in (empty, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), engines.folded(model)):
-        assert torch.equal(copied(images(3)), wanted)
+        assert torch.equal(copied(images(3)), expected)
 
 
 def test_other_weights_replace_the_session(linear_onnx: Write) -> None:
@@ -71,8 +71,8 @@ def test_threads_share_one_module(linear_onnx: Write) -> None:
     graph = OnnxGraph(read(linear_onnx()))
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda count: graph(images(count)), range(1, 65)))
-    for count, found in enumerate(answers, start=1):
-        torch.testing.assert_close(found, linear(images(count)))
+    for count, logits in enumerate(answers, start=1):
+        torch.testing.assert_close(logits, linear(images(count)))
 
 
 def test_module_has_no_gradients_and_stays_in_eval_mode(linear_onnx: Write) -> None:
@@ -257,7 +257,9 @@ def test_signals_end_a_run_that_loops_for_some_images(tmp_path: Path) -> None:
     assert graph(torch.zeros(2, *SHAPE)).shape == (2, CLASSES)
 
 
-def test_a_graph_is_tried_once_and_copies_know_it(linear_onnx: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_graph_is_tried_once_and_its_copies_are_not_tried_again(
+    linear_onnx: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     graph = OnnxGraph(read(linear_onnx()))
     expected, sent = graph(images(2)), pickle.dumps(graph)
     monkeypatch.setattr(onnx, "_TRIED", set())

@@ -192,7 +192,7 @@ def test_one_pass_graph_states_no_seed(tmp_path: Path) -> None:
     assert {attribute.name: attribute.f for attribute in noise.attribute} == {"mean": 0.0, "scale": 0.25}
 
 
-def test_one_pass_card_has_the_proof_and_its_limits(digits_run: Callable[..., Run], tmp_path: Path) -> None:
+def test_one_pass_description_has_the_proof_and_its_limits(digits_run: Callable[..., Run], tmp_path: Path) -> None:
     run = digits_run()
     config = CertificationConfig(run=run.path, certifier=OnePass(radii=(0.1,), votes=4), engine="torch", every=9)
     certify_run_population(config, workers=1)

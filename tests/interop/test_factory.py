@@ -67,7 +67,7 @@ def pictures(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "pictures"
 
 
-def imported(pictures: Path, name: str = "load", **options: Any) -> Run:
+def import_pictures(pictures: Path, name: str = "load", **options: Any) -> Run:
     options = {"sigma": 0.25, "data": pictures, "size": 8, **options}
     return import_model(f"my_nets:{name}", pictures.parent / "run", **options)
 
@@ -88,7 +88,7 @@ def state() -> dict[str, torch.Tensor]:
 )
 def test_weights_come_from_the_file(pictures: Path, name: str, write: Callable[[Path], object]) -> None:
     write(pictures.parent / name)
-    run = imported(pictures, weights=pictures.parent / name)
+    run = import_pictures(pictures, weights=pictures.parent / name)
     model = trained_model(run)
     assert all(torch.equal(value, state()[key]) for key, value in model[1].state_dict().items())  # type: ignore[index]
     assert run.recipe.model == {"name": "my_nets:load"}
@@ -98,22 +98,22 @@ def test_weights_come_from_the_file(pictures: Path, name: str, write: Callable[[
 
 
 def test_without_a_file_the_factorys_weights_are_used(pictures: Path) -> None:
-    run = imported(pictures, "tied")
+    run = import_pictures(pictures, "tied")
     model = trained_model(run)
     assert torch.equal(model[1][1].weight, model[1][2].weight)  # type: ignore[index]
     before = run.weights_file.read_bytes()
-    assert imported(pictures, "tied").weights_file.read_bytes() == before
+    assert import_pictures(pictures, "tied").weights_file.read_bytes() == before
     with pytest.raises(RunError, match="belongs to another recipe"):
-        imported(pictures, "tied", sigma=0.5)
+        import_pictures(pictures, "tied", sigma=0.5)
 
 
 def test_other_weights_are_not_written_over_a_run(pictures: Path) -> None:
-    run = imported(pictures)
+    run = import_pictures(pictures)
     before = run.weights_file.read_bytes()
     (pictures.parent / "my_nets.py").write_text(NETS)
     torch.save(state(), pictures.parent / "w.pt")
     with pytest.raises(RunError, match="was started from another checkpoint"):
-        imported(pictures, weights=pictures.parent / "w.pt")
+        import_pictures(pictures, weights=pictures.parent / "w.pt")
     assert run.weights_file.read_bytes() == before
 
 
@@ -128,7 +128,7 @@ def test_other_weights_are_not_written_over_a_run(pictures: Path) -> None:
     ],
 )
 def test_normalisation_is_as_stated(pictures: Path, options: dict[str, Any], constants: tuple[float, ...]) -> None:
-    assert model_spec(imported(pictures, **options)).normalisation.mean == constants
+    assert model_spec(import_pictures(pictures, **options)).normalisation.mean == constants
 
 
 @pytest.mark.parametrize(
@@ -160,5 +160,5 @@ def test_failed_imports_give_one_sentence_and_write_nothing(
     torch.save({key: value for key, value in state().items() if key != "0.bias"}, "less.pt")
     Path("text.safetensors").write_text("hello")
     with pytest.raises((ValueError, LookupError), match=message):
-        imported(pictures, name, **options)
+        import_pictures(pictures, name, **options)
     assert not (pictures.parent / "run").exists()

@@ -294,7 +294,7 @@ def test_address_may_name_a_revision() -> None:
 
 
 @pytest.mark.usefixtures("hub")
-def test_hub_that_says_no_is_reported(certified: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_refusal_of_the_hub_is_reported(certified: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Hub, "answer", lambda *_: (403, {}, {"error": "You may not write here"}))
     with pytest.raises(ParameterError, match="cannot be pushed to hf://owner/name: .*log in with `hf auth login`"):
         push(certified, ADDRESS)

@@ -39,8 +39,8 @@ def test_run_contains_the_whole_file(linear_onnx: Write, tmp_path: Path) -> None
     file.unlink()
     assert trained_model(run)[1].content == content  # type: ignore[index]
     assert run.recipe.model == {"name": "onnx"}
-    found = certified(run.path)
-    assert (len(found.rows), found.header["engine"]) == (5, "onnx")
+    certificates = certified(run.path)
+    assert (len(certificates.rows), certificates.header["engine"]) == (5, "onnx")
 
 
 def test_different_graphs_have_different_digests(linear_onnx: Write, tmp_path: Path) -> None:

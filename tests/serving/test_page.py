@@ -111,7 +111,7 @@ def test_picture_gets_copies_votes_a_radius_and_changes(
     assert [entry for entry in logged(driver, "browser") if entry["level"] == "SEVERE"] == []
 
 
-def test_pictures_of_other_sizes_are_made_to_fit(driver: Chrome, address: str, picture: Path, tmp_path: Path) -> None:
+def test_browser_resizes_pictures_of_other_sizes(driver: Chrome, address: str, picture: Path, tmp_path: Path) -> None:
     with Image.open(picture) as image:
         image.resize((90, 80), Image.Resampling.NEAREST).save(tmp_path / "large.png")
     look(driver, address)

@@ -64,9 +64,9 @@ def test_health_and_metadata(client: TestClient, digits_model: ServedModel) -> N
 
 
 def test_tensors_get_answers(client: TestClient, digit: torch.Tensor) -> None:
-    given = client.post(infer(), json=body(digit, digit, id="mine")).json()
-    assert (given["id"], given["model_name"]) == ("mine", "digits")
-    outputs = {output["name"]: output for output in given["outputs"]}
+    response = client.post(infer(), json=body(digit, digit, id="mine")).json()
+    assert (response["id"], response["model_name"]) == ("mine", "digits")
+    outputs = {output["name"]: output for output in response["outputs"]}
     assert outputs["votes"]["shape"] == [2, 10]
     whole = json.loads(outputs["answer"]["data"][1])
     assert whole["asked"] == 2
@@ -79,10 +79,10 @@ def test_tensors_get_answers(client: TestClient, digit: torch.Tensor) -> None:
 def test_pictures_get_answers(client: TestClient, digit: torch.Tensor) -> None:
     pixels = (digit[0] * 255).round().byte().numpy()
     for content in (png(pixels), png(np.repeat(pixels[..., None], 3, 2))):
-        given = client.post("/predict", content=content)
-        assert given.status_code == 200
-        assert (given.json()["class"], given.json()["radius"]) == ("0", 0.1)
-        assert "l2 distance 0.1000" in given.json()["promise"]
+        response = client.post("/predict", content=content)
+        assert response.status_code == 200
+        assert (response.json()["class"], response.json()["radius"]) == ("0", 0.1)
+        assert "l2 distance 0.1000" in response.json()["promise"]
 
 
 def test_abstentions_have_no_class_and_no_radius(make_service: MakeService, make_model: MakeModel) -> None:
@@ -90,9 +90,9 @@ def test_abstentions_have_no_class_and_no_radius(make_service: MakeService, make
     with client_of(api) as client:
         image = torch.full((1, 2, 2), 0.5)
         outputs = client.post(infer("plane"), json=body(image)).json()["outputs"]
-        given = {output["name"]: output["data"][0] for output in outputs}
-        assert (given["label"], given["class"], given["radius"], given["abstained"]) == (-1, "", -1.0, True)
-        whole = json.loads(given["answer"])
+        values = {output["name"]: output["data"][0] for output in outputs}
+        assert (values["label"], values["class"], values["radius"], values["abstained"]) == (-1, "", -1.0, True)
+        whole = json.loads(values["answer"])
         assert (whole["class"], whole["label"], whole["radius"], whole["stopped_at_deadline"]) == (
             None,
             None,
@@ -104,8 +104,8 @@ def test_abstentions_have_no_class_and_no_radius(make_service: MakeService, make
 
 def test_events_show_copies_votes_and_the_answer(client: TestClient, digit: torch.Tensor) -> None:
     content = png((digit[0] * 255).round().byte().numpy())
-    given = client.post("/predict", content=content, headers={"accept": "text/event-stream"}).text
-    events = [dict(line.split(": ", 1) for line in event.splitlines()) for event in given.strip().split("\n\n")]
+    text = client.post("/predict", content=content, headers={"accept": "text/event-stream"}).text
+    events = [dict(line.split(": ", 1) for line in event.splitlines()) for event in text.strip().split("\n\n")]
     kinds = [event["event"] for event in events]
     assert kinds[:2] == ["picture", "copies"]
     assert kinds[-1] == "answer"
@@ -134,10 +134,10 @@ def test_events_show_copies_votes_and_the_answer(client: TestClient, digit: torc
 def test_wrong_pictures_are_refused_in_words(
     client: TestClient, content: bytes, headers: dict[str, str], status: int, words: str
 ) -> None:
-    given = client.post("/predict", content=content, headers=headers)
-    assert given.status_code == status
-    assert words in given.json()["error"]
-    assert "/" not in given.json()["error"].replace("8 x 8", "")
+    response = client.post("/predict", content=content, headers=headers)
+    assert response.status_code == status
+    assert words in response.json()["error"]
+    assert "/" not in response.json()["error"].replace("8 x 8", "")
 
 
 def test_body_without_a_length_is_limited_too(client: TestClient) -> None:
@@ -151,8 +151,8 @@ def test_body_without_a_length_is_limited_too(client: TestClient) -> None:
 def test_many_pixels_are_refused_before_they_are_decoded(client: TestClient) -> None:
     bomb = png(np.zeros((1, 1), np.uint8))
     wide = bomb[:16] + (60_000).to_bytes(4, "big") * 2 + bomb[24:]
-    given = client.post("/predict", content=wide)
-    assert given.status_code == 400
+    response = client.post("/predict", content=wide)
+    assert response.status_code == 400
 
 
 def all_ready(api: Api) -> list[Decoder]:
@@ -172,9 +172,9 @@ def test_decoder_that_dies_costs_one_answer(client: TestClient, api: Api, digit:
     decoder.process.send_signal(signal.SIGSTOP)  # as if it were stuck
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("radii.serving.decoder.SECONDS", 2.0)
-        given = [client.post("/predict", content=content) for _ in range(2)]  # one for each decoder
-    assert sorted(answer.status_code for answer in given) == [200, 400]
-    assert "took too long" in next(answer for answer in given if answer.status_code == 400).json()["error"]
+        responses = [client.post("/predict", content=content) for _ in range(2)]  # one for each decoder
+    assert sorted(response.status_code for response in responses) == [200, 400]
+    assert "took too long" in max(responses, key=lambda response: response.status_code).json()["error"]
     all_ready(api)
     decoder.process.kill()
     statuses = [client.post("/predict", content=content).status_code for _ in range(3)]
@@ -201,18 +201,18 @@ def test_picture_that_is_not_decoded_by_the_deadline_is_503(
     make_service: MakeService, make_model: MakeModel, digit: torch.Tensor
 ) -> None:
     with client_of(Api(make_service(make_model(), deadline=0.001))) as client:  # its decoders start
-        given = client.post("/predict", content=png((digit[0] * 255).round().byte().numpy()))
-    assert given.status_code == 503
-    assert "by the deadline" in given.json()["error"]
-    assert int(given.headers["retry-after"]) >= 1
+        response = client.post("/predict", content=png((digit[0] * 255).round().byte().numpy()))
+    assert response.status_code == 503
+    assert "by the deadline" in response.json()["error"]
+    assert int(response.headers["retry-after"]) >= 1
 
 
 def test_bodies_in_flight_are_limited_together(client: TestClient, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("radii.serving.guard.MOST_HELD", 1 << 20)
     for _ in range(3):  # what was refused is not held
-        given = client.post("/predict", content=bytes(2 << 20))
-        assert given.status_code == 503
-        assert int(given.headers["retry-after"]) >= 1
+        response = client.post("/predict", content=bytes(2 << 20))
+        assert response.status_code == 503
+        assert int(response.headers["retry-after"]) >= 1
     assert client.post("/predict", content=bytes(1 << 19)).status_code == 400
 
 
@@ -220,10 +220,12 @@ def test_two_lengths_of_a_body_are_refused(client: TestClient) -> None:
     def chunks() -> Iterator[bytes]:
         yield b"hello"
 
-    given = client.post("/predict", content=chunks(), headers={"content-length": "5", "transfer-encoding": "chunked"})
-    assert given.status_code == 400
-    assert given.headers["connection"] == "close"
-    assert "contradict" in given.json()["error"]
+    response = client.post(
+        "/predict", content=chunks(), headers={"content-length": "5", "transfer-encoding": "chunked"}
+    )
+    assert response.status_code == 400
+    assert response.headers["connection"] == "close"
+    assert "contradict" in response.json()["error"]
 
 
 def test_full_queue_is_503_with_retry_after(make_service: MakeService, make_model: MakeModel) -> None:
@@ -233,11 +235,11 @@ def test_full_queue_is_503_with_retry_after(make_service: MakeService, make_mode
         assert client.post(infer("plane"), json=body(at_distance(0.5), at_distance(0.4))).status_code == 413
         slow.gate.clear()
         waiting = service.submit([at_distance(0.5)])
-        given = client.post(infer("plane"), json=body(at_distance(0.5)))
+        response = client.post(infer("plane"), json=body(at_distance(0.5)))
         slow.gate.set()
-        assert given.status_code == 503
-        assert int(given.headers["retry-after"]) >= 1
-        assert "queue is full" in given.json()["error"]
+        assert response.status_code == 503
+        assert int(response.headers["retry-after"]) >= 1
+        assert "queue is full" in response.json()["error"]
         waiting[0].result(60)
         assert client.post(infer("plane"), json=body(at_distance(0.5))).status_code == 200
 
@@ -250,8 +252,8 @@ def test_tokens_open_everything_but_the_page_and_health(api: Api, digit: torch.T
             assert refused.status_code == 401
             assert refused.headers["www-authenticate"] == "Bearer"
         wrong = ("Bearer 0123456789abcdeX", "Basic 0123456789abcdef", "Bearer", "Bearer ", "0123456789abcdef")
-        for given in wrong:
-            assert client.post("/predict", headers={"authorization": given}).status_code == 401
+        for authorization in wrong:
+            assert client.post("/predict", headers={"authorization": authorization}).status_code == 401
         assert client.get("/v2/health/live").status_code == client.get("/").status_code == 200
         for token in guarded.tokens:
             headers = {"authorization": f"bearer {token}"}
@@ -274,15 +276,15 @@ def test_errors_of_the_server_show_no_traceback(client: TestClient, monkeypatch:
         raise RuntimeError("secret /path/to/a/file")
 
     monkeypatch.setattr(oip, "server_metadata", broken)
-    given = client.get("/v2")
-    assert given.status_code == 500
-    assert given.json() == {"error": "The server failed. Its log says why."}
+    response = client.get("/v2")
+    assert response.status_code == 500
+    assert response.json() == {"error": "The server failed. Its log says why."}
 
 
 def test_responses_carry_no_server_path_and_safe_headers(client: TestClient) -> None:
-    given = client.get("/")
-    assert given.headers["x-content-type-options"] == "nosniff"
-    assert "default-src 'none'" in given.headers["content-security-policy"]
+    response = client.get("/")
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "default-src 'none'" in response.headers["content-security-policy"]
     for path in ("/", "/v2", "/v2/models/digits", "/metrics"):
         assert "/tmp" not in client.get(path).text
 
@@ -294,9 +296,9 @@ def test_damaged_requests_are_refused_or_answered_rightly(client: TestClient, di
     picture = png((digit[0] * 255).round().byte().numpy())
     good = json.dumps(body(digit)).encode()
     for request in (damaged(rng, good, picture, "digits") for _ in range(600)):
-        given = client.request(request.method, request.path, content=request.content, headers=request.headers)
-        assert given.status_code in STATUSES, (request, given.text)
-        assert "Traceback" not in given.text
-        if given.status_code >= 400 and request.method != "HEAD":
-            assert set(given.json()) == {"error"}
+        response = client.request(request.method, request.path, content=request.content, headers=request.headers)
+        assert response.status_code in STATUSES, (request, response.text)
+        assert "Traceback" not in response.text
+        if response.status_code >= 400 and request.method != "HEAD":
+            assert set(response.json()) == {"error"}
     assert client.post(infer(), json=body(digit)).status_code == 200

@@ -62,13 +62,13 @@ def test_tritons_client_gets_answers(server: ServerProcess) -> None:
     for binary in (True, False):
         asked = triton.InferInput("image", list(images.shape), "FP32")
         asked.set_data_from_numpy(images, binary_data=binary)
-        given = client.infer("run", [asked], request_id="7", headers=dict(headers))  # the client adds to them
-        assert given.get_response()["id"] == "7"
-        assert given.as_numpy("label").shape == (3,)
-        assert given.as_numpy("votes").sum(1).min() >= 64
-        assert set(given.as_numpy("radius")) <= {0.1, -1.0}
-    wanted = [triton.InferRequestedOutput("class", binary_data=True)]
-    names = client.infer("run", [asked], outputs=wanted, headers=dict(headers)).as_numpy("class")
+        response = client.infer("run", [asked], request_id="7", headers=dict(headers))  # the client adds to them
+        assert response.get_response()["id"] == "7"
+        assert response.as_numpy("label").shape == (3,)
+        assert response.as_numpy("votes").sum(1).min() >= 64
+        assert set(response.as_numpy("radius")) <= {0.1, -1.0}
+    outputs = [triton.InferRequestedOutput("class", binary_data=True)]
+    names = client.infer("run", [asked], outputs=outputs, headers=dict(headers)).as_numpy("class")
     assert set(names) <= {str(label).encode() for label in range(10)} | {b""}
     with pytest.raises(triton.InferenceServerException, match="no model"):
         client.infer("other", [asked], headers=dict(headers))
@@ -77,7 +77,7 @@ def test_tritons_client_gets_answers(server: ServerProcess) -> None:
 
 
 @pytest.mark.slow
-def test_seen_answers_survive_a_kill_and_the_budget_goes_on(
+def test_seen_answers_survive_a_kill_and_questions_are_counted_on(
     server: ServerProcess, run: Path, options: list[str], tmp_path: Path
 ) -> None:
     images = digits(40)
@@ -100,8 +100,8 @@ def test_seen_answers_survive_a_kill_and_the_budget_goes_on(
     server.stop(signal.SIGKILL)
     for asker in askers:
         asker.join()
-    entries = list(read_log(tmp_path / "evidence"))
-    recorded = {entry.digest: entry.record for entry in entries}
+    lines = list(read_log(tmp_path / "evidence"))
+    recorded = {line.digest: line.record for line in lines}
     for answer in seen:
         record = recorded[answer["digests"]["evidence"]]
         assert (record["id"], record["radius"]) == (answer["id"], answer["radius"] or 0.0)
@@ -115,7 +115,7 @@ def test_seen_answers_survive_a_kill_and_the_budget_goes_on(
     with pytest.raises(LockedError, match=f"is being written by process {again.process.pid}"):
         serve(other, lambda *_: None)
     assert again.stop() == 0
-    assert len(list(read_log(tmp_path / "evidence"))) == len(entries) + 3
+    assert len(list(read_log(tmp_path / "evidence"))) == len(lines) + 3
     assert any('"repaired"' in line for line in again.log)
 
 

@@ -19,7 +19,7 @@ from radii.smoothing.addresses import NoiseAddress
 from tests.serving.conftest import MakeModel, MakeService, Slow, at_distance
 
 
-def test_radii_are_true_and_found_where_they_are_clear(make_model: MakeModel, make_service: MakeService) -> None:
+def test_radii_are_true_and_clear_pictures_get_one(make_model: MakeModel, make_service: MakeService) -> None:
     service = make_service(make_model(radii=(0.0, 0.1, 0.2, 0.3, 0.4), failure=0.01))
     distances = [0.05 * step for step in range(11)]
     futures = service.submit([at_distance(distance) for distance in distances])
@@ -111,7 +111,9 @@ def test_repeated_requests_do_not_raise_the_failure_probability(
     assert wrong <= 60 * 0.05 + 3 * math.sqrt(60 * 0.05 * 0.95)
 
 
-def test_spent_failure_probability_abstains(make_model: MakeModel, make_service: MakeService) -> None:
+def test_service_abstains_when_the_failure_probability_is_spent(
+    make_model: MakeModel, make_service: MakeService
+) -> None:
     service = make_service(make_model(failure=1e-30, most_samples=350, radii=(0.0,)))
     answers = [service.submit([at_distance(0.5)])[0].result(60) for _ in range(1 << 5)]
     assert not answers[0].abstained
@@ -313,10 +315,10 @@ def test_picture_prepared_for_a_model_is_answered_by_it(make_model: MakeModel, m
 
 
 def test_progress_reports_votes_as_they_arrive(make_service: MakeService) -> None:
-    told: list[tuple[int, object]] = []
+    seen: list[tuple[int, object]] = []
     service = make_service()
-    service.submit([at_distance(0.5)], progress=lambda samples, votes: told.append((samples, votes)))[0].result(60)
-    assert [samples for samples, _ in told][:2] == [64, 64]
+    service.submit([at_distance(0.5)], progress=lambda samples, votes: seen.append((samples, votes)))[0].result(60)
+    assert [samples for samples, _ in seen][:2] == [64, 64]
 
 
 def test_wrong_pictures_are_refused(make_service: MakeService) -> None:

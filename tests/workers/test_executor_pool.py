@@ -54,14 +54,14 @@ def test_every_call_is_answered_once() -> None:
     assert {ticket: outcome.value() for ticket, outcome in answers.items()} == tickets
 
 
-def test_an_executor_that_fails_is_a_sentence() -> None:
+def test_failing_executor_is_an_error_in_one_sentence() -> None:
     with pytest.raises(
         WorkerError, match=r"Refusing failed at image 4 \(RuntimeError: cannot schedule .*rows are saved"
     ):
         ExecutorPool(Refusing()).submit(call())
 
 
-def test_a_cancelled_call_is_a_sentence() -> None:
+def test_cancelled_call_is_an_error_in_one_sentence() -> None:
     pool = Idle()
     workers = ExecutorPool(pool)
     workers.submit(call())
@@ -71,20 +71,20 @@ def test_a_cancelled_call_is_a_sentence() -> None:
 
 
 @pytest.mark.usefixtures("impatient")
-def test_silent_workers_are_a_warning_until_one_answers() -> None:
+def test_silent_workers_are_warned_of_until_one_answers() -> None:
     pool = Idle()
     workers = ExecutorPool(pool)
     ticket = workers.submit(call())
     answer = threading.Timer(0.4, pool.futures[0].set_result, (7,))
     answer.start()
-    with pytest.warns(RunWarning, match=r"no worker has answered for 0 s, 1 tasks are waiting: check that") as told:
+    with pytest.warns(RunWarning, match=r"no worker has answered for 0 s, 1 tasks are waiting: check that") as warned:
         done, outcome = workers.next()
     assert (done, outcome.value()) == (ticket, 7)
-    assert 2 <= len(told) <= 4  # after 0.05, 0.1, 0.2 s, not all the time
+    assert 2 <= len(warned) <= 4  # after 0.05, 0.1, 0.2 s, not all the time
 
 
 @pytest.mark.usefixtures("impatient")
-def test_tasks_that_took_long_before_are_no_news() -> None:
+def test_no_warning_while_tasks_take_as_long_as_before() -> None:
     pool = Idle()
     workers = ExecutorPool(pool)
     workers._longest = 1.0
@@ -95,7 +95,7 @@ def test_tasks_that_took_long_before_are_no_news() -> None:
         workers.next()
 
 
-def test_what_is_not_done_is_cancelled_at_the_end() -> None:
+def test_close_cancels_calls_that_are_not_done() -> None:
     pool = Idle()
     with closing(ExecutorPool(pool)) as workers:
         workers.submit(call())

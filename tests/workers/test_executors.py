@@ -149,7 +149,9 @@ REPORTS: dict[str, Callable[[Report], object]] = {
 
 
 @pytest.mark.parametrize("what", REPORTS)
-def test_report_that_is_none_is_refused_and_the_file_stays_readable(what: str, config: CertificationConfig) -> None:
+def test_answer_that_is_not_a_report_is_refused_and_the_file_stays_readable(
+    what: str, config: CertificationConfig
+) -> None:
     with pytest.raises(ParameterError, match=f"a worker's report has no valid {what.split()[0]}"):
         certify_run(config, workers=1, executor=Changing(REPORTS[what]))
     expected = rows(certify_run(config, workers=1))
@@ -170,7 +172,7 @@ class Changing(Inline):
         return answered
 
 
-def test_reports_that_an_executor_mixes_up_are_not_believed(config: CertificationConfig) -> None:
+def test_reports_that_an_executor_mixes_up_are_refused(config: CertificationConfig) -> None:
     """A cache that returns the first report again and again: its votes are of another image."""
     reports: list[Report] = []
 

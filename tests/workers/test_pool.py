@@ -92,11 +92,11 @@ def test_error_is_raised_in_the_order_of_the_items() -> None:
 @pytest.mark.slow
 def test_workers_end_with_the_iterator() -> None:
     results = map_in_processes(process_id, range(10), 2)
-    found = next(results)
-    os.kill(found, 0)
+    pid = next(results)
+    os.kill(pid, 0)
     results.close()  # type: ignore[attr-defined]
     with pytest.raises(ProcessLookupError):
-        os.kill(found, 0)
+        os.kill(pid, 0)
 
 
 def children(process: int) -> list[int]:
@@ -143,7 +143,7 @@ def test_started_workers_import_a_module_and_take_the_calls() -> None:
     finally:
         processes.close()
     assert len(started) == 2
-    assert all(found for _, found in outcomes)
+    assert all(pid for _, pid in outcomes)
     assert {process for process, _ in outcomes} <= started
     processes.close()  # a second time does nothing
 

@@ -35,11 +35,11 @@ class Counting(Executor):
 
     def submit(self, fn: Any, /, *args: Any, **kwargs: Any) -> Future[Any]:
         future: Future[Any] = Future()
-        found = fn(*args, **kwargs)
+        result = fn(*args, **kwargs)
         if fn is count_votes:
             self.bundles.append(args[1])
-            found = self.change(found)
-        future.set_result(found)
+            result = self.change(result)
+        future.set_result(result)
         return future
 
 

@@ -33,6 +33,31 @@ OLDER = "batch_size"
 """A field that the draws of files without a `stream` depend on."""
 
 
+class CheckResult:
+    """The outcome of a check: what differs, and what could not be checked."""
+
+    differences: Sequence[str]
+    unchecked: Sequence[str]
+
+    @property
+    def equal(self) -> bool:
+        return not self.differences and not self.unchecked
+
+    @property
+    def exit_code(self) -> int:
+        """0 if everything agrees, 1 if something differs, 2 if something could not be checked."""
+        return 1 if self.differences else 2 if self.unchecked else 0
+
+    @property
+    def problem(self) -> str:
+        """What differs or could not be checked: the first sentence, and how many more there are."""
+        sentences = self.differences or self.unchecked
+        if not sentences:
+            return ""
+        more = f"; and {len(sentences) - 1} more" if len(sentences) > 1 else ""
+        return f"{'differs' if self.differences else 'cannot be checked'}: {sentences[0]}{more}"
+
+
 class Shift(NamedTuple):
     """How the votes of a row differ from those of its replay."""
 

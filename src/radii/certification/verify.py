@@ -7,6 +7,7 @@ from itertools import combinations
 from pathlib import Path
 
 from radii.certification.checks import (
+    CheckResult,
     Verification,
     check_digests,
     check_header,
@@ -30,7 +31,7 @@ OnRow = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)
-class VerificationResult:
+class VerificationResult(CheckResult):
     """The outcome of a verification."""
 
     files: int
@@ -49,21 +50,10 @@ class VerificationResult:
     notes: tuple[str, ...] = ()
     """Remarks for the reader that no check can decide, one sentence each."""
 
-    @property
-    def equal(self) -> bool:
-        return not self.differences and not self.unchecked
-
-    @property
-    def exit_code(self) -> int:
-        """0 if everything agrees with the certificates, 1 if something differs, 2 if something could not be checked."""
-        return 1 if self.differences else 2 if self.unchecked else 0
-
     def in_words(self) -> str:
         """Describe the outcome in one line."""
-        if self.differences:
-            return f"differs: {_first(self.differences)}"
-        if self.unchecked:
-            return f"cannot be checked: {_first(self.unchecked)}"
+        if self.problem:
+            return self.problem
         missing = f", {_counted(self.missing, 'image')} still missing" if self.missing else ""
         equal = "all votes equal" if self.replayed else "so no votes compared"
         votes = equal if not self.moved else f"{self.moved} votes differ, which rounding explains"
@@ -248,11 +238,6 @@ def _with_others(run: Run, files: Mapping[Path, Certificates], verification: Ver
         if rows and path.resolve() not in checked:
             together[path] = Certificates(path.name, rows, header)
     return together
-
-
-def _first(sentences: Sequence[str]) -> str:
-    more = len(sentences) - 1
-    return sentences[0] + (f"; and {more} more" if more else "")
 
 
 def _counted(count: int, what: str) -> str:

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from radii import certifiers
-from radii.certification.checks import message_of, radius_problem
+from radii.certification.checks import CheckResult, message_of, radius_problem
 from radii.certifiers.base import Certifier
 from radii.runs import trust
 from radii.runs.certificates import Row
@@ -22,7 +22,7 @@ PROCEDURES = ("sequential", "prediction")
 
 
 @dataclass
-class EvidenceResult:
+class EvidenceResult(CheckResult):
     """The outcome of a check of evidence."""
 
     lines: int = 0
@@ -37,22 +37,13 @@ class EvidenceResult:
     differences: list[str] = field(default_factory=list)
     unchecked: list[str] = field(default_factory=list)
 
-    @property
-    def equal(self) -> bool:
-        return not self.differences and not self.unchecked
-
-    @property
-    def exit_code(self) -> int:
-        """0 if everything agrees with the evidence, 1 if something differs, 2 if something could not be checked."""
-        return 1 if self.differences else 2 if self.unchecked else 0
-
     def in_words(self) -> str:
         """Describe the outcome in one line."""
         if self.differences:
-            return f"differs: {_first(self.differences)}"
+            return self.problem
         chain = f"{self.lines} lines in one chain, the last {self.head[:16]}"
         if self.unchecked:
-            return f"cannot be checked: {_first(self.unchecked)}; {chain}"
+            return f"{self.problem}; {chain}"
         unanswered = f", {self.unanswered} questions without an answer" if self.unanswered else ""
         return f"equal: {self.answers} answers, {self.replayed} replayed{unanswered}; {chain}"
 
@@ -197,8 +188,3 @@ class LogCheck:
 def _row(record: Mapping[str, Any]) -> Row:
     counts = {int(label): int(votes) for label, votes in record["counts"].items()}
     return Row(0, 0, record["prediction"], record["radius"], 0.0, record["samples"], counts, "")
-
-
-def _first(sentences: list[str]) -> str:
-    more = len(sentences) - 1
-    return sentences[0] + (f"; and {more} more" if more else "")
