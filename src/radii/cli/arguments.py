@@ -12,6 +12,8 @@ from cyclopts import Parameter, Token
 
 from radii.runs import recipe as recipes
 
+OPTIONS = Parameter(name="*")
+"""Marks a dataclass whose fields are options of a verb."""
 Data = Annotated[Path | None, Parameter(help="The folder with the dataset's files; by default RADII_DATA.")]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON.")]
 Switch = Annotated[bool, Parameter(negative="")]
@@ -46,6 +48,25 @@ def _whole(_: Any, tokens: Sequence[Token]) -> int:
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]
+Seed = Annotated[Whole, Parameter(help="The seed of the noise. Choose it before you know any result.")]
+Engine = Annotated[
+    str,
+    Parameter(
+        help="The engine that runs the forward passes. auto takes the one that the run was certified with, or else the "
+        "fastest that is installed."
+    ),
+]
+BatchSize = Annotated[
+    Whole | None,
+    Parameter(
+        help="The noisy copies of a forward pass, on which the draws do not depend; by default as many as suit the "
+        "device."
+    ),
+]
+Workers = Annotated[
+    Whole | None,
+    Parameter(help="The number of processes, of one thread each; by default one per core or per GPU."),
+]
 
 
 def parse_fields(settings: list[str] | None, radii: str | None = None) -> dict[str, Any]:
