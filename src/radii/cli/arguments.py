@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -111,6 +112,24 @@ def check_minutes(minutes: float | None, settings: Sequence[str]) -> None:
 def flag_of(parameter: str) -> str:
     """Return the flag of a parameter of a verb, such as --without-labels for without_labels."""
     return f"--{parameter.strip('_').replace('_', '-')}"
+
+
+def stated_flags(options: Any) -> list[str]:
+    """Return the flags of the options that differ from their defaults; `options` may hold other dataclasses."""
+    flags: list[str] = []
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if is_dataclass(value):
+            flags += stated_flags(value)
+        elif value != field.default:
+            flags.append(flag_of(field.name))
+    return flags
+
+
+def refuse_others(options: Any, flags: Sequence[str], mode: str) -> None:
+    """Refuse options that a mode of a verb would ignore: all but these flags."""
+    if ignored := [flag for flag in stated_flags(options) if flag not in flags]:
+        raise ValueError(f"{ignored[0]} cannot be combined with {mode}. Leave it out.")
 
 
 @contextmanager
