@@ -1,6 +1,7 @@
 """Runs the command line inside a test."""
 
 import contextlib
+import gc
 import io
 import sys
 from pathlib import Path
@@ -25,4 +26,5 @@ def radii(*arguments: str, cwd: Path) -> Outcome:
         patch.setattr(sys, "argv", ["radii", *arguments])
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error), pytest.raises(SystemExit) as exit_:
             cli.main()
+    gc.unfreeze()  # `radii predict` freezes what it leaves, for the process usually ends
     return Outcome(exit_.value.code, out.getvalue(), error.getvalue())

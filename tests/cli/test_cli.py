@@ -225,6 +225,7 @@ def test_every_argument_has_help() -> None:
         (command, argument.name): argument.parameter.help
         for command in commands
         for argument in cli.app[command].assemble_argument_collection(parse_docstring=True)
+        if argument.name != "*"  # a dataclass of options: each of them has a text
     }
     assert texts
     assert [where for where, text in texts.items() if not text] == []

@@ -1,5 +1,6 @@
 """Pictures from the command line: one line each, and what cannot be read does not stop the rest."""
 
+import gc
 import io
 import json
 from pathlib import Path
@@ -152,3 +153,13 @@ def test_one_pass_takes_no_certifier(home: Path) -> None:
     found = predict(home, "middle.png", "--one-pass", "--with", "fixed")
     assert found.code == 2
     assert "--one-pass has no certifier. Leave out --with, --radii and --set." in found.error
+
+
+def test_garbage_is_collected_rarely_while_the_model_is_loaded(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    prepare = datasets.preparation
+    monkeypatch.setattr(datasets, "preparation", lambda *some: seen.append(gc.get_threshold()[0]) or prepare(*some))
+    before = gc.get_threshold()
+    assert predict(home, "pictures/light/2.png").code == 0
+    assert seen == [500_000]
+    assert gc.get_threshold() == before

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from radii.cli import trackers
-from radii.cli.trackers import chosen, image_writer, step_writer
+from radii.cli.trackers import Trackers, image_writer, step_writer
 from radii.errors import ParameterError, RunWarning
 from radii.runs.certificates import Row
 from radii.runs.run import Run
@@ -40,10 +40,10 @@ def test_scalars_are_written_for_tensorboard(tmp_path: Path) -> None:
 
 
 def test_nothing_is_written_unless_enabled(tmp_path: Path) -> None:
-    with step_writer(tmp_path, print, chosen(tensorboard=False, mlflow=False, wandb=False)) as on_step:
+    with step_writer(tmp_path, print, Trackers().names()) as on_step:
         assert on_step is print
     assert list(tmp_path.iterdir()) == []
-    assert chosen(tensorboard=True, mlflow=False, wandb=True) == ["tensorboard", "wandb"]
+    assert Trackers(tensorboard=True, wandb=True).names() == ["tensorboard", "wandb"]
 
 
 @pytest.mark.parametrize(

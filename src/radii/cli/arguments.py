@@ -5,6 +5,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import contextmanager
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,8 @@ from cyclopts import Parameter, Token
 
 from radii.runs import recipe as recipes
 
+OPTIONS = Parameter(name="*")
+"""Marks a dataclass whose fields are options of a verb."""
 Data = Annotated[Path | None, Parameter(help="The folder with the dataset's files; by default RADII_DATA.")]
 Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON.")]
 Switch = Annotated[bool, Parameter(negative="")]
@@ -46,6 +49,25 @@ def _whole(_: Any, tokens: Sequence[Token]) -> int:
 
 
 Whole = Annotated[int, Parameter(converter=_whole)]
+Seed = Annotated[Whole, Parameter(help="The seed of the noise. Choose it before you know any result.")]
+Engine = Annotated[
+    str,
+    Parameter(
+        help="The engine that runs the forward passes. auto takes the one that the run was certified with, or else the "
+        "fastest that is installed."
+    ),
+]
+BatchSize = Annotated[
+    Whole | None,
+    Parameter(
+        help="The noisy copies of a forward pass, on which the draws do not depend; by default as many as suit the "
+        "device."
+    ),
+]
+Workers = Annotated[
+    Whole | None,
+    Parameter(help="The number of processes, of one thread each; by default one per core or per GPU."),
+]
 
 
 def parse_fields(settings: list[str] | None, radii: str | None = None) -> dict[str, Any]:
@@ -90,6 +112,24 @@ def check_minutes(minutes: float | None, settings: Sequence[str]) -> None:
 def flag_of(parameter: str) -> str:
     """Return the flag of a parameter of a verb, such as --without-labels for without_labels."""
     return f"--{parameter.strip('_').replace('_', '-')}"
+
+
+def stated_flags(options: Any) -> list[str]:
+    """Return the flags of the options that differ from their defaults; `options` may hold other dataclasses."""
+    flags: list[str] = []
+    for field in fields(options):
+        value = getattr(options, field.name)
+        if is_dataclass(value):
+            flags += stated_flags(value)
+        elif value != field.default:
+            flags.append(flag_of(field.name))
+    return flags
+
+
+def refuse_others(options: Any, flags: Sequence[str], mode: str) -> None:
+    """Refuse options that a mode of a verb would ignore: all but these flags."""
+    if ignored := [flag for flag in stated_flags(options) if flag not in flags]:
+        raise ValueError(f"{ignored[0]} cannot be combined with {mode}. Leave it out.")
 
 
 @contextmanager

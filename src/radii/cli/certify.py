@@ -1,10 +1,9 @@
 """radii certify: certify the test images of a run."""
 
-import inspect
 import math
 import shlex
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
@@ -12,22 +11,28 @@ from cyclopts import Parameter
 
 from radii.cli.app import console, printed_warnings, say, say_json, suggest, typed
 from radii.cli.arguments import (
+    OPTIONS,
+    BatchSize,
     Cluster,
     Data,
+    Engine,
     Fields,
     Json,
+    Seed,
     Switch,
     Trust,
     Whole,
     WithinMinutes,
+    Workers,
     command,
     executor_at,
-    flag_of,
     parse_fields,
+    refuse_others,
+    stated_flags,
 )
 from radii.cli.estimates import announce
 from radii.cli.progress import CertificationBar, CountingBar
-from radii.cli.trackers import chosen, image_writer
+from radii.cli.trackers import NO_TRACKERS, Trackers, image_writer
 from radii.fields import from_mapping
 from radii.reports.costs import answer_cost, check_in_words, never_saw_noise
 from radii.reports.metrics import Summary, in_words
@@ -47,199 +52,127 @@ from radii.runs.shards import Shard
 
 if TYPE_CHECKING:
     from radii.certification.certify import CertificationConfig
-    from radii.certification.update import OldCertificates
     from radii.certifiers import Certifier
     from radii.smoothing.noise import Noise
 
-WITH_FROM = ("run", "from_", "engine", "workers", "cluster", "linf", "json", "set", "data", "trust")
-"""The parameters that --from uses."""
-WITH_MERGE = ("run", "merge", "linf", "json", "data", "trust")
-"""The parameters that --merge uses."""
-NOT_OF_POPULATIONS = ("shard", "linf", "without_labels", "tensorboard", "mlflow", "wandb", "minutes")
-"""The parameters that are about certificates of images."""
+WITH_FROM = ("--from", "--engine", "--workers", "--cluster", "--linf", "--json", "--set", "--data", "--trust")
+WITH_MERGE = ("--merge", "--linf", "--json", "--data", "--trust")
+ABOUT_IMAGES = ("--shard", "--linf", "--without-labels", "--tensorboard", "--mlflow", "--wandb", "--minutes")
 
 
-def certify(
-    run: Path,
-    /,
-    *,
-    with_: Annotated[str, Parameter(name="--with")] = "fixed",
-    from_: Annotated[Path | None, Parameter(name="--from")] = None,
-    radii: str | None = None,
-    every: Whole | None = None,
-    max: Whole | None = None,
-    minutes: WithinMinutes = None,
-    seed: Whole = 0,
-    sigma: float | None = None,
-    noise: str = "gaussian",
-    split: Literal["test", "validation"] = "test",
-    dataset: str | None = None,
-    engine: str = "auto",
-    batch_size: Whole | None = None,
-    workers: Whole | None = None,
-    cluster: Cluster = None,
-    shard: str | None = None,
-    merge: Switch = False,
-    linf: Switch = False,
-    without_labels: Switch = False,
-    tensorboard: Switch = False,
-    mlflow: Switch = False,
-    wandb: Switch = False,
-    json: Json = False,
-    set: Fields = None,
-    data: Data = None,
-    trust: Trust = None,
-) -> None:
+@OPTIONS
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `radii certify` takes beside a run."""
+
+    with_: Annotated[str, Parameter(name="--with")] = "fixed"
+    """The certifier's name (see `radii list certifiers`), or one_pass to prove the accuracy of one noisy pass a
+    request, for all pictures like the test images (see `radii list populations`)."""
+    from_: Annotated[Path | None, Parameter(name="--from")] = None
+    """Certify these weights from the certificates of others: a run, or a certificate file in one. Only copies on which
+    both disagree are counted. Images, noise and seed are those of the old certificates."""
+    radii: str | None = None
+    """The radii to certify, such as 0,0.25,0.5, for a certifier that takes radii; by default 0, sigma and 2 sigma. 0 is
+    always among them."""
+    every: Whole | None = None
+    """Certify every Nth test image, starting with the first; by default all."""
+    max: Whole | None = None
+    """Certify at most this many images, the first ones. The result is biased if the test set is sorted."""
+    minutes: WithinMinutes = None
+    seed: Seed = 0
+    sigma: float | None = None
+    """The sigma of the noise; by default the one that the run was trained with."""
+    noise: str = "gaussian"
+    """The noise: a name (see `radii list noises`), or a table of name and fields."""
+    split: Literal["test", "validation"] = "test"
+    """test, or validation: the training images held out by the recipe's dataset.validation."""
+    dataset: str | None = None
+    """Certify the test images of another dataset: a name, or a table of name and fields. Then --data is where its files
+    are."""
+    engine: Engine = "auto"
+    batch_size: BatchSize = None
+    workers: Workers = None
+    cluster: Cluster = None
+    shard: str | None = None
+    """Certify one share of the images, such as 3/16, to a part file. Use it for job arrays."""
+    merge: Switch = False
+    """Merge the part files of all shards into one file. The part files state how they were made, so only --data,
+    --trust, --linf and --json can be added."""
+    linf: Switch = False
+    """Also show the average certified l-infinity radius."""
+    without_labels: Switch = False
+    """Find the class with a pilot, as a deployed model does, and use the label only to judge it."""
+    trackers: Trackers = NO_TRACKERS
+    json: Json = False
+    set: Fields = None
+    data: Data = None
+    trust: Trust = None
+
+
+DEFAULTS = Options()
+
+
+def certify(run: Path, /, *, options: Options = DEFAULTS) -> None:
     """Certify test images of a run. The same command continues where it stopped.
 
     Args:
         run: A trained run directory.
-        with_: The certifier's name (see `radii list certifiers`), or one_pass to prove the accuracy of one noisy pass a
-            request, for all pictures like the test images (see `radii list populations`).
-        from_: Certify these weights from the certificates of others: a run, or a certificate file in one. Only copies
-            on which both disagree are counted. Images, noise and seed are those of the old certificates.
-        radii: The radii to certify, such as 0,0.25,0.5, for a certifier that takes radii; by default 0, sigma and
-            2 sigma. 0 is always among them.
-        every: Certify every Nth test image, starting with the first; by default all.
-        max: Certify at most this many images, the first ones. The result is biased if the test set is sorted.
-        seed: The seed of the noise. Choose it before you know any result.
-        sigma: The sigma of the noise; by default the one that the run was trained with.
-        noise: The noise: a name (see `radii list noises`), or a table of name and fields.
-        split: test, or validation: the training images held out by the recipe's dataset.validation.
-        dataset: Certify the test images of another dataset: a name, or a table of name and fields. Then --data is
-            where its files are.
-        engine: The engine that runs the forward passes; auto takes the fastest that is installed.
-        batch_size: The noisy copies of a forward pass, on which the draws do not depend; by default as many as suit the
-            device.
-        workers: The number of processes, of one thread each; by default one per core or per GPU.
-        shard: Certify one share of the images, such as 3/16, to a part file. Use it for job arrays.
-        merge: Merge the part files of all shards into one file. The part files state how they were made, so only
-            --data, --trust, --linf and --json can be added.
-        linf: Also show the average certified l-infinity radius.
-        without_labels: Find the class with a pilot, as a deployed model does, and use the label only to judge it.
-        tensorboard: Also write the certified accuracy so far for TensorBoard, to RUN/tensorboard.
-        mlflow: Also log it to MLflow, where MLFLOW_TRACKING_URI says.
-        wandb: Also log it to Weights & Biases, in the project radii or WANDB_PROJECT.
     """
-    if merge:
-        _check_merge(locals())
-        return _print_merged(Run(run, trust or ()), data, linf, json)
-    if shard is not None and linf:
-        raise ValueError("--linf needs all images, not one shard. Give it with --merge instead.")
-    part = None if shard is None else Shard.parse(shard)
-    from radii import certifiers
-    from radii.certification.certify import CertificationConfig, certify_run
-    from radii.certification.data import dataset_key
-    from radii.certification.load import noise_of
-    from radii.certification.update import Update, open_old
     from radii.certifiers import population as populations
 
-    if from_ is not None:
-        _check_from(locals())
-        trained = Run(run, trust or ())
-        fields = parse_fields(set)
-        update = CertificationConfig(
-            run=run, certifier=from_mapping(Update, fields, "certifier 'update'"), engine=engine, data=data
-        )
-        return _certify_update(update, open_old(from_, trained.trusted), trained, workers, cluster, linf, json)
-    is_population = with_ in populations.names()
-    if is_population:
-        _check_population(locals())
-    if minutes is not None and (every is not None or max is not None or part is not None or cluster is not None):
-        raise ValueError("--minutes chooses the images. Leave out --every, --max, --shard and --cluster.")
-    trained = Run(run, trust or ())
-    recipe = trained.recipe
-    smoothing = noise_of(recipe, with_sigma(recipes.parse_value(noise), sigma))
-    fields = parse_fields(set, radii)
-    if radii is not None and with_ == "fixed":
-        raise ValueError(
-            f"--radii {radii}: fixed bounds the radius itself. Add --with sequential, or leave out --radii."
-        )
-    certifier = with_radii(
-        (populations if is_population else certifiers).create(with_, **fields), "radii" in fields, smoothing
-    )
-    config = CertificationConfig(
-        run=run,
-        certifier=certifier,
-        noise=smoothing,
-        seed=seed,
-        every=1 if every is None else every,
-        max_images=max,
-        engine=engine,
-        batch_size=batch_size,
-        data=data,
-        split=split,
-        dataset=dataset_key(None if dataset is None else recipes.parse_value(dataset)),
-        trust=frozenset(trust or ()),
-        label_known=not without_labels,
-    )
-    if is_population:
-        return _certify_population(config, trained, workers, cluster, json)
-    trackers = chosen(tensorboard=tensorboard, mlflow=mlflow, wandb=wandb)
-    with (
-        printed_warnings(),
-        executor_at(cluster, workers) as executor,
-        CertificationBar(console, getattr(certifier, "radii", None) or (0.0, recipe.sigma)) as bar,
-        image_writer(run, bar, trackers) as on_image,
-    ):
-        path = certify_run(
-            config,
-            run=trained,
-            workers=workers,
-            executor=executor,
-            shard=part,
-            minutes=minutes,
-            on_image=on_image,
-            on_estimate=None if json else announce(bar, cheaper=_cheaper(typed(), config)),
-            on_work=bar.on_work,
-        )
-    return _print_summary(trained, path, linf, json) if part is None else _print_part(run, path, part, json)
+    opened = Run(run, options.trust or ())
+    if options.merge:
+        _merge(opened, options)
+    elif options.from_ is not None:
+        _certify_from(opened, options.from_, options)
+    elif options.with_ in populations.names():
+        _certify_population(opened, options)
+    else:
+        _certify_images(opened, options)
 
 
-def _check_from(values: Mapping[str, object]) -> None:
-    """Refuse options that --from takes from the old certificates."""
-    for name, parameter in inspect.signature(certify).parameters.items():
-        if name not in WITH_FROM and values[name] != parameter.default:
-            raise ValueError(f"{flag_of(name)} cannot be combined with --from. Leave it out.")
+def _merge(run: Run, options: Options) -> None:
+    """Merge the part files of all shards."""
+    refuse_others(options, WITH_MERGE, "--merge")
+    from radii.certification.certify import merge_shards
+
+    with printed_warnings():
+        merged = merge_shards(run, options.data)
+    for path in merged:
+        _print_summary(run, path, options)
 
 
-def _certify_update(
-    config: "CertificationConfig",
-    old: "OldCertificates",
-    run: Run,
-    workers: int | None,
-    cluster: str | None,
-    linf: bool,
-    json: bool,
-) -> None:
+def _certify_from(run: Run, old_certificates: Path, options: Options) -> None:
+    """Certify a run from the certificates of other weights."""
+    refuse_others(options, WITH_FROM, "--from")
+    from radii.certification.certify import CertificationConfig
     from radii.certification.recertify import certify_update
+    from radii.certification.update import Update, open_old
 
+    update = from_mapping(Update, parse_fields(options.set), "certifier 'update'")
+    config = CertificationConfig(run=run.path, certifier=update, engine=options.engine, data=options.data)
+    old = open_old(old_certificates, run.trusted)
     with (
         printed_warnings(),
-        executor_at(cluster, workers) as executor,
+        executor_at(options.cluster, options.workers) as executor,
         CertificationBar(console, (0.0, run.recipe.sigma)) as bar,
     ):
-        path = certify_update(config, old, run=run, workers=workers, executor=executor, on_image=bar)
-    _print_summary(run, path, linf, json)
-    if not json:
-        new, before = certificates.read(path), old.file
-        spent, saved = (sum(row.samples or 0 for row in file.rows) for file in (new, before))
+        path = certify_update(config, old, run=run, workers=options.workers, executor=executor, on_image=bar)
+    _print_summary(run, path, options)
+    if not options.json:
+        spent, saved = (sum(row.samples or 0 for row in file.rows) for file in (certificates.read(path), old.file))
         say(f"{spent:,} samples of both models; the old certificates took {saved:,}")
 
 
-def _check_population(values: Mapping[str, object]) -> None:
-    """Refuse options that are about certificates of images."""
-    for name in NOT_OF_POPULATIONS:
-        if values[name]:
-            raise ValueError(f"{flag_of(name)} is for certificates of images. Leave it out with --with one_pass.")
-
-
-def _certify_population(
-    config: "CertificationConfig", run: Run, workers: int | None, cluster: str | None, json: bool
-) -> None:
+def _certify_population(run: Run, options: Options) -> None:
+    """Prove the accuracy of one noisy pass a request, for all pictures like the test images."""
+    if stated := [flag for flag in stated_flags(options) if flag in ABOUT_IMAGES]:
+        raise ValueError(f"{stated[0]} is for certificates of images. Leave it out with --with {options.with_}.")
     from radii.certification.population import certify_run_population
+    from radii.certifiers import population as populations
 
-    with printed_warnings(), executor_at(cluster, workers) as executor, CountingBar(console) as bar:
+    config = _config(run, options, populations.create)
+    with printed_warnings(), executor_at(options.cluster, options.workers) as executor, CountingBar(console) as bar:
         done = 0
 
         def on_image(total: int, row: Row | None) -> None:
@@ -247,9 +180,9 @@ def _certify_population(
             done += row is not None
             bar(done, total)
 
-        path = certify_run_population(config, run=run, workers=workers, executor=executor, on_image=on_image)
+        path = certify_run_population(config, run=run, workers=options.workers, executor=executor, on_image=on_image)
     proof = population.read(path)
-    if json:
+    if options.json:
         say_json({"file": str(path), **describe_population(proof, population_beside(path))})
         return
     first, *more = population_in_words(proof)
@@ -259,6 +192,73 @@ def _certify_population(
     if note := repeats_note(proof.certificates, population_beside(path)):
         say(f"note: {note}")
     suggest(f"next: {command('predict', run.path, 'PICTURE', one_pass=True)}")
+
+
+def _certify_images(run: Run, options: Options) -> None:
+    """Certify test images one by one."""
+    if options.shard is not None and options.linf:
+        raise ValueError("--linf needs all images, not one shard. Give it with --merge instead.")
+    shard = None if options.shard is None else Shard.parse(options.shard)
+    chosen = (options.every, options.max, options.shard, options.cluster)
+    if options.minutes is not None and any(choice is not None for choice in chosen):
+        raise ValueError("--minutes chooses the images. Leave out --every, --max, --shard and --cluster.")
+    if options.radii is not None and options.with_ == "fixed":
+        raise ValueError(
+            f"--radii {options.radii}: fixed bounds the radius itself. Add --with sequential, or leave out --radii."
+        )
+    from radii import certifiers
+    from radii.certification.certify import certify_run
+
+    config = _config(run, options, certifiers.create)
+    with (
+        printed_warnings(),
+        executor_at(options.cluster, options.workers) as executor,
+        CertificationBar(console, getattr(config.certifier, "radii", None) or (0.0, run.recipe.sigma)) as bar,
+        image_writer(run.path, bar, options.trackers.names()) as on_image,
+    ):
+        path = certify_run(
+            config,
+            run=run,
+            workers=options.workers,
+            executor=executor,
+            shard=shard,
+            minutes=options.minutes,
+            on_image=on_image,
+            on_estimate=None if options.json else announce(bar, cheaper=_cheaper(typed(), config)),
+            on_work=bar.on_work,
+        )
+    if shard is None:
+        _print_summary(run, path, options)
+    elif options.json:
+        say_json({"file": str(path), "shard": str(shard)})
+    else:
+        say(f"{path}: shard {shard}")
+        suggest(f"when all {shard.count} are there: {command('certify', run.path, merge=True)}")
+
+
+def _config(run: Run, options: Options, create: "Callable[..., Certifier]") -> "CertificationConfig":
+    """Return what to certify, with which noise and with which certifier, which `create` makes."""
+    from radii.certification.certify import CertificationConfig
+    from radii.certification.data import dataset_key
+    from radii.certification.load import noise_of
+
+    fields = parse_fields(options.set, options.radii)
+    noise = noise_of(run.recipe, with_sigma(recipes.parse_value(options.noise), options.sigma))
+    return CertificationConfig(
+        run=run.path,
+        certifier=with_radii(create(options.with_, **fields), "radii" in fields, noise),
+        noise=noise,
+        seed=options.seed,
+        every=1 if options.every is None else options.every,
+        max_images=options.max,
+        engine=options.engine,
+        batch_size=options.batch_size,
+        data=options.data,
+        split=options.split,
+        dataset=dataset_key(None if options.dataset is None else recipes.parse_value(options.dataset)),
+        trust=run.trusted,
+        label_known=not options.without_labels,
+    )
 
 
 def with_sigma(noise: Spec, sigma: float | None) -> Spec:
@@ -293,42 +293,18 @@ def _cheaper(typed: Sequence[str], config: "CertificationConfig") -> str:
     return shlex.join(["radii", *kept, "--with", "sequential", "--minutes", "10"])
 
 
-def _check_merge(values: Mapping[str, object]) -> None:
-    """Refuse options that --merge would ignore."""
-    for name, parameter in inspect.signature(certify).parameters.items():
-        if name not in WITH_MERGE and values[name] != parameter.default:
-            raise ValueError(f"{flag_of(name)} cannot be combined with --merge. Leave it out.")
-
-
-def _print_merged(run: Run, data: Path | None, linf: bool, json: bool) -> None:
-    from radii.certification.certify import merge_shards
-
-    with printed_warnings():
-        merged = merge_shards(run, data)
-    for path in merged:
-        _print_summary(run, path, linf, json)
-
-
-def _print_part(run: Path, path: Path, shard: Shard, json: bool) -> None:
-    if json:
-        say_json({"file": str(path), "shard": str(shard)})
-    else:
-        say(f"{path}: shard {shard}")
-        suggest(f"when all {shard.count} are there: {command('certify', run, merge=True)}")
-
-
-def _print_summary(run: Run, path: Path, linf: bool, json: bool) -> None:
+def _print_summary(run: Run, path: Path, options: Options) -> None:
     summary = Summary(certificates.read(path))
-    if json:
+    if options.json:
         say_json({"file": str(path), **describe(summary.certificates, beside(path), run)})
         return
     say(f"{path}: {in_words(summary)}")
-    print_cost(run, summary)
+    _print_cost(run, summary)
     if note := bias_warning(summary.certificates, run.class_names()):
         say(f"note: {note}")
     if note := repeats_note(summary.certificates, beside(path)):
         say(f"note: {note}")
-    if linf:
+    if options.linf:
         print_linf(run.path, summary)
     sigma = summary.certificates.sigma
     if sigma is not None and never_saw_noise(run, sigma):
@@ -338,7 +314,7 @@ def _print_summary(run: Run, path: Path, linf: bool, json: bool) -> None:
         suggest(f"next: {command('report', run.path)}")
 
 
-def print_cost(run: Run, summary: Summary) -> None:
+def _print_cost(run: Run, summary: Summary) -> None:
     """Print what the answers cost: accuracy without noise, noisy copies and time."""
     check, cost = run.check(), answer_cost(summary)
     parts = [check_in_words(check)] if check and not summary.certificates.header.get("evaluated_on") else []

@@ -1,8 +1,10 @@
 """radii predict: predict the class of pictures, with certified radii."""
 
+import gc
 import sys
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -10,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from cyclopts import Parameter
 
 from radii.cli.app import STDIN, console, in_words, print_error, printed_warnings, say, say_json
-from radii.cli.arguments import Fields, Json, Switch, Trust, Whole, parse_fields
+from radii.cli.arguments import OPTIONS, BatchSize, Engine, Fields, Json, Switch, Trust, parse_fields
 from radii.cli.estimates import announce_rest
 from radii.cli.progress import CountingBar
 from radii.reports.text import down
@@ -24,29 +26,44 @@ if TYPE_CHECKING:
     from radii.certification.one_pass import OnePassAnswer
     from radii.engines import SmoothedClassifier
     from radii.smoothing.certificate import Certificate
-    from radii.training.weights import ModelSpec
 
 ESTIMATION = 1_000
 """Samples per picture by default. A hundred times as many, as for test sets, give radii about a sixth larger."""
 CLASS_ONLY = "prediction"
 """The certifier that proves the class but no radius."""
+OBJECTS_BETWEEN_COLLECTIONS = 500_000
+"""More than torch, scipy and an engine make while they are imported."""
 
 
-def predict(
-    run: Path,
-    /,
-    *pictures: Annotated[str, Parameter(json_list=False)],
-    with_: Annotated[str | None, Parameter(name="--with")] = None,
-    radii: str | None = None,
-    engine: str = "auto",
-    batch_size: Whole | None = None,
-    noise: str | None = None,
-    one_pass: Switch = False,
-    grey: Switch = False,
-    json: Json = False,
-    set: Fields = None,
-    trust: Trust = None,
-) -> None:
+@OPTIONS
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `radii predict` takes beside a run and pictures."""
+
+    with_: Annotated[str | None, Parameter(name="--with")] = None
+    """The certifier: by default fixed with 1,000 samples, or soft if the run has only soft certificates. Use sequential
+    with --radii, or prediction for the class alone."""
+    radii: str | None = None
+    """The radii to certify, such as 0.25,0.5, for a certifier that takes radii."""
+    engine: Engine = "auto"
+    batch_size: BatchSize = None
+    noise: str | None = None
+    """The noise: a name (see `radii list noises`), or a table of name and fields. By default that of the run's
+    certificates."""
+    one_pass: Switch = False
+    """Answer each picture by one noisy pass. Nothing is proven about one picture; `radii certify --with one_pass`
+    proves how many answers are right under attack."""
+    grey: Switch = False
+    """Take grey pictures too where the model was trained on colours; they are refused otherwise."""
+    json: Json = False
+    set: Fields = None
+    trust: Trust = None
+
+
+DEFAULTS = Options()
+
+
+def predict(run: Path, /, *pictures: Annotated[str, Parameter(json_list=False)], options: Options = DEFAULTS) -> None:
     """Predict the class of pictures, with the votes and the certified radius, one line per picture.
 
     Pictures are prepared as the run's test pictures were. The noise is fresh and secret. Exit code 0: all pictures got
@@ -55,35 +72,30 @@ def predict(
     Args:
         run: A trained run directory.
         pictures: Picture files, folders of pictures, or - to read a list of paths from stdin.
-        with_: The certifier: by default fixed with 1,000 samples, or soft if the run has only soft certificates. Use
-            sequential with --radii, or prediction for the class alone.
-        radii: The radii to certify, such as 0.25,0.5, for a certifier that takes radii.
-        engine: The engine that runs the forward passes; auto takes the one that the model was certified with.
-        batch_size: The noisy copies of a forward pass, on which the draws do not depend; by default as many as suit the
-            device.
-        noise: The noise: a name (see `radii list noises`), or a table of name and fields. By default that of the run's
-            certificates.
-        one_pass: Answer each picture by one noisy pass. Nothing is proven about one picture; `radii certify --with
-            one_pass` proves how many answers are right under attack.
-        grey: Take grey pictures too where the model was trained on colours; they are refused otherwise.
     """
-    from radii.training.weights import model_spec
-
-    if one_pass and (with_ is not None or radii is not None or set):
+    if options.one_pass and (options.with_ is not None or options.radii is not None or options.set):
         raise ValueError("--one-pass has no certifier. Leave out --with, --radii and --set.")
-
-    trained = Run(run, trust or ())
-    spec = model_spec(trained)
-    files = _files(pictures)
-    with printed_warnings(), CountingBar(console) as bar:
-        predictor = _Predictor(
-            trained, spec, with_, parse_fields(set, radii), engine, batch_size, noise, one_pass, grey
-        )
-        answered, on_picture = 0, bar if json else announce_rest(bar, "--with prediction, for the classes alone")
+    with _rare_collections(), printed_warnings(), CountingBar(console) as bar:
+        files = _files(pictures)
+        predictor = _Predictor(Run(run, options.trust or ()), options)
+        answered = 0
+        on_picture = bar if options.json else announce_rest(bar, "--with prediction, for the classes alone")
         for number, file in enumerate(files, start=1):
-            answered += _answer(predictor, file, json)
+            answered += _answer(predictor, file, options.json)
             on_picture(number, len(files))
     raise SystemExit(0 if answered == len(files) else 1)
+
+
+@contextmanager
+def _rare_collections() -> Iterator[None]:
+    """Collect garbage rarely: each collection goes through all objects of torch, which stay."""
+    before = gc.get_threshold()
+    gc.set_threshold(OBJECTS_BETWEEN_COLLECTIONS, *before[1:])
+    try:
+        yield
+    finally:
+        gc.freeze()  # or the next collection, or that at the end of the process, would go through all of them
+        gc.set_threshold(*before)
 
 
 def _files(pictures: Sequence[str]) -> list[Path]:
@@ -104,35 +116,24 @@ def _files(pictures: Sequence[str]) -> list[Path]:
 class _Predictor:
     """Certifies one picture after another. The model is loaded when the first picture has been read."""
 
-    def __init__(
-        self,
-        run: Run,
-        spec: "ModelSpec",
-        certifier: str | None,
-        fields: dict[str, Any],
-        engine: str,
-        batch_size: int | None,
-        noise: str | None,
-        one_pass: bool,
-        grey: bool,
-    ) -> None:
+    def __init__(self, run: Run, options: Options) -> None:
         from radii import certifiers, datasets
         from radii.certification.deployment import certified_prediction
         from radii.certification.load import deployed_noise
+        from radii.training.weights import model_spec
 
-        dataset = run.recipe.dataset
-        self.noise = deployed_noise(run, None if noise is None else parse_value(noise))
-        self.run, self.class_names, self._engine, self._batch_size = run, spec.class_names, engine, batch_size
-        self.preparation = datasets.preparation(dataset["name"], fields_of(dataset), spec.shape, grey)
-        self.certifier, default_fields = certified_prediction(run, certifier)
-        if certifier is None and self.certifier == CLASS_ONLY:
+        self.run, self.options, spec, dataset = run, options, model_spec(run), run.recipe.dataset
+        self.noise = deployed_noise(run, None if options.noise is None else parse_value(options.noise))
+        self.class_names = spec.class_names
+        self.preparation = datasets.preparation(dataset["name"], fields_of(dataset), spec.shape, options.grey)
+        self.certifier, default_fields = certified_prediction(run, options.with_)
+        if options.with_ is None and self.certifier == CLASS_ONLY:
             self.certifier = "fixed"
         if self.certifier == "fixed":
             default_fields = {"estimation": ESTIMATION}
-        self.fields = {**default_fields, **fields}
+        self.fields = {**default_fields, **parse_fields(options.set, options.radii)}
         certifiers.create(self.certifier, **self.fields)  # wrong fields are an error before the model is loaded
-        self.one_pass = one_pass
-        if one_pass:
+        if options.one_pass:
             self.noise.probability_after(1.0, 0.0)  # raises for a noise whose single passes prove nothing
         self._described = False
 
@@ -149,7 +150,9 @@ class _Predictor:
         from radii.certification.deployment import warn_of_another
         from radii.certification.load import open_run
 
-        engine, classifier = open_run(self.run, self._engine, self.noise, None, self._batch_size, data_at_hand=False)
+        engine, classifier = open_run(
+            self.run, self.options.engine, self.noise, None, self.options.batch_size, data_at_hand=False
+        )
         warn_of_another(self.run, engine, classifier)
         return engine, classifier
 
@@ -186,7 +189,7 @@ def _answer(predictor: _Predictor, file: Path, json: bool) -> bool:
         if json:
             say_json({"file": str(file), "error": in_words(error)})
         return False
-    if predictor.one_pass:
+    if predictor.options.one_pass:
         _print_once(predictor, file, picture, json)
         return True
     certificate = predictor.certify(picture)

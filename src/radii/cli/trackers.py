@@ -8,10 +8,12 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from radii import disk
+from radii.cli.arguments import OPTIONS, Switch
 from radii.errors import MissingExtraError, RunWarning
 from radii.runs import readers
 from radii.runs.certificates import Row
@@ -172,10 +174,24 @@ class WeightsAndBiases(Tracker):
 TRACKERS: dict[str, type[Tracker]] = {kind.extra: kind for kind in (TensorBoard, MLflow, WeightsAndBiases)}
 
 
-def chosen(*, tensorboard: bool, mlflow: bool, wandb: bool) -> list[str]:
-    """Return the names of the trackers that flags ask for."""
-    flags = {"tensorboard": tensorboard, "mlflow": mlflow, "wandb": wandb}
-    return [name for name, enabled in flags.items() if enabled]
+@OPTIONS
+@dataclass(frozen=True, kw_only=True)
+class Trackers:
+    """The options of a verb that ask for trackers."""
+
+    tensorboard: Switch = False
+    """Also write the progress for TensorBoard, to RUN/tensorboard."""
+    mlflow: Switch = False
+    """Also log it to MLflow, where MLFLOW_TRACKING_URI says."""
+    wandb: Switch = False
+    """Also log it to Weights & Biases, in the project radii or WANDB_PROJECT."""
+
+    def names(self) -> list[str]:
+        """Return the names of the trackers that are asked for."""
+        return [name for name in TRACKERS if getattr(self, name)]
+
+
+NO_TRACKERS = Trackers()
 
 
 @contextmanager

@@ -7,10 +7,10 @@ from typing import Annotated
 from cyclopts import Parameter
 
 from radii.cli.app import console, is_rank_0, printed_warnings, say, suggest
-from radii.cli.arguments import RUN_FLAGS, Data, Minutes, Settings, Switch, Trust, check_minutes, command
+from radii.cli.arguments import RUN_FLAGS, Data, Minutes, Settings, Trust, check_minutes, command
 from radii.cli.estimates import announce
 from radii.cli.progress import TrainingBar
-from radii.cli.trackers import chosen, step_writer
+from radii.cli.trackers import NO_TRACKERS, Trackers, step_writer
 from radii.reports.text import down
 from radii.runs import recipe as recipes
 from radii.runs.recipe import Recipe
@@ -27,9 +27,7 @@ def train(
     minutes: Minutes = None,
     teacher: Path | None = None,
     soft_labels: Path | None = None,
-    tensorboard: Switch = False,
-    mlflow: Switch = False,
-    wandb: Switch = False,
+    trackers: Trackers = NO_TRACKERS,
     data: Data = None,
     trust: Trust = None,
 ) -> None:
@@ -43,9 +41,6 @@ def train(
             in front of its model; any other objective fine-tunes the model.
         teacher: The teacher's run, for the objective `transfer`.
         soft_labels: A file written by `radii soft-labels`, for the objective `catrs`.
-        tensorboard: Also write loss and accuracy for TensorBoard, to RUN/tensorboard.
-        mlflow: Also log them to MLflow, where MLFLOW_TRACKING_URI says.
-        wandb: Also log them to Weights & Biases, in the project radii or WANDB_PROJECT.
     """
     from radii.training.fine_tuning import fine_tuning_recipe
     from radii.training.loop import train as train_run
@@ -58,8 +53,8 @@ def train(
         start = Run(from_, trusted)
         stated = fine_tuning_recipe(start, recipe, settings, data)
     teacher_run = None if teacher is None else Run(teacher, trusted)
-    trackers = chosen(tensorboard=tensorboard, mlflow=mlflow, wandb=wandb) if is_rank_0() else []
-    with printed_warnings(), TrainingBar(console) as bar, step_writer(run, bar, trackers) as on_step:
+    tracked = trackers.names() if is_rank_0() else []
+    with printed_warnings(), TrainingBar(console) as bar, step_writer(run, bar, tracked) as on_step:
         trained = train_run(
             stated,
             run,

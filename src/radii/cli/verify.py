@@ -1,35 +1,61 @@
 """radii verify: check the certificates of a run again."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NoReturn
+from typing import TYPE_CHECKING
 
 from radii.cli.app import console, hint, printed_warnings, say, say_json
-from radii.cli.arguments import LOG, Data, Json, Switch, Trust, Whole
+from radii.cli.arguments import LOG, OPTIONS, Data, Json, Switch, Trust, Whole
 from radii.cli.estimates import announce, announce_rest
 from radii.cli.progress import CountingBar
 from radii.runs.run import Run
 
+if TYPE_CHECKING:
+    from radii.certification.signing import SignatureResult
+    from radii.certification.verify import VerificationResult
+    from radii.serving.check_log import EvidenceResult
+
 FEWER = "--rows 2"
 
 
-def verify(
-    certificates: Path,
-    /,
-    *,
-    run: Path | None = None,
-    rows: Whole = 10,
-    all: Switch = False,
-    engine: str | None = None,
-    batch_size: Whole | None = None,
-    workers: Whole = 1,
-    json: Json = False,
-    pictures: Path | None = None,
-    signed: Switch = False,
-    key: Path | None = None,
-    data: Data = None,
-    trust: Trust = None,
-) -> None:
+@OPTIONS
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `radii verify` takes beside the certificates."""
+
+    run: Path | None = None
+    """The run that the file belongs to, if the file is elsewhere; the run that gave the answers of evidence."""
+    rows: Whole = 10
+    """The number of rows to replay in each file, or of answers, chosen at random."""
+    all: Switch = False
+    """Replay every row or answer."""
+    engine: str | None = None
+    """Use this engine instead of the one that the certificates name."""
+    batch_size: Whole | None = None
+    """The noisy copies of a forward pass; by default as many as the file was made with. The draws of files of version
+    0.2 depend on it."""
+    workers: Whole = 1
+    """The number of processes, of one thread each."""
+    json: Json = False
+    pictures: Path | None = None
+    """A folder of the pictures that answers are about, where the evidence keeps none."""
+    signed: Switch = False
+    """Check the signature of a run instead: weights, recipe, certificates and card are as they were signed."""
+    key: Path | None = None
+    """The public key of the signer, a PEM file."""
+    data: Data = None
+    trust: Trust = None
+
+    @property
+    def replayed(self) -> int | None:
+        """The number of rows or answers to replay; None for all."""
+        return None if self.all else self.rows
+
+
+DEFAULTS = Options()
+
+
+def verify(certificates: Path, /, *, options: Options = DEFAULTS) -> None:
     """Check certificates again: digests, checksums, seeds and radii of all rows, and the votes of some.
 
     Also checks the evidence of a server: the chain, sealed seeds, shares of failure, radii, and some answers again.
@@ -38,81 +64,71 @@ def verify(
 
     Args:
         certificates: A run directory, a certificate file in one, or a folder of evidence that `radii serve` wrote.
-        run: The run that the file belongs to, if the file is elsewhere; the run that gave the answers of evidence.
-        rows: The number of rows to replay in each file, or of answers, chosen at random.
-        all: Replay every row or answer.
-        engine: Use this engine instead of the one that the certificates name.
-        batch_size: The noisy copies of a forward pass; by default as many as the file was made with. The draws of files
-            of version 0.2 depend on it.
-        workers: The number of processes, of one thread each.
-        pictures: A folder of the pictures that answers are about, where the evidence keeps none.
-        signed: Check the signature of a run instead: weights, recipe, certificates and card are as they were signed.
-        key: The public key of the signer, a PEM file.
     """
-    from radii.certification.verify import verify_run
-
     if not certificates.exists():
         raise ValueError(f"There is neither a run nor a certificate file {certificates}. Name an existing one.")
-    if signed or key is not None:
-        _verify_signature(certificates, signed, key, json, trust)
-    if (certificates / LOG).is_file():
-        _verify_evidence(certificates, run, pictures, None if all else rows, json, trust)
-    if pictures is not None:
-        raise ValueError(f"--pictures is for evidence, and {certificates} holds none. Leave it out.")
-    file = None if certificates.is_dir() else certificates
-    folder = run or (certificates if file is None else _run_of(file))
-    with printed_warnings(), CountingBar(console) as bar:
-        result = verify_run(
-            Run(folder, trust or ()),
-            file,
-            rows=None if all else rows,
-            engine=engine,
-            batch_size=batch_size,
-            data=data,
-            workers=workers,
-            on_row=bar,
-            on_estimate=None if json else announce(bar, FEWER),
-        )
-    if json:
-        say_json({"equal": result.equal, "exit_code": result.exit_code, **asdict(result)})
+    is_evidence = (certificates / LOG).is_file()
+    result: VerificationResult | EvidenceResult | SignatureResult
+    if options.signed or options.key is not None:
+        result = _verify_signature(certificates, options)
+    elif is_evidence:
+        result = _verify_evidence(certificates, options)
+    else:
+        result = _verify_rows(certificates, options)
+    if options.json:
+        say_json({"equal": result.exit_code == 0, "exit_code": result.exit_code, **asdict(result)})
     else:
         say(f"{certificates}: {result.in_words()}")
-    raise SystemExit(result.exit_code)
-
-
-def _verify_signature(run: Path, signed: bool, key: Path | None, json: bool, trust: list[str] | None) -> NoReturn:
-    """Check the signature of a run, and exit."""
-    from radii.certification.signing import verify_signature
-
-    if not signed:
-        raise ValueError("--key is for the signature of a run. Add --signed.")
-    if key is None:
-        raise ValueError("--signed needs the public key of the signer. Name it with --key.")
-    result = verify_signature(Run(run, trust or ()), key)
-    if json:
-        say_json({"exit_code": result.exit_code, **asdict(result)})
-    else:
-        say(f"{run}: {result.in_words()}")
-    raise SystemExit(result.exit_code)
-
-
-def _verify_evidence(
-    folder: Path, run: Path | None, pictures: Path | None, rows: int | None, json: bool, trust: list[str] | None
-) -> NoReturn:
-    """Check the evidence of a server, and exit."""
-    from radii.serving.audit import verify_evidence
-
-    with printed_warnings(), CountingBar(console) as bar:
-        opened = None if run is None else Run(run, trust or ())
-        on_answer = bar if json else announce_rest(bar, FEWER)
-        result = verify_evidence(folder, opened, pictures=pictures, rows=rows, trusted=trust or (), on_answer=on_answer)
-    if json:
-        say_json({"equal": result.equal, "exit_code": result.exit_code, **asdict(result)})
-    else:
-        say(f"{folder}: {result.in_words()}")
-        if run is None and rows != 0:
+        if is_evidence and options.run is None and options.replayed != 0:
             hint("name the run that gave the answers with --run, to replay some of them")
     raise SystemExit(result.exit_code)
+
+
+def _verify_signature(run: Path, options: Options) -> "SignatureResult":
+    from radii.certification.signing import verify_signature
+
+    if not options.signed:
+        raise ValueError("--key is for the signature of a run. Add --signed.")
+    if options.key is None:
+        raise ValueError("--signed needs the public key of the signer. Name it with --key.")
+    return verify_signature(Run(run, options.trust or ()), options.key)
+
+
+def _verify_evidence(folder: Path, options: Options) -> "EvidenceResult":
+    from radii.serving.audit import verify_evidence
+
+    trusted = options.trust or ()
+    with printed_warnings(), CountingBar(console) as bar:
+        return verify_evidence(
+            folder,
+            None if options.run is None else Run(options.run, trusted),
+            pictures=options.pictures,
+            rows=options.replayed,
+            trusted=trusted,
+            on_answer=bar if options.json else announce_rest(bar, FEWER),
+        )
+
+
+def _verify_rows(certificates: Path, options: Options) -> "VerificationResult":
+    """Verify the certificates of a run, or one file."""
+    from radii.certification.verify import verify_run
+
+    if options.pictures is not None:
+        raise ValueError(f"--pictures is for evidence, and {certificates} holds none. Leave it out.")
+    file = None if certificates.is_dir() else certificates
+    folder = options.run or (certificates if file is None else _run_of(file))
+    with printed_warnings(), CountingBar(console) as bar:
+        return verify_run(
+            Run(folder, options.trust or ()),
+            file,
+            rows=options.replayed,
+            engine=options.engine,
+            batch_size=options.batch_size,
+            data=options.data,
+            workers=options.workers,
+            on_row=bar,
+            on_estimate=None if options.json else announce(bar, FEWER),
+        )
 
 
 def _run_of(file: Path) -> Path:
