@@ -166,7 +166,10 @@ def content(path: Path) -> Any:
         return None
     if path.name == "training.csv":
         with path.open(newline="") as file:
-            return [{name: cell for name, cell in row.items() if not name.endswith("seconds")} for row in csv.DictReader(file)]
+            return [
+                {name: cell for name, cell in row.items() if not name.endswith("seconds")}
+                for row in csv.DictReader(file)
+            ]
     if path.suffix == ".tsv":
         rows = certificates.read_rows(path, certificates.read_header(certificates.header_file(path)))
         return [(row.index, row.prediction, row.radius, row.counts) for row in rows]

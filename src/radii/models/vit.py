@@ -1,4 +1,4 @@
-"""Vision transformers for small images (Dosovitskiy et al. 2021): as transfer trains it, and with convolutions."""
+"""Vision transformers for small images (Dosovitskiy et al. 2021), with patches or with a convolutional stem."""
 
 import torch
 import torch.nn.functional as F
@@ -90,7 +90,7 @@ class _Vit(nn.Module):
         return logits
 
     def _patches(self, images: Tensor) -> Tensor:
-        """[batch, patch, value]: patches row by row, the values of each by row, column, channel."""
+        """Return the patches row by row, the values of each by row, column, channel: [batch, patch, value]."""
         rows, columns = self.patch
         cells: Tensor = images.permute(0, 2, 3, 1).unflatten(2, (GRID, columns)).unflatten(1, (GRID, rows))
         return cells.transpose(2, 3).flatten(3).flatten(1, 2)
@@ -139,7 +139,7 @@ class _FastAttention(_Attention):
     """Self-attention that trains quickly on a CPU in bfloat16."""
 
     def _mixed(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        # Of few tokens, the backward pass of the fused attention takes four times as long as three products.
+        # For few tokens, the backward pass of the fused attention takes four times as long as three products.
         if torch.is_grad_enabled() and torch.is_autocast_enabled("cpu"):
             return (self.scale * queries @ keys.transpose(-1, -2)).softmax(-1) @ values
         return super()._mixed(queries, keys, values)
