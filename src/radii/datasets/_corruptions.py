@@ -39,7 +39,8 @@ def impulse_noise(image: Pixels, level: int, rng: Generator) -> Pixels:
 
 
 def defocus_blur(image: Pixels, level: int, _: Generator) -> Pixels:
-    return _filtered(image, _disk((1.0, 1.4, 1.8, 2.3, 2.9)[level] * _scale(image)))
+    kernel = _disk((1.0, 1.4, 1.8, 2.3, 2.9)[level] * _scale(image))
+    return np.asarray(ndimage.convolve(image, kernel[:, :, None], mode="mirror"))
 
 
 def glass_blur(image: Pixels, level: int, rng: Generator) -> Pixels:
@@ -139,10 +140,6 @@ def _sampled(image: Pixels, rows: Pixels, columns: Pixels) -> Pixels:
 
 def _blurred(image: Pixels, sigma: float) -> Pixels:
     return np.asarray(ndimage.gaussian_filter(image, (sigma, sigma, 0), mode="mirror"))
-
-
-def _filtered(image: Pixels, kernel: Pixels) -> Pixels:
-    return np.asarray(ndimage.convolve(image, kernel[:, :, None], mode="mirror"))
 
 
 def _disk(radius: float) -> Pixels:

@@ -32,7 +32,7 @@ class Library(ABC):
 
     @abstractmethod
     def make(self, model: str, shape: Shape, classes: int, pretrained: bool, fields: Mapping[str, Any]) -> nn.Module:
-        """Make a model for images of a shape in so many classes."""
+        """Make a model for images of `shape` in `classes` classes."""
 
     @abstractmethod
     def normalisation(self, model: str, fields: Mapping[str, Any]) -> Normalisation:
@@ -188,7 +188,7 @@ class HuggingFace(Library):
 
 
 class Logits(nn.Module):
-    """A model of transformers that returns its logits alone, so that every engine can convert it."""
+    """A model of transformers that returns only its logits, so that every engine can convert it."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()

@@ -1,5 +1,6 @@
 """Build the components of a recipe (data, model, objective, teacher) and check them before training starts."""
 
+import math
 import os
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
@@ -58,8 +59,13 @@ class Components:
         return replace(self, training=training, recipe=replace(self.recipe, training=training))
 
     @property
+    def steps_per_epoch(self) -> int:
+        """The steps of a whole epoch."""
+        return math.ceil(len(self.images) / self.training.images_per_step)
+
+    @property
     def defaults(self) -> dict[str, Any]:
-        """Return the defaults of the objective's fields under their names in a recipe."""
+        """The defaults of the objective's fields under their names in a recipe."""
         return {f"objective.{setting.name}": setting.default for setting in settings_of(type(self.objective))}
 
 

@@ -179,7 +179,7 @@ class _Loop:
             synchronise(model, self.device)
         scaler = make_scaler(self.training.precision, self.device)
         self.state = TrainState(model, make_optimizer(self.training, model), scaler)
-        self.steps = math.ceil(len(self.images) / self.training.images_per_step)
+        self.steps = components.steps_per_epoch
         self._restore()
         self.last = self.state.epoch, self.state.step
         """Epoch and number of the last step."""

@@ -93,7 +93,7 @@ class Tape:
 
 
 def open_tape(teacher: Run, function: str, recipe: Recipe, images: Images, classes: int) -> Tape | None:
-    """Open the tape of a teacher for a student's recipe, beside the teacher's weights; None if it would be too large.
+    """Open the tape of a teacher for a student's recipe, in the teacher's folder; None if it would be too large.
 
     Its name is a digest of everything that the logits depend on. `function` is the digest of the teacher's model table.
     """

@@ -79,7 +79,7 @@ def _time_evaluation(model: torch.nn.Module, components: Components) -> float:
 
 def training_time(components: Components, measured: StepTime, steps_done: int = 0) -> Estimate:
     """Estimate the time of the whole training, or of the rest after `steps_done` steps."""
-    training, per_epoch = components.training, steps_per_epoch(components)
+    training, per_epoch = components.training, components.steps_per_epoch
     total = training.steps or training.epochs_begun * per_epoch
     left = max(0, total - steps_done)
     ends = training.epochs_begun - steps_done // per_epoch
@@ -93,11 +93,5 @@ def steps_within(components: Components, minutes: float, measured: StepTime) -> 
     """Return how many steps fit into some minutes, with a measurement of accuracy after every epoch."""
     if not minutes > 0:
         raise ParameterError(f"minutes = {minutes:g}, expected a number > 0")
-    per_epoch = steps_per_epoch(components)
     seconds = 60 * minutes * SHARE_OF_BUDGET - measured.epoch_end
-    return max(1, int(seconds / (measured.step + measured.epoch_end / per_epoch)))
-
-
-def steps_per_epoch(components: Components) -> int:
-    """Return the steps of a whole epoch."""
-    return -(-len(components.images) // components.training.images_per_step)
+    return max(1, int(seconds / (measured.step + measured.epoch_end / components.steps_per_epoch)))
