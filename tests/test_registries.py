@@ -33,7 +33,7 @@ class Stripes(Dataset):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.learned(shape=(1, self.size, self.size))
+        self.set_attributes(shape=(1, self.size, self.size))
 
     @property
     def data(self) -> None:

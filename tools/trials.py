@@ -54,7 +54,7 @@ def _train(made: Components) -> torch.nn.Module:
     """Train the stated steps, with one cycle of the learning rate."""
     training, model, seed = made.training, made.model.train(), made.recipe.seed
     optimizer, loss = make_optimizer(training, model), Loss(made.objective, model, training.precision)
-    per_epoch = -(-len(made.images) // training.images_per_step)
+    per_epoch = made.steps_per_epoch
     total, done = training.steps or int(training.epochs * per_epoch), 0
     while done < total:
         epoch = done // per_epoch

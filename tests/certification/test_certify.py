@@ -25,8 +25,8 @@ from radii.runs.certificates import Row
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
 from radii.smoothing.noise import Gaussian
-from radii.training.build import dataset_of
 from radii.training.loop import train
+from radii.training.open_dataset import dataset_of
 from radii.training.soft_labels import soft_labels
 from radii.workers import voter
 

@@ -20,8 +20,9 @@ from radii.interop.export import export
 from radii.interop.onnx import import_onnx
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
-from radii.training.build import OtherClassesError, build
+from radii.training.build import build
 from radii.training.loop import train
+from radii.training.open_dataset import OtherClassesError
 from radii.training.soft_labels import soft_labels
 
 FIXED = certifiers.create("fixed", selection=10, estimation=50)

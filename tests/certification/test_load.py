@@ -10,11 +10,13 @@ from torch import Tensor, nn
 import radii
 from radii.certification import load as loading
 from radii.certification.load import open_run
+from radii.datasets import spread_images
 from radii.datasets.base import DataError
 from radii.engines import _folding
 from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
-from radii.training.build import build, dataset_of, spread_images
+from radii.training.build import build
+from radii.training.open_dataset import dataset_of
 from radii.training.weights import trained_model
 
 

@@ -112,7 +112,7 @@ def test_a_digest_names_pixels_and_labels() -> None:
     other_pixel = images.clone()
     other_pixel[1, 0, 0, 0] += 1
     changed = InMemory(other_pixel, labels), InMemory(images, torch.tensor([0, 2, 1])), InMemory(images[:2], labels[:2])
-    assert len({split.digest, *(each.digest for each in changed)}) == 4
+    assert len({split.digest, *(other.digest for other in changed)}) == 4
     assert [split.image_digest(index) == changed[0].image_digest(index) for index in range(3)] == [True, False, True]
     assert [split.image_digest(index) == changed[1].image_digest(index) for index in range(3)] == [True, False, False]
 

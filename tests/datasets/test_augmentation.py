@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from radii.datasets.base import PADDING, InMemory, crop_and_flip
+from radii.datasets._images import PADDING, crop_and_flip
+from radii.datasets.base import InMemory
 
 
 @pytest.mark.parametrize("dtype", [torch.uint8, torch.float32])

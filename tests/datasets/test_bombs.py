@@ -99,9 +99,9 @@ def test_an_array_of_another_size_or_kind_than_stated_is_refused(
 )
 def test_arrays_are_read_as_numpy_reads_them(content: Any, order: Any, tmp_path: Path) -> None:
     np.save(tmp_path / "a.npy", np.asarray(content, order=order), allow_pickle=False)
-    found = datasets.read_npy(tmp_path / "a.npy")
-    assert found.dtype == content.dtype
-    np.testing.assert_array_equal(found, content)
+    array = datasets.read_npy(tmp_path / "a.npy")
+    assert array.dtype == content.dtype
+    np.testing.assert_array_equal(array, content)
 
 
 def png(width: int, height: int) -> bytes:

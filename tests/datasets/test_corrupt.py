@@ -34,12 +34,12 @@ def test_corrupt_depends_on_the_seed_only_and_resumes_after_a_kill(tmp_path: Pat
 def test_corrupted_images_are_read_back_with_their_record(tmp_path: Path) -> None:
     digits = datasets.create("digits")
     corrupt_dataset(digits, tmp_path, every=150)
-    made = datasets.create("corrupted", tmp_path, kind="brightness", severity=1)
-    assert (made.shape, made.class_names) == (digits.shape, digits.class_names)
-    clean, bright = (each.split("test") for each in (digits, made))
+    corrupted = datasets.create("corrupted", tmp_path, kind="brightness", severity=1)
+    assert (corrupted.shape, corrupted.class_names) == (digits.shape, digits.class_names)
+    clean, bright = (dataset.split("test") for dataset in (digits, corrupted))
     assert bright.labels.tolist() == clean.labels[::150].tolist()
-    wanted = (clean.batch(torch.tensor([150])) + 0.08).clamp(max=1)
-    torch.testing.assert_close(bright.batch(torch.tensor([1])), wanted, rtol=0, atol=0.5 / 255 + 1e-6)
+    expected = (clean.batch(torch.tensor([150])) + 0.08).clamp(max=1)
+    torch.testing.assert_close(bright.batch(torch.tensor([1])), expected, rtol=0, atol=0.5 / 255 + 1e-6)
     record = json.loads((tmp_path / "radii-corrupted.json").read_text())
     assert "not a published set" in record["made_by"]
     assert (record["of"], record["data"]) == ({"name": "digits"}, clean.digest)

@@ -56,8 +56,8 @@ def test_corruption_grows_with_severity_and_depends_only_on_the_generator(kind: 
     coarse = rng.random((3, 8, 8, 3)).repeat(4, 1).repeat(4, 2)
 
     def moved(severity: int) -> float:
-        made = [corrupt(image, kind, severity, np.random.default_rng(5)) for image in coarse]
-        return float(np.mean([np.abs(one / 255 - image).mean() for one, image in zip(made, coarse, strict=True)]))
+        corrupted = [corrupt(image, kind, severity, np.random.default_rng(5)) for image in coarse]
+        return float(np.mean([np.abs(one / 255 - image).mean() for one, image in zip(corrupted, coarse, strict=True)]))
 
     assert 0.001 < moved(1) < moved(5)
     assert moved(3) == moved(3)
@@ -73,8 +73,8 @@ def test_pixels_grow_with_every_severity(side: int) -> None:
     pixels = torch.nn.functional.interpolate(digits, side, mode="bilinear").permute(0, 2, 3, 1).double().numpy()
 
     def moved(severity: int) -> float:
-        made = np.stack([corrupt(image, "pixelate", severity, np.random.default_rng(0)) for image in pixels])
-        return float(np.square(made / 255 - pixels).mean())
+        corrupted = np.stack([corrupt(image, "pixelate", severity, np.random.default_rng(0)) for image in pixels])
+        return float(np.square(corrupted / 255 - pixels).mean())
 
     strengths = [moved(severity) for severity in SEVERITIES]
     assert strengths == sorted(strengths)

@@ -34,14 +34,14 @@ def site(tmp_path: Path) -> Iterator[str]:
 
 def test_a_missing_file_is_downloaded_and_checked(site: str, tmp_path: Path) -> None:
     file = Published(f"{site}/one.bin", md5(b"one").hexdigest())
-    (path,) = locate(datasets.create("svhn", tmp_path / "data"), [file])
+    (path,) = locate("svhn", tmp_path / "data", [file])
     assert path == tmp_path / "data" / "svhn" / "one.bin"
     assert path.read_bytes() == b"one"
 
 
 def test_a_download_of_another_hash_is_refused(site: str, tmp_path: Path) -> None:
     with pytest.raises(DataError, match="does not match the known hash"):
-        locate(datasets.create("svhn", tmp_path / "data"), [Published(f"{site}/one.bin", md5(b"two").hexdigest())])
+        locate("svhn", tmp_path / "data", [Published(f"{site}/one.bin", md5(b"two").hexdigest())])
     assert not list((tmp_path / "data").rglob("*.bin"))
 
 
@@ -49,7 +49,7 @@ def test_existing_file_is_not_replaced(site: str, tmp_path: Path) -> None:
     (tmp_path / "data" / "svhn").mkdir()
     (tmp_path / "data" / "svhn" / "two.bin").write_bytes(b"mine")
     files = [Published(f"{site}/{name}.bin", md5(b"one").hexdigest()) for name in ("one", "two")]
-    assert [path.read_bytes() for path in locate(datasets.create("svhn", tmp_path / "data"), files)] == [
+    assert [path.read_bytes() for path in locate("svhn", tmp_path / "data", files)] == [
         b"one",
         b"mine",
     ]

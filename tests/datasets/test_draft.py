@@ -11,7 +11,7 @@ from PIL import Image, JpegImagePlugin
 from radii import datasets
 from radii.datasets.folder import Transform, crop_box
 from radii.serving.decoder import _prepared
-from radii.training.build import dataset_fields
+from radii.training.open_dataset import dataset_fields
 
 SIZE = 32
 

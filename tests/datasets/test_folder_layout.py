@@ -30,8 +30,8 @@ def shades_of(dataset: datasets.Dataset) -> list[tuple[str, int]]:
     images = dataset.split("test")
     pixels = images.batch(torch.arange(len(images))).mul(255).round().long()
     return [
-        (dataset.class_names[label], int(each[0, 0, 0]))
-        for label, each in zip(images.labels.tolist(), pixels, strict=True)
+        (dataset.class_names[label], int(image[0, 0, 0]))
+        for label, image in zip(images.labels.tolist(), pixels, strict=True)
     ]
 
 
@@ -97,7 +97,7 @@ def test_classes_txt_orders_and_names_class_folders(tmp_path: Path) -> None:
         ({"classes.txt": "dog\ncat"}, "the class ant is not in classes.txt"),
         ({"classes.txt": "dog\ncat\nant\ndog"}, "names a class twice"),
         ({"list.txt": "dog/1.png"}, "line 1: expected a path, a tab or space, and a label"),
-        ({"list.txt": "gone.png 0\ndog/1.png 1"}, "gone.png, which is not there"),
+        ({"list.txt": "gone.png 0\ndog/1.png 1"}, "gone.png, which does not exist"),
         ({"list.txt": "\n# none\n"}, "lists no photographs"),
         ({"list.txt": "dog/1.png 3", "classes.txt": "a\nb"}, "the label 3 has no name, classes.txt has 2 lines"),
         ({"list.txt": b"\xff\xfe\x00"}, "is not UTF-8"),

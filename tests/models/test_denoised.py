@@ -88,7 +88,7 @@ def test_parts_are_resolved_with_their_defaults() -> None:
         },
         "denoiser": {"name": "dncnn", "depth": 5, "width": 64},
     }
-    assert (models.parts("denoised"), models.parts("vit")) == (["classifier"], [])
+    assert (models.inner_models("denoised"), models.inner_models("vit")) == (["classifier"], [])
 
 
 @pytest.mark.parametrize(

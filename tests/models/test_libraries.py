@@ -36,7 +36,7 @@ class Net(nn.Sequential):
 
 @pytest.fixture
 def timm(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
-    """A stand-in of timm; the list tells of each model whether its weights were fetched."""
+    """A stand-in for timm; the list says for each model that is made whether its weights were fetched."""
     fetched: list[bool] = []
     module: Any = ModuleType("timm")
 
@@ -59,14 +59,14 @@ def torchvision(monkeypatch: pytest.MonkeyPatch) -> None:
     """A stand-in of torchvision's models, with weights of seven classes."""
     package, models = ModuleType("torchvision"), ModuleType("torchvision.models")
     weights = SimpleNamespace(meta={"categories": list("abcdefg")}, transforms=lambda: SimpleNamespace(**HALF))
-    made: Any = models
+    module: Any = models
 
     def get_model(_name: str, weights: Any, num_classes: int = 7, **kwargs: Any) -> Net:
         return Net(3, num_classes if weights is None else len(weights.meta["categories"]), **kwargs)
 
-    made.get_model = get_model
-    made.get_model_weights = lambda _: SimpleNamespace(DEFAULT=weights)
-    made.list_models = lambda **_: ["resnet50"]
+    module.get_model = get_model
+    module.get_model_weights = lambda _: SimpleNamespace(DEFAULT=weights)
+    module.list_models = lambda **_: ["resnet50"]
     monkeypatch.setitem(sys.modules, "torchvision", package)
     monkeypatch.setitem(sys.modules, "torchvision.models", models)
 

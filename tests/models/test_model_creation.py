@@ -78,9 +78,9 @@ def test_user_defined_model(own: str) -> None:
 
 
 def test_user_defined_class_gets_its_fields_and_shape_and_classes(own: str) -> None:
-    made = create(f"{own}:Tiny", shape=(1, 4, 4), classes=5, depth=3)
-    assert made(torch.zeros(2, 1, 4, 4)).shape == (2, 5)
-    assert len(made[1]) == 5  # type: ignore[arg-type]
+    model = create(f"{own}:Tiny", shape=(1, 4, 4), classes=5, depth=3)
+    assert model(torch.zeros(2, 1, 4, 4)).shape == (2, 5)
+    assert len(model[1]) == 5  # type: ignore[arg-type]
     assert isinstance(create(f"{own}:shapeless", shape=(1, 1, 1), classes=4)[1], nn.Linear)
     with pytest.raises(LookupError, match="has no field 'deph'; did you mean 'depth'"):
         create(f"{own}:Tiny", classes=5, deph=3)
@@ -140,8 +140,8 @@ def test_factory_gets_num_classes_and_further_fields(tmp_path: Path, monkeypatch
         "def typed(depth: 'Absent', num_classes: int = 3):\n    return nn.Linear(depth, num_classes)\n"
     )
     monkeypatch.chdir(tmp_path)
-    made: Any = create(f"{name}:net", shape=(3, 4, 4), classes=5, width=7)[1]
-    assert (made.out_features, made.kwargs) == (5, {"width": 7})  # neither shape nor classes, which it does not name
+    model: Any = create(f"{name}:net", shape=(3, 4, 4), classes=5, width=7)[1]
+    assert (model.out_features, model.kwargs) == (5, {"width": 7})  # neither shape nor classes, which it does not name
     assert create(f"{name}:net", shape=(3, 4, 4), classes=5, num_classes=9)[1].out_features == 9
     assert create(f"{name}:typed", shape=(3, 4, 4), classes=5, depth=2)[1].out_features == 5
     assert resolved(f"{name}:net", {"width": 7}) == {"width": 7}

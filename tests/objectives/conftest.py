@@ -85,10 +85,10 @@ def same_step() -> SameStep:
         expected = formula(expected_use)
         torch.testing.assert_close(loss, expected, rtol=1e-9, atol=1e-12)
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
-        found, wanted = (torch.autograd.grad(value, parameters) for value in (loss, expected))
-        scale = max(float(gradient.abs().max()) for gradient in wanted)
-        for one, other in zip(found, wanted, strict=True):
-            torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-10 * scale)
+        gradients, references = (torch.autograd.grad(value, parameters) for value in (loss, expected))
+        scale = max(float(gradient.abs().max()) for gradient in references)
+        for gradient, reference in zip(gradients, references, strict=True):
+            torch.testing.assert_close(gradient, reference, rtol=1e-9, atol=1e-10 * scale)
         assert torch.equal(used.get_state(), expected_use.get_state())
 
     return compare

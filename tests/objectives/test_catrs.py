@@ -24,9 +24,9 @@ def soft_labels() -> Tensor:
 
 def divergence(target: Tensor, logits: Tensor) -> Tensor:
     total = torch.zeros((), dtype=torch.float64)
-    for wanted, found in zip(target, logits.log_softmax(0), strict=True):
-        if wanted > 0:
-            total = total + wanted * (wanted.log() - found)
+    for share, logarithm in zip(target, logits.log_softmax(0), strict=True):
+        if share > 0:
+            total = total + share * (share.log() - logarithm)
     return total
 
 
@@ -150,8 +150,8 @@ def test_attacking_only_confident_images_gives_the_same_loss(
     everything = parts_of(objective, plain, batch)
     assert len(seen) == 12
     assert 0 < len(seen[5].images) < len(seen[11].images) == 32
-    for found, wanted in zip(some, everything, strict=True):
-        torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-14)
+    for actual, expected in zip(some, everything, strict=True):
+        torch.testing.assert_close(actual, expected, rtol=1e-12, atol=1e-14)
 
 
 class UserDefined(nn.Module):

@@ -38,9 +38,9 @@ def test_equals_the_formula(
             if attack_steps:
                 radius = 0.8 * min(1.0, (epoch + 1) / 5)
                 image = attacked_by(plain, image, label, noises, attack_steps, radius)
-            each = [plain((image + one)[None])[0].softmax(0) for one in noises]
-            mean = sum(each, torch.zeros(3, dtype=torch.float64)) / copies
-            for one in each:
+            predictions = [plain((image + one)[None])[0].softmax(0) for one in noises]
+            mean = sum(predictions, torch.zeros(3, dtype=torch.float64)) / copies
+            for one in predictions:
                 total = total - torch.log(one[label]) / copies
                 total = total + 4.0 * sum(mean[c] * torch.log(mean[c] / one[c]) for c in range(3)) / copies
             total = total + 0.7 * sum(-mean[c] * torch.log(mean[c]) for c in range(3))
@@ -65,14 +65,14 @@ def test_mse_is_the_squared_distance_of_the_first_two_predictions(
         noise = SIGMA * torch.randn((3, 8, 1, 4, 4), generator=rng, dtype=torch.float64)
         total = torch.zeros((), dtype=torch.float64)
         for number, (image, label) in enumerate(zip(batch.images, batch.labels, strict=True)):
-            each = [plain((image + one)[None])[0].softmax(0) for one in noise[:, number]]
-            total = total - sum(torch.log(one[label]) for one in each) / 3
-            total = total + 4.0 * sum((each[0][c] - each[1][c]) ** 2 for c in range(3))
+            predictions = [plain((image + one)[None])[0].softmax(0) for one in noise[:, number]]
+            total = total - sum(torch.log(one[label]) for one in predictions) / 3
+            total = total + 4.0 * sum((predictions[0][c] - predictions[1][c]) ** 2 for c in range(3))
         return total / 8
 
     objective = Consistency(sigma=SIGMA, copies=3, weight=4.0, entropy_weight=0.0, agreement="mse")
     same_step(objective, plain, batch, 0, formula)
-    with pytest.raises(ValueError, match="copies = 1, agreement = 'mse' compares two"):
+    with pytest.raises(ValueError, match="copies = 1, agreement = 'mse' needs at least 2"):
         Consistency(sigma=SIGMA, copies=1, agreement="mse")
 
 

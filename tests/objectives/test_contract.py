@@ -111,7 +111,7 @@ def feed_forward(_: nn.Module) -> nn.Module:
 
 
 MODELS: dict[str, Callable[[nn.Module], nn.Module]] = {"denoising": denoised, "crown_ibp": feed_forward}
-"""What an objective trains, made of a classifier, where it is not the classifier itself."""
+"""Make the model that an objective trains from a classifier, where that is not the classifier itself."""
 
 
 def trained_by(name: str, classifier: nn.Module) -> nn.Module:
@@ -143,8 +143,8 @@ RESOURCES: dict[str, Callable[[], Any]] = {
 
 
 def make(name: str, fields: dict[str, Any]) -> Objective:
-    given = {key: RESOURCES[key]() for key in objectives.resources_of(name)}
-    return objectives.create(name, sigma=0.3, **fields, **given)
+    resources = {key: RESOURCES[key]() for key in objectives.resources_of(name)}
+    return objectives.create(name, sigma=0.3, **fields, **resources)
 
 
 def step(epoch: int = 20) -> Step:

@@ -84,14 +84,14 @@ def test_linear_bounds_of_a_linear_model_are_exact_at_the_vertices() -> None:
     vertices = images + 0.3 * signs.view(16, 1, 1, 2, 2)
     lowest = margins_of(model, vertices, labels).amin(0)
     for linear in (0.0, 1.0):
-        found = CrownIbp(sigma=0.5).lowest_margins(model, images, labels, 0.3, linear)
-        torch.testing.assert_close(found, lowest)
+        bounds = CrownIbp(sigma=0.5).lowest_margins(model, images, labels, 0.3, linear)
+        torch.testing.assert_close(bounds, lowest)
     slopes = last.weight[labels][:, None] - last.weight
     exact = margins_of(model, images[None], labels)[0] - 0.3 * slopes.norm(dim=2)
     for linear in (0.0, 1.0):
-        found = CrownIbp(sigma=0.5, norm="l2").lowest_margins(model, images, labels, 0.3, linear)
-        wanted = exact if linear else lowest
-        torch.testing.assert_close(found, wanted, rtol=0, atol=1e-12)
+        bounds = CrownIbp(sigma=0.5, norm="l2").lowest_margins(model, images, labels, 0.3, linear)
+        expected = exact if linear else lowest
+        torch.testing.assert_close(bounds, expected, rtol=0, atol=1e-12)
 
 
 def test_linear_bounds_are_tighter_than_intervals_on_the_average() -> None:

@@ -28,8 +28,8 @@ def test_equals_the_formula(denoised: Denoised, batch: Batch, same_step: Any) ->
         for image, one in zip(batch.images, noise, strict=True):
             cleaned = denoised.denoiser((image + one)[None])[0]
             logits = denoised.classifier(cleaned[None])[0]
-            wanted = int(denoised.classifier(image[None]).argmax())
-            total = total + ((cleaned - image) ** 2).sum() / 16 + 0.7 * (logits.logsumexp(0) - logits[wanted])
+            label = int(denoised.classifier(image[None]).argmax())
+            total = total + ((cleaned - image) ** 2).sum() / 16 + 0.7 * (logits.logsumexp(0) - logits[label])
         return total / 8
 
     same_step(Denoising(sigma=0.4, stability=0.7), denoised, batch, 0, formula)
@@ -38,7 +38,7 @@ def test_equals_the_formula(denoised: Denoised, batch: Batch, same_step: Any) ->
 def test_labels_are_not_used(denoised: Denoised, batch: Batch) -> None:
     objective = Denoising(sigma=0.4, stability=1.0)
     others = batch._replace(labels=(batch.labels + 1) % 3)
-    first, second = (objective.terms(denoised, each, step()) for each in (batch, others))
+    first, second = (objective.terms(denoised, images, step()) for images in (batch, others))
     assert all(torch.equal(first[key], second[key]) for key in first)
 
 
@@ -70,7 +70,7 @@ def test_stability_of_a_classifier_without_gradients_is_refused(plain: nn.Module
 
 
 def test_a_model_without_denoiser_is_refused(plain: nn.Module, batch: Batch) -> None:
-    with pytest.raises(ParameterError, match="trains the denoiser of a model, and this one has none"):
+    with pytest.raises(ParameterError, match="trains the denoiser of a model, which this model lacks"):
         Denoising(sigma=0.4).terms(plain, batch, step())
 
 

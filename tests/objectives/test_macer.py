@@ -12,8 +12,8 @@ SIGMA = 0.3
 
 
 def probabilities(model: nn.Module, image: Tensor, noises: Tensor, sharpness: float) -> Tensor:
-    each = [(sharpness * model((image + noise)[None])[0]).softmax(0) for noise in noises]
-    return torch.stack(each).mean(0)
+    predictions = [(sharpness * model((image + noise)[None])[0]).softmax(0) for noise in noises]
+    return torch.stack(predictions).mean(0)
 
 
 @pytest.mark.parametrize("everywhere", [False, True])

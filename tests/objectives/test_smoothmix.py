@@ -43,11 +43,11 @@ def test_equals_the_formula(
             near = path[1] if mix_step == 1 and steps > 1 else image
             if (near - image).norm() > warm * 0.6 * mix_step:
                 near = image + (near - image) * warm * 0.6 * mix_step / (near - image).norm()
-            each = [plain((near + one)[None])[0].softmax(0) for one in noises]
-            mean = torch.stack(each).mean(0)
+            predictions = [plain((near + one)[None])[0].softmax(0) for one in noises]
+            mean = torch.stack(predictions).mean(0)
             target = (1 - share) * mean + share / 3
             middle = (1 - share) * near + share * path[-1]
-            for clean, one in zip(each, noises, strict=True):
+            for clean, one in zip(predictions, noises, strict=True):
                 total = total - torch.log(clean[label]) / copies
                 if int(mean.argmax()) == int(label):
                     mixed.append(number)

@@ -34,11 +34,11 @@ def test_equals_the_formula(
         total = torch.zeros((), dtype=torch.float64)
         for number, (image, label) in enumerate(zip(batch.images, batch.labels, strict=True)):
             noisy = (image + noise[0, number])[None]
-            student, wanted = plain(noisy)[0], copy.deepcopy(teacher).eval()(noisy)[0].detach()
+            student, target = plain(noisy)[0], copy.deepcopy(teacher).eval()(noisy)[0].detach()
             total = total + label_weight * (student.logsumexp(0) - student[label])
             if match == "softmax":
-                student, wanted = student.exp() / student.exp().sum(), wanted.exp() / wanted.exp().sum()
-            total = total + (1 - label_weight) * ((student - wanted) ** 2).sum().sqrt()
+                student, target = student.exp() / student.exp().sum(), target.exp() / target.exp().sum()
+            total = total + (1 - label_weight) * ((student - target) ** 2).sum().sqrt()
         return total / 8
 
     objective = Transfer(sigma=SIGMA, match=match, label_weight=label_weight, teacher=teacher)
@@ -46,9 +46,9 @@ def test_equals_the_formula(
 
 
 DISTANCES: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
-    "l2_squared": lambda student, wanted: ((student - wanted) ** 2).sum(),
-    "l1": lambda student, wanted: (student - wanted).abs().sum(),
-    "kl": lambda student, wanted: (wanted * (wanted.log() - student.log())).sum(),
+    "l2_squared": lambda student, target: ((student - target) ** 2).sum(),
+    "l1": lambda student, target: (student - target).abs().sum(),
+    "kl": lambda student, target: (target * (target.log() - student.log())).sum(),
 }
 
 

@@ -13,7 +13,7 @@ from radii.papers import tables
 from radii.papers.budgets import find_budget, identity
 from radii.papers.tables import System, TableError
 from radii.runs import recipe
-from radii.training.build import dataset_fields
+from radii.training.open_dataset import dataset_fields
 
 
 def test_budget_scales_everything_that_counts_epochs() -> None:

@@ -27,9 +27,9 @@ from dataclasses import replace
 import torch
 from radii.training.batches import batches, prefetch, put_on_device
 from radii.training.ddp import ALONE
-from tests.training.test_batches import TRAINING, held
+from tests.training.test_batches import TRAINING, images_in_memory
 
-for images, training in itertools.product(held(), (TRAINING, replace(TRAINING, stream="philox"))):
+for images, training in itertools.product(images_in_memory(), (TRAINING, replace(TRAINING, stream="philox"))):
     steps = lambda kept: batches(kept, training, seed=3, epoch=1, first=0, world=ALONE)
     expected = list(prefetch(steps(images), images))
     with pretending():
@@ -46,7 +46,7 @@ for images, training in itertools.product(held(), (TRAINING, replace(TRAINING, s
 """
 
 
-def held() -> list[Images]:
+def images_in_memory() -> list[Images]:
     """Return images in memory of each kind: augmented with and without flips, as they are, and a part of a split."""
     pixels = torch.randint(256, (30, 3, 9, 8), dtype=torch.uint8, generator=torch.Generator().manual_seed(0))
     labels = torch.arange(30) % 3
@@ -68,15 +68,15 @@ def photographs(root: Path) -> Images:
     return datasets.create("folder", root, size=16).split("train")
 
 
-def expect_equal(some: list[LocalBatch], others: list[LocalBatch]) -> None:
-    for one, other in zip(some, others, strict=True):
-        assert one.weight == other.weight
-        assert all(torch.equal(a, b) for a, b in zip(one.batch, other.batch, strict=True))
+def expect_equal(actual: list[LocalBatch], expected: list[LocalBatch]) -> None:
+    for local, reference in zip(actual, expected, strict=True):
+        assert local.weight == reference.weight
+        assert all(torch.equal(a, b) for a, b in zip(local.batch, reference.batch, strict=True))
 
 
 @pytest.mark.parametrize("ahead", [1, 2, 9])
 def test_batches_do_not_depend_on_the_depth_or_the_first_step(ahead: int, tmp_path: Path) -> None:
-    for images in (*held(), photographs(tmp_path)):
+    for images in (*images_in_memory(), photographs(tmp_path)):
         whole = list(prefetch(epoch(images), images))
         expect_equal(list(prefetch(epoch(images), images, ahead=ahead)), whole)
         expect_equal(list(prefetch(epoch(images, first=2), images, ahead=ahead)), whole[2:])
@@ -89,7 +89,7 @@ def test_on_a_device_only_numbers_are_copied_in_a_step() -> None:
 
 
 def test_a_set_that_is_too_large_stays_in_the_hosts_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    images = held()[0]
+    images = images_in_memory()[0]
     monkeypatch.setattr("radii.training.batches.free_memory", lambda _: 4 * 30 * 3 * 9 * 8 - 1)
     assert put_on_device(images, torch.device("meta")) is images
     monkeypatch.setattr("radii.training.batches.free_memory", lambda _: 4 * 30 * 3 * 9 * 8)
@@ -105,7 +105,7 @@ def test_an_unreadable_photograph_is_named(tmp_path: Path) -> None:
 
 
 def test_an_interrupt_leaves_no_thread_that_loads() -> None:
-    images = held()[0]
+    images = images_in_memory()[0]
     before = threading.active_count()
 
     def interrupted() -> None:

@@ -16,8 +16,8 @@ from radii.certification.certify import CertificationConfig, certify_run
 from radii.runs.recipe import Recipe, Training, parse
 from radii.runs.run import Run, RunError
 from radii.runs.trust import UnnamedDataError
-from radii.training.build import dataset_of
 from radii.training.loop import train
+from radii.training.open_dataset import dataset_of
 from radii.training.weights import model_spec
 
 TRAINING = Training(epochs=1, images_per_step=64, learning_rate=0.01)

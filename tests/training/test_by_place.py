@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from radii.datasets import Images
-from radii.datasets.base import draw_crops
+from radii.datasets._images import draw_crops
 from radii.objectives import Batch, Step, Terms
 from radii.objectives.gaussian import Gaussian
 from radii.runs import recipe as recipes
@@ -19,12 +19,13 @@ from radii.smoothing.attack import unit_or_random
 from radii.smoothing.noise import noise_like
 from radii.smoothing.streams import RowGenerator, Stream, uniform_rows
 from radii.training import loop
+from radii.training.accuracy import noisy_accuracy
 from radii.training.batches import LocalBatch, batches, prefetch
 from radii.training.build import build
 from radii.training.ddp import ALONE, World
-from radii.training.loop import StepEvent, noisy_accuracy, train
+from radii.training.loop import StepEvent, train
 from radii.training.weights import trained_model
-from tests.training.test_batches import held, photographs
+from tests.training.test_batches import images_in_memory, photographs
 
 OLD = Training(epochs=2, images_per_step=256, learning_rate=0.05)
 PHILOX = replace(OLD, stream="philox")
@@ -76,16 +77,16 @@ def assert_equal(one: Batch, other: Batch) -> None:
 
 
 def test_order_and_augmentation_depend_on_the_place_alone(tmp_path: Path) -> None:
-    for images in (*held(), photographs(tmp_path)):
+    for images in (*images_in_memory(), photographs(tmp_path)):
         whole = epoch_of(images, len(images))
         assert sorted(whole[0].batch.indices.tolist()) == list(range(len(images)))
         for per_step in (7, 8):
             assert_equal(joined(epoch_of(images, per_step)), whole[0].batch)
             for size in (2, 3):
                 ranks = [epoch_of(images, per_step, World(rank, size)) for rank in range(size)]
-                parts = [local for step in zip(*ranks, strict=True) for local in step if local.weight]
-                assert_equal(joined(parts), whole[0].batch)
-                assert [local.first for local in parts] == [sum(map(size_of, parts[:n])) for n in range(len(parts))]
+                shares = [local for step in zip(*ranks, strict=True) for local in step if local.weight]
+                assert_equal(joined(shares), whole[0].batch)
+                assert [local.first for local in shares] == [sum(map(size_of, shares[:n])) for n in range(len(shares))]
 
 
 def size_of(local: LocalBatch) -> int:
@@ -93,7 +94,7 @@ def size_of(local: LocalBatch) -> int:
 
 
 def test_every_epoch_and_seed_has_its_own_order() -> None:
-    images = held()[0]
+    images = images_in_memory()[0]
     orders = {
         tuple(joined(list(batches(images, PHILOX, seed=seed, epoch=epoch, first=0, world=ALONE))).indices.tolist())
         for seed in range(3)
@@ -139,7 +140,7 @@ def test_run_without_a_stream_keeps_its_generators_and_continues(
     order: list[Tensor] = []
     terms = Gaussian.terms
 
-    def seen(self: Gaussian, model: torch.nn.Module, batch: Batch, step: Step) -> Terms:
+    def recorded_terms(self: Gaussian, model: torch.nn.Module, batch: Batch, step: Step) -> Terms:
         assert type(step.rng) is torch.Generator
         states.append(step.rng.get_state())
         order.append(batch.indices)
@@ -150,7 +151,7 @@ def test_run_without_a_stream_keeps_its_generators_and_continues(
             raise KeyboardInterrupt
 
     whole = train(RECIPE, tmp_path / "whole")
-    monkeypatch.setattr(Gaussian, "terms", seen)
+    monkeypatch.setattr(Gaussian, "terms", recorded_terms)
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     with pytest.raises(KeyboardInterrupt):
         train(RECIPE, tmp_path / "run", on_step=stop)
@@ -159,7 +160,7 @@ def test_run_without_a_stream_keeps_its_generators_and_continues(
         train(replace(RECIPE, training=PHILOX), tmp_path / "run")
     continued = train(RECIPE, tmp_path / "run")
     steps = [(epoch, step) for epoch in range(2) for step in range(6)]
-    assert all(map(torch.equal, states, (generator("cpu", "train", 0, *each).get_state() for each in steps)))
+    assert all(map(torch.equal, states, (generator("cpu", "train", 0, *address).get_state() for address in steps)))
     expected = [torch.randperm(1347, generator=generator("cpu", "shuffle", 0, epoch)) for epoch in range(2)]
     assert torch.equal(torch.cat(order), torch.cat(expected))
     assert continued.weights().read_bytes() == whole.weights().read_bytes()

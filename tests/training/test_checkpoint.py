@@ -13,8 +13,8 @@ from radii.runs.run import Run, RunError
 from radii.training.checkpoint import TrainState, read_checkpoint
 
 
-def at(epoch: int) -> TrainState:
-    """A state after some epochs, with distinct weights."""
+def state_after(epoch: int) -> TrainState:
+    """Return a state after `epoch` epochs, with weights of its own."""
     torch.manual_seed(epoch)
     model = nn.Linear(4, 3)
     state = TrainState(model, torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9))
@@ -29,13 +29,13 @@ def run(tmp_path: Path) -> Run:
     run = Run(tmp_path / "run")
     training = Training(epochs=3, images_per_step=8, learning_rate=0.1)
     run.claim(Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training), {})
-    at(1).save(run)
-    at(2).save(run)
+    state_after(1).save(run)
+    state_after(2).save(run)
     return run
 
 
 def restored(run: Run) -> TrainState:
-    state = at(0)
+    state = state_after(0)
     state.restore(run)
     return state
 
@@ -83,7 +83,7 @@ def test_without_an_intact_checkpoint_both_are_named_and_kept(run: Run) -> None:
 
 @pytest.mark.parametrize("shown", [0, 1, 3])
 def test_history_is_restored_from_the_checkpoint(run: Run, shown: int) -> None:
-    run.write_history(at(shown).history)
+    run.write_history(state_after(shown).history)
     restored(run)
     assert [row["epoch"] for row in run.history()] == ["0", "1"]
 
@@ -95,7 +95,7 @@ def test_torch_can_read_a_checkpoint(run: Run) -> None:
 def test_a_checkpoint_of_a_gpu_is_read_without_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its tensors name their device; what they are loaded into has its own."""
     monkeypatch.setattr(torch.serialization, "location_tag", lambda _: "cuda:1")
-    at(2).save(run)
+    state_after(2).save(run)
     monkeypatch.undo()
     state = restored(run)
-    assert torch.equal(state.model.weight, at(2).model.weight)  # type: ignore[arg-type]
+    assert torch.equal(state.model.weight, state_after(2).model.weight)  # type: ignore[arg-type]

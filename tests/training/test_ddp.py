@@ -88,12 +88,12 @@ RESOURCES: dict[str, Callable[[], Any]] = {
 }
 
 
-def made(variant: str) -> tuple[Objective, nn.Module, torch.optim.Optimizer]:
+def make_components(variant: str) -> tuple[Objective, nn.Module, torch.optim.Optimizer]:
     name, fields = VARIANTS[variant]
-    given = {key: RESOURCES[key]() for key in objectives.resources_of(name) if key in RESOURCES}
+    resources = {key: RESOURCES[key]() for key in objectives.resources_of(name) if key in RESOURCES}
     torch.manual_seed(2)
     model = MODELS.get(variant, classifier)()
-    return objectives.create(name, sigma=0.3, **fields, **given), model, optimizer_of(model)
+    return objectives.create(name, sigma=0.3, **fields, **resources), model, optimizer_of(model)
 
 
 def optimizer_of(model: nn.Module) -> torch.optim.Optimizer:
@@ -141,7 +141,7 @@ def train_with(
     make_optimizer: Callable[[nn.Module], torch.optim.Optimizer] | None = None,
     make_step: Callable[[World, int], Step] = step_of,
 ) -> list[float]:
-    """The losses of some steps, as the training loop makes them."""
+    """Return the losses of some steps, made as the training loop makes them."""
     optimizer, loss = (make_optimizer or optimizer_of)(model), world.wrap(Loss(objective, model))
     losses = []
     for number in range(STEPS):
@@ -155,34 +155,34 @@ def train_with(
 
 
 def work(rank: int, folder: Path) -> None:
-    """Everything that needs two processes, in one pair of them; what it finds is written for the tests."""
+    """Do everything that needs two processes in one pair of them, and write the results for the tests."""
     torch.set_num_threads(1)
-    dist.init_process_group("gloo", init_method=f"file://{folder / 'meeting'}", rank=rank, world_size=2)
+    dist.init_process_group("gloo", init_method=f"file://{folder / 'rendezvous'}", rank=rank, world_size=2)
     world = join_world()
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for variant in VARIANTS:
-        objective, model, _ = made(variant)
+        objective, model, _ = make_components(variant)
         losses = train_with(world, objective, model)
-        found[variant] = {"losses": losses, "model": model.state_dict()}
-        objective, model, _ = made(variant)
+        results[variant] = {"losses": losses, "model": model.state_dict()}
+        objective, model, _ = make_components(variant)
         losses = train_with(world, objective, model, make_step=by_place)
-        found[f"{variant} by place"] = {"losses": losses, "model": model.state_dict()}
+        results[f"{variant} by place"] = {"losses": losses, "model": model.state_dict()}
     standard = objectives.create("standard", sigma=0.3)
     for policy in ("local", "synchronised"):
         model = normed()
         if policy == "synchronised":
             synchronise(model)
         losses = train_with(world, standard, model, [8, 7, 5])
-        found[policy] = {"losses": losses, "model": model.state_dict()}
+        results[policy] = {"losses": losses, "model": model.state_dict()}
     model = normed()
     synchronise(model)
     losses = train_with(world, standard, model, [8, 7, 5], muon_of)
-    found["muon"] = {"losses": losses, "model": model.state_dict()}
-    found["alone in a step"] = last_alone(world)
-    found["words"] = words(world)
-    found["changing"] = changing(world)
-    found["shared_numbers"] = shared_numbers(world)
-    torch.save(found, folder / f"rank-{rank}.pt")
+    results["muon"] = {"losses": losses, "model": model.state_dict()}
+    results["alone in a step"] = last_alone(world)
+    results["words"] = words(world)
+    results["changing"] = changing(world)
+    results["shared_numbers"] = shared_numbers(world)
+    torch.save(results, folder / f"rank-{rank}.pt")
     leave_world()
     os._exit(0)
 
@@ -194,8 +194,8 @@ def last_alone(world: World) -> dict[str, Tensor]:
     loss = world.wrap(Loss(Mean(sigma=0.3), model))
     indices, weight = world.split(torch.tensor([5]))
     gradient_step(loss, optimizer_of(model), LocalBatch(batch_of(indices), weight), step_of(world, 0), world=world)
-    found: dict[str, Tensor] = model.state_dict()
-    return found
+    state: dict[str, Tensor] = model.state_dict()
+    return state
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -308,10 +308,10 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     return [torch.load(folder / f"rank-{rank}.pt") for rank in range(2)]
 
 
-def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], rtol: float = 1e-12) -> None:
-    assert found.keys() == wanted.keys()
-    for key, tensor in wanted.items():
-        torch.testing.assert_close(found[key], tensor, rtol=rtol, atol=rtol * max(1e-3, float(tensor.abs().max())))
+def assert_close(actual: dict[str, Tensor], expected: dict[str, Tensor], rtol: float = 1e-12) -> None:
+    assert actual.keys() == expected.keys()
+    for key, tensor in expected.items():
+        torch.testing.assert_close(actual[key], tensor, rtol=rtol, atol=rtol * max(1e-3, float(tensor.abs().max())))
 
 
 # What is compared with them
@@ -319,7 +319,7 @@ def assert_close(found: dict[str, Tensor], wanted: dict[str, Tensor], rtol: floa
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_two_processes_train_as_one_that_does_both_halves(pair: list[dict[str, Any]], variant: str) -> None:
-    objective, model, optimizer = made(variant)
+    objective, model, optimizer = make_components(variant)
     start = {key: tensor.clone() for key, tensor in model.state_dict().items()}
     losses = []
     for number in range(STEPS):
@@ -333,21 +333,21 @@ def test_two_processes_train_as_one_that_does_both_halves(pair: list[dict[str, A
                 loss.backward()
                 losses[-1] += loss.item()
         optimizer.step()
-    for each in pair:
-        assert_close(each[variant]["model"], model.state_dict())
-        assert each[variant]["losses"] == pytest.approx(losses, rel=1e-12)
+    for results in pair:
+        assert_close(results[variant]["model"], model.state_dict())
+        assert results[variant]["losses"] == pytest.approx(losses, rel=1e-12)
     assert any(not torch.equal(start[key], tensor) for key, tensor in model.state_dict().items())
 
 
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_with_draws_by_place_two_processes_train_as_one(pair: list[dict[str, Any]], variant: str) -> None:
-    objective, model, _ = made(variant)
+    objective, model, _ = make_components(variant)
     losses = train_with(ALONE, objective, model, make_step=by_place)
     # The attack of consistency normalises the gradient of a mean over the images of a process, up to 1e-8.
     tolerance = 1e-7 if variant == "attacked consistency" else 1e-10
-    for each in pair:
-        assert_close(each[f"{variant} by place"]["model"], model.state_dict(), tolerance)
-        assert each[f"{variant} by place"]["losses"] == pytest.approx(losses, rel=tolerance)
+    for results in pair:
+        assert_close(results[f"{variant} by place"]["model"], model.state_dict(), tolerance)
+        assert results[f"{variant} by place"]["losses"] == pytest.approx(losses, rel=tolerance)
 
 
 def test_synchronised_batch_norm_normalises_by_the_whole_batch(pair: list[dict[str, Any]]) -> None:
@@ -486,9 +486,9 @@ def test_rank0_draws_as_one_process_does() -> None:
 def test_only_connection_errors_become_peer_errors() -> None:
     with pytest.raises(PeerError, match="the same command continues"), World(0, 2).peer_errors():
         raise RuntimeError("[gloo/transport/tcp/pair.cc:547] Connection closed by peer [127.0.0.1]:1234")
-    with pytest.raises(RuntimeError, match="shapes") as found, World(0, 2).peer_errors():
+    with pytest.raises(RuntimeError, match="shapes") as caught, World(0, 2).peer_errors():
         raise RuntimeError("mat1 and mat2 shapes cannot be multiplied")
-    assert not isinstance(found.value, PeerError)
+    assert not isinstance(caught.value, PeerError)
 
 
 def test_batch_norm_of_another_class_cannot_be_synchronised() -> None:
@@ -502,10 +502,10 @@ def test_batch_norm_of_another_class_cannot_be_synchronised() -> None:
 def test_synchronised_layers_keep_weights_and_evaluate_as_before() -> None:
     model = normed().eval()
     images = batch_of(torch.arange(8)).images
-    before, wanted = model(images), dict(model.named_parameters())
+    before, parameters = model(images), dict(model.named_parameters())
     synchronise(model)
     assert [type(layer) for layer in model if isinstance(layer, SynchronisedBatchNorm)]
-    assert all(wanted[name] is parameter for name, parameter in model.named_parameters())
+    assert all(parameters[name] is parameter for name, parameter in model.named_parameters())
     assert torch.equal(model(images), before)
 
 

@@ -112,7 +112,7 @@ def test_classifier_without_weights_is_refused(denoised: Run, tmp_path: Path) ->
         ({"model": {"name": "denoised", "classifier": "nowhere"}}, "nowhere is not a run"),
         ({"model": "denoised"}, "needs the field 'classifier'"),
         ({"model": {"name": "denoised", "classifier": {"denoiser": "x"}}}, "has no weights"),
-        ({"model": "digits_cnn"}, "this one has none"),
+        ({"model": "digits_cnn"}, "which this model lacks"),
     ],
 )
 def test_models_that_cannot_be_trained_are_refused(

@@ -83,9 +83,9 @@ def test_folder_of_few_pictures_does_not_get_the_schedule_of_imagenet(imported: 
 
 def test_objective_is_a_recipe_with_dataset_model_and_sigma() -> None:
     stated = ["dataset=digits", "model=digits_cnn", "sigma=0.5", "training.epochs=1"]
-    made = scratch_recipe("standard", stated)
-    assert made.training is not None
-    assert (made.sigma, made.training.epochs, made.training.images_per_step) == (0.5, 1, 32)
+    recipe = scratch_recipe("standard", stated)
+    assert recipe.training is not None
+    assert (recipe.sigma, recipe.training.epochs, recipe.training.images_per_step) == (0.5, 1, 32)
     with pytest.raises(RecipeError, match="'standard' needs model, sigma: set them"):
         scratch_recipe("standard", ["dataset=digits"])
 

@@ -65,9 +65,8 @@ def test_trained_run_has_recipe_environment_and_history(tmp_path: Path) -> None:
     assert run.environment()["versions"]["torch"] == torch.__version__
     rows = run.history()
     assert [row["epoch"] for row in rows] == ["0", "1", "2"]
-    assert {"seconds", "core_seconds", "learning_rate", "loss", "cross_entropy", "noisy_test_accuracy"} <= rows[
-        0
-    ].keys()
+    columns = {"seconds", "core_seconds", "learning_rate", "loss", "cross_entropy", "noisy_test_accuracy"}
+    assert columns <= rows[0].keys()
     assert float(rows[2]["loss"]) < float(rows[0]["loss"])
 
 
@@ -243,6 +242,16 @@ def test_non_finite_loss_stops_and_keeps_the_checkpoint(tmp_path: Path) -> None:
     assert not Run(tmp_path / "run").finished
 
 
+def assert_continues_after_step_3(folder: Path) -> None:
+    """Check that the run has a finite checkpoint of step 3, from which it continues to the usual weights."""
+    content = read_checkpoint(Run(folder / "run").checkpoint_file)
+    assert content is not None
+    state = torch.load(io.BytesIO(content), weights_only=True)
+    assert state["progress"]["step"] == 3
+    assert all(tensor.isfinite().all() for tensor in state["model"].values())
+    assert_same_run(train(SMALL, folder / "run"), train(SMALL, folder / "whole"))
+
+
 def test_weights_of_a_non_finite_loss_are_never_saved(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(loop, "SECONDS_BETWEEN_CHECKPOINTS", 0.0)
     terms, steps = Gaussian.terms, 0
@@ -255,13 +264,8 @@ def test_weights_of_a_non_finite_loss_are_never_saved(tmp_path: Path, monkeypatc
     monkeypatch.setattr(Gaussian, "terms", bad_in_the_fourth_step)
     with pytest.raises(NotFiniteError, match=r"the loss is nan at epoch 0, step 3, in the term 'cross_entropy'"):
         train(SMALL, tmp_path / "run")
-    content = read_checkpoint(Run(tmp_path / "run").checkpoint_file)
-    assert content is not None
-    state = torch.load(io.BytesIO(content), weights_only=True)
-    assert state["progress"]["step"] == 3
-    assert all(tensor.isfinite().all() for tensor in state["model"].values())
     monkeypatch.undo()
-    assert_same_run(train(SMALL, tmp_path / "run"), train(SMALL, tmp_path / "whole"))
+    assert_continues_after_step_3(tmp_path)
 
 
 @pytest.mark.parametrize("killed", [False, True])
@@ -275,23 +279,18 @@ def test_weights_of_a_gradient_that_is_not_finite_are_never_saved(
     def bad_gradient_in_the_fourth_step(objective: Gaussian, *args: Any) -> Terms:
         nonlocal steps
         steps += 1
-        found = terms(objective, *args)
+        values = terms(objective, *args)
         if steps != 4:
-            return found
+            return values
         if killed:
             os.kill(os.getpid(), signal.SIGTERM)
-        return {name: term + (term - term.detach()).abs().sqrt() for name, term in found.items()}
+        return {name: term + (term - term.detach()).abs().sqrt() for name, term in values.items()}
 
     monkeypatch.setattr(Gaussian, "terms", bad_gradient_in_the_fourth_step)
     with pytest.raises(NotFiniteError, match=r"the weight '.*' is not finite after epoch 0, step 3"):
         train(SMALL, tmp_path / "run")
-    content = read_checkpoint(Run(tmp_path / "run").checkpoint_file)
-    assert content is not None
-    state = torch.load(io.BytesIO(content), weights_only=True)
-    assert state["progress"]["step"] == 3
-    assert all(tensor.isfinite().all() for tensor in state["model"].values())
     monkeypatch.undo()
-    assert_same_run(train(SMALL, tmp_path / "run"), train(SMALL, tmp_path / "whole"))
+    assert_continues_after_step_3(tmp_path)
 
 
 def test_tf32_is_refused_on_a_cpu_before_the_run_is_made(tmp_path: Path) -> None:
@@ -345,12 +344,12 @@ def test_field_that_an_older_run_does_not_state_has_its_default(tmp_path: Path) 
 
 def test_training_split_is_read_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     teacher = train(SMALL, tmp_path / "teacher")
-    read, parts = Dataset.part, []
+    read, read_parts = Dataset.part, []
 
     def counted(dataset: Dataset, part: Part) -> Images:
-        parts.append(part)
+        read_parts.append(part)
         return read(dataset, part)
 
     monkeypatch.setattr(Dataset, "part", counted)
     train(replace(SMALL, objective={"name": "transfer"}), tmp_path / "student", teacher=teacher)
-    assert sorted(parts) == ["test", "train"]
+    assert sorted(read_parts) == ["test", "train"]

@@ -71,10 +71,10 @@ def test_the_rest_follows_torchs_sgd() -> None:
         with torch.no_grad():  # the matrices alike, which Muon alone trains
             for name in ("2.weight", "4.weight"):
                 theirs.get_parameter(name).copy_(ours.get_parameter(name))
-        for model, each in ((ours, optimizer), (theirs, plain)):
+        for model, own in ((ours, optimizer), (theirs, plain)):
             model.zero_grad()
             loss_of(model).backward()
-            each.step()
+            own.step()
     for name in names:
         torch.testing.assert_close(ours.get_parameter(name), theirs.get_parameter(name), rtol=1e-10, atol=1e-12)
 

@@ -28,19 +28,19 @@ def training(**fields: Any) -> Training:
     ],
 )
 def test_optimizer_matches_the_recipe(fields: dict[str, Any], kind: type, group: dict[str, Any]) -> None:
-    made = make_optimizer(training(**fields), nn.Linear(2, 2))
-    assert type(made) is kind
-    assert {key: made.param_groups[0][key] for key in group} == group
+    optimizer = make_optimizer(training(**fields), nn.Linear(2, 2))
+    assert type(optimizer) is kind
+    assert {key: optimizer.param_groups[0][key] for key in group} == group
 
 
 def test_nesterov_step_is_torchs() -> None:
     torch.manual_seed(0)
     ours, theirs = nn.Linear(3, 1), nn.Linear(3, 1)
     theirs.load_state_dict(ours.state_dict())
-    made = make_optimizer(training(nesterov=True, learning_rate=0.1), ours)
+    own = make_optimizer(training(nesterov=True, learning_rate=0.1), ours)
     plain = torch.optim.SGD(theirs.parameters(), lr=0.1, momentum=0.9, weight_decay=1e-4, nesterov=True)
     for _ in range(3):
-        for model, optimizer in ((ours, made), (theirs, plain)):
+        for model, optimizer in ((ours, own), (theirs, plain)):
             optimizer.zero_grad()
             model(torch.ones(2, 3)).square().sum().backward()
             optimizer.step()

@@ -1,4 +1,4 @@
-"""Precision: what a device allows, the scaler of float16, and what a GPU is set to meanwhile."""
+"""Precision: what a device supports, the scaler of float16, and the settings of a GPU."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -19,9 +19,9 @@ def settings() -> tuple[Any, ...]:
 
 @pytest.fixture
 def before() -> Iterator[tuple[Any, ...]]:
-    found = settings()
-    yield found
-    assert settings() == found
+    present = settings()
+    yield present
+    assert settings() == present
 
 
 def test_training_on_cuda_lets_cudnn_choose_and_sets_tf32(before: tuple[Any, ...]) -> None:

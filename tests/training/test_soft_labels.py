@@ -45,9 +45,9 @@ def test_stopped_soft_labels_continue(run: Run) -> None:
     whole = np.load(soft_labels(run, samples=8, engine="torch"))
     counts = run.path / "soft-labels.counts"
     counts.write_bytes(counts.read_bytes()[: 100 * 40 + 7])
-    seen: list[int] = []
-    again = np.load(soft_labels(run, samples=8, engine="torch", on_image=lambda done, _: seen.append(done)))
-    assert seen[0] == 101
+    reported: list[int] = []
+    again = np.load(soft_labels(run, samples=8, engine="torch", on_image=lambda done, _: reported.append(done)))
+    assert reported[0] == 101
     np.testing.assert_array_equal(again, whole)
 
 
@@ -140,16 +140,16 @@ def test_any_executor_gives_the_same_file(
     counts = (run.path / "soft-labels.counts").read_bytes()
     for path in run.path.glob("soft-labels*"):
         path.unlink()
-    seen: list[int] = []
+    reported: list[int] = []
     with make() as pool:
         pool.submit(os.getpid).result()  # a worker that has another working directory
         monkeypatch.chdir(run.path.parent)
-        made = soft_labels(
-            Run(run.path.name), samples=8, engine="torch", executor=pool, on_image=lambda done, _: seen.append(done)
+        labels = soft_labels(
+            Run(run.path.name), samples=8, engine="torch", executor=pool, on_image=lambda done, _: reported.append(done)
         )
-        assert made.read_bytes() == alone
+        assert labels.read_bytes() == alone
     assert (run.path / "soft-labels.counts").read_bytes() == counts
-    assert seen == list(range(1, 1348))
+    assert reported == list(range(1, 1348))
 
 
 @pytest.mark.slow

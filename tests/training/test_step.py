@@ -23,11 +23,11 @@ class Seen(nn.Module):
         super().__init__()
         torch.manual_seed(0)
         self.first, self.last = nn.Linear(64, 16), nn.Linear(16, 3)
-        self.kinds: set[torch.dtype] = set()
+        self.dtypes: set[torch.dtype] = set()
 
     def forward(self, images: Tensor) -> Tensor:
         hidden = self.first(images.flatten(1))
-        self.kinds.add(hidden.dtype)
+        self.dtypes.add(hidden.dtype)
         logits: Tensor = self.last(hidden.relu())
         return logits
 
@@ -50,7 +50,7 @@ def test_sixteen_bits_apply_to_forward_passes_only(name: str, precision: str) ->
     assert {value.dtype for value in loss(LocalBatch(BATCH), step())[1].values()} == {torch.float32}
     scaler = make_scaler(precision, torch.device("cpu"))
     done = gradient_step(loss, optimizer, LocalBatch(BATCH), step(), scaler=scaler)
-    assert model.kinds == {getattr(torch, precision)}
+    assert model.dtypes == {getattr(torch, precision)}
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float32}
     plain = Seen()
     same = gradient_step(
@@ -59,12 +59,12 @@ def test_sixteen_bits_apply_to_forward_passes_only(name: str, precision: str) ->
         LocalBatch(BATCH),
         step(),
     )
-    assert plain.kinds == {torch.float32}
+    assert plain.dtypes == {torch.float32}
     assert done.loss == pytest.approx(same.loss, rel=0.03)
     assert done.loss != same.loss
-    model.kinds.clear()
+    model.dtypes.clear()
     model(BATCH.images)
-    assert model.kinds == {torch.float32}
+    assert model.dtypes == {torch.float32}
 
 
 def test_compiled_model_keeps_names_and_results(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -108,8 +108,8 @@ def test_bootstrap_of_catrs_makes_soft_labels_and_counts_their_time(tmp_path: Pa
 
 
 def test_default_voter_is_the_gaussian_recipe_with_the_teachers_model() -> None:
-    found = default_voter(replace(CATRS, dataset="mnist", model={"name": "lenet", "width": 2}))
-    assert (found.objective["name"], found.sigma, found.model["width"]) == ("gaussian", 0.25, 2)
+    voter = default_voter(replace(CATRS, dataset="mnist", model={"name": "lenet", "width": 2}))
+    assert (voter.objective["name"], voter.sigma, voter.model["width"]) == ("gaussian", 0.25, 2)
     assert needs_soft_labels(CATRS)
     assert not needs_soft_labels(replace(CATRS, objective={"name": "catrs", "target": "hard_label"}))
     assert not needs_soft_labels(replace(CATRS, objective="gaussian"))

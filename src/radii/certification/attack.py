@@ -40,7 +40,7 @@ from radii.smoothing.forward import frozen, logits_of
 from radii.smoothing.noise import Gaussian, Noise
 from radii.smoothing.norms import L2, Norm
 from radii.smoothing.streams import Draws, Stream
-from radii.training.build import dataset_of
+from radii.training.open_dataset import dataset_of
 from radii.training.weights import trained_model
 from radii.workers.pool import Call, Outcome, ProcessPool
 

@@ -36,7 +36,7 @@ from radii.runs.shards import Shard, merge
 from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Noise
 from radii.training.accuracy import record_accuracy
-from radii.training.build import dataset_of
+from radii.training.open_dataset import dataset_of
 from radii.training.weights import model_digest
 from radii.workers.backends import run_programs, started_pool
 from radii.workers.forecast import every_within, forecast

@@ -10,7 +10,7 @@ from radii.datasets.base import Part
 from radii.runs import trust
 from radii.runs.recipe import Spec, fields_of, named_table
 from radii.runs.run import Run, RunError
-from radii.training.build import check_classes, dataset_fields, dataset_of
+from radii.training.open_dataset import check_classes, dataset_fields, dataset_of
 from radii.training.weights import model_spec
 
 EVALUATED_ON = "evaluated_on"

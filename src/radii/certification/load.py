@@ -13,6 +13,7 @@ from torch import Tensor
 
 from radii import engines
 from radii.certification.deployment import certified_noises, chosen_engine, record_engine, warn_of_another
+from radii.datasets import spread_images
 from radii.datasets.base import DataError
 from radii.device import default_device
 from radii.engines import AUTO, EngineSpec, SmoothedClassifier
@@ -24,7 +25,7 @@ from radii.runs.run import Run
 from radii.runs.trust import UnnamedDataError
 from radii.smoothing import noise as noises
 from radii.smoothing.noise import Noise
-from radii.training.build import OtherClassesError, dataset_of, spread_images
+from radii.training.open_dataset import OtherClassesError, dataset_of
 from radii.training.weights import model_spec, trained_model
 
 CALIBRATION_BLOCKS = 8

@@ -27,7 +27,7 @@ from radii.reports.text import left_text
 from radii.runs.certificates import OnImage, Row, header_file, read_header
 from radii.runs.recipe import fields_of, named_table
 from radii.smoothing.addresses import PHILOX
-from radii.training.build import check_classes
+from radii.training.open_dataset import check_classes
 from radii.workers.voter import one_thread
 
 READ_TWICE = 4

@@ -29,7 +29,7 @@ from radii.runs.population import Polynomials, Population
 from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.questions import Task, Votes
-from radii.training.build import dataset_of
+from radii.training.open_dataset import dataset_of
 from radii.workers.voter import one_thread
 
 TOGETHER = 256

@@ -8,8 +8,9 @@ from radii import plugins
 from radii.datasets._files import read_npy
 from radii.datasets._folder_layout import pictures_in
 from radii.datasets._image_files import Preparation, read_image
+from radii.datasets._images import spread_evenly, spread_images
 from radii.datasets._samples import Samples, as_image, samples_of
-from radii.datasets.base import DataError, Dataset, Images, Shape, spread_evenly
+from radii.datasets.base import DataError, Dataset, Images, Shape
 
 __all__ = [
     "DataError",
@@ -26,6 +27,7 @@ __all__ = [
     "read_npy",
     "samples_of",
     "spread_evenly",
+    "spread_images",
 ]
 
 
@@ -34,12 +36,12 @@ def names() -> list[str]:
 
 
 def create(name: str, data: Path | str | None = None, **fields: Any) -> Dataset:
-    """Open a dataset by name; `data` is short for its field `path`, the folder or file that holds its files."""
+    """Open a dataset by name; `data` is the value of its field `path`, the folder or file with the data."""
     return plugins.create("datasets", Dataset, name, fields if data is None else {**fields, "path": str(data)})
 
 
 def preparation(name: str, fields: Mapping[str, Any], shape: Shape, grey: bool = False) -> Preparation:
     """Return how an image file becomes a test image of a dataset; the dataset's files are not needed."""
-    made_by = plugins.find("datasets", name, Dataset)
-    kind = made_by if isinstance(made_by, type) and issubclass(made_by, Dataset) else Dataset
-    return kind.preparation(shape, fields, grey)
+    factory = plugins.find("datasets", name, Dataset)
+    dataset = factory if isinstance(factory, type) and issubclass(factory, Dataset) else Dataset
+    return dataset.preparation(shape, fields, grey)

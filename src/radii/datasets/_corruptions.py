@@ -1,8 +1,8 @@
 """Corrupt images in fifteen ways at five severities, after Hendrycks & Dietterich (2019).
 
-The kinds have the names of the published ones, not their pixels: the strengths are radii's own, lengths are scaled from
-32 pixels to the image's side, and frost is drawn instead of photographed. An image is float64 [height, width, channel]
-in [0, 1].
+The kinds have the published names but give other pixels: strengths are radii's own, lengths are scaled from 32 pixels
+to the image's side, and frost is computed instead of photographed. An image is float64 [height, width, channel] in
+[0, 1].
 """
 
 import io
@@ -39,7 +39,8 @@ def impulse_noise(image: Pixels, level: int, rng: Generator) -> Pixels:
 
 
 def defocus_blur(image: Pixels, level: int, _: Generator) -> Pixels:
-    return _filtered(image, _disk((1.0, 1.4, 1.8, 2.3, 2.9)[level] * _scale(image)))
+    kernel = _disk((1.0, 1.4, 1.8, 2.3, 2.9)[level] * _scale(image))
+    return np.asarray(ndimage.convolve(image, kernel[:, :, None], mode="mirror"))
 
 
 def glass_blur(image: Pixels, level: int, rng: Generator) -> Pixels:
@@ -130,7 +131,7 @@ def _grid(image: Pixels) -> Pixels:
 
 
 def _sampled(image: Pixels, rows: Pixels, columns: Pixels) -> Pixels:
-    """Return the image at other places, interpolated between pixels, mirrored beyond its edge."""
+    """Sample the image at these rows and columns: interpolated between pixels, mirrored beyond its edge."""
     planes = [
         ndimage.map_coordinates(plane, (rows, columns), order=1, mode="mirror") for plane in np.moveaxis(image, 2, 0)
     ]
@@ -141,12 +142,8 @@ def _blurred(image: Pixels, sigma: float) -> Pixels:
     return np.asarray(ndimage.gaussian_filter(image, (sigma, sigma, 0), mode="mirror"))
 
 
-def _filtered(image: Pixels, kernel: Pixels) -> Pixels:
-    return np.asarray(ndimage.convolve(image, kernel[:, :, None], mode="mirror"))
-
-
 def _disk(radius: float) -> Pixels:
-    """Return the share of every pixel that a disk covers, from a finer grid; the shares add up to one."""
+    """Return the share of every pixel that a disk covers, computed on a finer grid; the shares sum to one."""
     reach, fine = int(np.ceil(radius)), 9
     places = (np.arange((2 * reach + 1) * fine) + 0.5) / fine - reach - 0.5
     inside = (places[:, None] ** 2 + places**2 <= radius**2).astype(float)

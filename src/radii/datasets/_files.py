@@ -1,4 +1,4 @@
-"""Data files: publishers' files found or downloaded by hash, and packed files read with a limit on their memory."""
+"""Find or download publishers' files, verified by hash; read packed files within a limit of memory."""
 
 import gzip
 import hashlib
@@ -19,11 +19,11 @@ from numpy.lib import format as npy
 from numpy.typing import NDArray
 
 from radii import disk
-from radii.datasets.base import DataError, Dataset, existing_folder
+from radii.datasets._images import DataError
 
 SECONDS_TO_ANSWER = 10
 ALWAYS, RATIO = 1 << 26, 20
-"""What a packed file may unpack to: 64 MB, or twenty times its size if that is more. Real images reach five."""
+"""A packed file may unpack to 64 MB, or to twenty times its size if that is more; real images reach five times."""
 CHUNK = 1 << 20
 MOST_DIMENSIONS = 8
 ARRAY_TYPES = "uifbUS"
@@ -37,23 +37,30 @@ class Published:
     url: str
     md5: str
     unpacked: str = ""
-    """The folder in an archive, which may be used instead of it."""
+    """The folder that the archive unpacks to, which may be used instead of the archive."""
 
     @property
     def name(self) -> str:
         return self.url.rpartition("/")[2]
 
 
-def folders(dataset: Dataset) -> list[Path]:
-    """Return where a dataset's files may be; a download goes to the first."""
-    if dataset.data is None:
-        return [_cache() / "radii" / dataset.name]
-    return [existing_folder(dataset.data) / dataset.name, dataset.data]
+def existing_folder(path: Path) -> Path:
+    """Return the folder, or raise a DataError if there is none."""
+    if not path.is_dir():
+        raise DataError(f"there is no folder {path}: create it, or name another", "data")
+    return path
 
 
-def locate(dataset: Dataset, files: Sequence[Published]) -> list[Path]:
-    """Return the paths of publisher's files; missing ones are downloaded, existing ones are kept."""
-    places = folders(dataset)
+def folders(dataset: str, data: Path | None) -> list[Path]:
+    """Return the folders that may hold a dataset's files, at `data` or in the cache; a download goes to the first."""
+    if data is None:
+        return [_cache() / "radii" / dataset]
+    return [existing_folder(data) / dataset, data]
+
+
+def locate(dataset: str, data: Path | None, files: Sequence[Published]) -> list[Path]:
+    """Return the paths of a publisher's files; download those that are missing."""
+    places = folders(dataset, data)
     for folder in places:
         paths = [folder / file.name for file in files]
         if all(path.is_file() for path in paths):
@@ -65,14 +72,14 @@ def locate(dataset: Dataset, files: Sequence[Published]) -> list[Path]:
         reason = str(error) if type(error) is ValueError else type(error).__name__
         listing = " and ".join(f"{f.name} (or its folder {f.unpacked})" if f.unpacked else f.name for f in files)
         raise DataError(
-            f"{dataset.name} was not found and cannot be downloaded ({reason}): put {listing} "
+            f"{dataset} was not found and cannot be downloaded ({reason}): put {listing} "
             f"into {places[0]}, or name another folder",
             "data",
         ) from error
 
 
 def _cache() -> Path:
-    """Return the folder in which this system's programs keep what they can fetch again."""
+    """Return the system's cache folder."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"
     return Path(os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache")
@@ -91,7 +98,7 @@ def _download(folder: Path, file: Published) -> Path:
 
 
 def md5_of(path: Path) -> str:
-    """Return the hash that publishers state for their files."""
+    """Return the MD5 of a file, which publishers state."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 

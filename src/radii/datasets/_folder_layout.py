@@ -1,11 +1,11 @@
-"""Where the photographs of a folder lie: class folders of splits, class folders alone, or list files."""
+"""Read the layout of a folder of photographs: class folders of splits, class folders alone, or list files."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
 
-from radii.datasets.base import DataError, Split
+from radii.datasets._images import DataError, Split
 
 SPLIT_NAMES: dict[Split, tuple[str, ...]] = {"train": ("train",), "test": ("val", "test")}
 SUFFIXES = {".jpg", ".jpeg", ".png", ".webp", ".bmp", ".ppm", ".pgm", ".tif", ".tiff"}
@@ -25,9 +25,9 @@ class Layout:
     """The splits of a folder, and the classes in the order of their labels."""
 
     splits: dict[Split, Path]
-    """For each split a folder of class folders, or a list file."""
+    """A folder of class folders, or a list file, for each split."""
     keys: tuple[str, ...]
-    """The classes as the files call them: the name of a class folder, or a label in a list."""
+    """The class folders' names, or the labels in a list."""
     class_names: tuple[str, ...]
 
     def listing(self, split: Split) -> tuple[list[str], list[int]]:
@@ -37,7 +37,7 @@ class Layout:
             listed = _read_list(place)
             for file in listed:
                 if not file.path.is_file():
-                    raise DataError(f"{place} lists {file.path}, which is not there: correct the list")
+                    raise DataError(f"{place} lists {file.path}, which does not exist: correct the list")
             return [str(file.path) for file in listed], [self.keys.index(file.label) for file in listed]
         files: list[str] = []
         labels: list[int] = []
@@ -94,7 +94,7 @@ def _find_splits(root: Path) -> dict[Split, Path]:
 
 
 def _class_keys(place: Path) -> list[str]:
-    """Return the classes of a split, as its files call them."""
+    """Return the keys of a split's classes: the names of class folders, or labels in a list."""
     if place.is_file():
         return sorted({file.label for file in _read_list(place)})
     folders = [folder.name for folder in _subfolders(place)]
@@ -120,7 +120,7 @@ def _numbered_layout(splits: dict[Split, Path], names: list[tuple[str, str]], co
 
 
 def _distinct(names: Sequence[str], keys: Sequence[str]) -> tuple[str, ...]:
-    """Add the key to names that two classes share, as `crane` in ImageNet."""
+    """Add the key to names that two classes share, such as `crane` in ImageNet."""
     return tuple(f"{name} ({key})" if names.count(name) > 1 else name for name, key in zip(names, keys, strict=False))
 
 
@@ -151,7 +151,7 @@ def _lines(file: Path) -> list[str]:
     try:
         return [line.strip() for line in file.read_text(encoding="utf-8-sig").splitlines()]
     except UnicodeDecodeError as error:
-        raise DataError(f"{file} is not a text of paths and labels: it is not UTF-8") from error
+        raise DataError(f"{file} is not UTF-8 text: write it as lines of a path and a label") from error
 
 
 def _class_files(folder: Path) -> list[str]:

@@ -13,10 +13,13 @@ from torch import Tensor
 from radii.errors import ParameterError
 
 FORMATS = ("PNG", "JPEG", "WEBP", "BMP", "PPM", "TIFF", "GIF")
-"""The formats that are opened: decoders of others start other programs, or are rarely tested."""
+"""The formats that are opened; the decoders of others start other programs, or are rarely tested."""
 MOST_PIXELS = 1 << 26
 SIXTEEN_BITS = ("I;16", "I;16B", "I;16L", "I;16N")
 EIGHT_BITS = ("1", "L", "LA", "P", "PA", "RGB", "RGBA", "RGBX", "CMYK", "YCbCr", "LAB", "HSV", "La", "RGBa")
+
+
+GREY_MODES = ("1", "L", "LA", "La", *SIXTEEN_BITS)
 
 
 class Preparation(NamedTuple):
@@ -26,19 +29,15 @@ class Preparation(NamedTuple):
     read: Callable[[Path], Tensor]
 
 
-GREY_MODES = ("1", "L", "LA", "La", *SIXTEEN_BITS)
-"""The kinds of pictures without colours."""
-
-
 def read_image(path: Path, shape: tuple[int, int, int], grey: bool = False) -> Tensor:
-    """Read an image file as pixels in [0, 1] with the model's channels; its size must be the model's.
+    """Read an image file as pixels in [0, 1] with the model's channels; raise a ValueError for another size.
 
-    A grey picture is refused by a model of colours, unless `grey` allows it.
+    A grey picture is refused for a colour model unless `grey` allows it.
     """
     channels, height, width = shape
     try:
         with open_image(path) as image:
-            size, kind = image.size, image.mode
+            size, mode = image.size, image.mode
             pixels = pixels_of(image, channels) if size == (width, height) else np.empty(0, np.float32)
     except OSError as error:
         raise ValueError(f"cannot read {path} as an image: {error.strerror or error}") from error
@@ -46,9 +45,10 @@ def read_image(path: Path, shape: tuple[int, int, int], grey: bool = False) -> T
         # Pillow's decoders raise errors of many kinds.
         raise ValueError(f"cannot read {path} as an image: {error}") from error
     if size != (width, height):
-        got = f"{size[0]} x {size[1]}"
-        raise ValueError(f"{path} is {got} pixels, the model takes {width} x {height}: resize or crop it first")
-    if channels == 3 and kind in GREY_MODES and not grey:
+        raise ValueError(
+            f"{path} is {size[0]} x {size[1]} pixels, the model takes {width} x {height}: resize or crop it first"
+        )
+    if channels == 3 and mode in GREY_MODES and not grey:
         raise ParameterError(f"{path} is grey, the model was trained on colours: choose another picture", "grey")
     return torch.from_numpy(pixels).reshape(height, width, channels).permute(2, 0, 1)
 

@@ -1,4 +1,4 @@
-"""Images in Python objects: tensors, arrays, PIL images, pairs of arrays, torch datasets and data loaders."""
+"""Read images from Python objects: tensors, arrays, PIL images, pairs of arrays, torch datasets and data loaders."""
 
 import operator
 from collections.abc import Mapping
@@ -13,23 +13,23 @@ from torch import Tensor
 from torch.utils import data as torch_data
 
 from radii.datasets._image_files import EIGHT_BITS, GREY_MODES, SIXTEEN_BITS, pixels_of
-from radii.datasets.base import DataError, Images, InMemory, as_floats, checked_labels
+from radii.datasets._images import DataError, Images, InMemory, as_floats, checked_labels
 
 CHANNELS = (1, 3)
 IMAGE_KEYS = ("image", "pixel_values", "img")
 LABEL_KEYS = ("label", "labels")
-"""The keys of a sample that is a mapping, as in Hugging Face datasets."""
+"""The keys of image and label in a sample that is a mapping, as in Hugging Face datasets."""
 EXPECTED = "a tensor [channel, height, width], an array [height, width, channel] of bytes, or a PIL image"
 
 
 class Samples(Protocol):
-    """Images with labels, by their number."""
+    """Numbered images with labels."""
 
     def __len__(self) -> int: ...
 
     @property
     def digest(self) -> str | None:
-        """The digest of all images, where that is quick."""
+        """The digest of all images; None where it would be slow."""
 
     def sample(self, index: int) -> tuple[Tensor, int]:
         """Return an image, pixels in [0, 1], [channel, height, width], and its label."""
@@ -38,7 +38,7 @@ class Samples(Protocol):
 def as_image(image: object) -> Tensor:
     """Return one image as a tensor [channel, height, width]; bytes become floats in [0, 1].
 
-    An array of three dimensions whose last is 1 or 3 is [height, width, channel]; so is a tensor of bytes.
+    An array, or a tensor of bytes, whose last dimension is 1 or 3 is read as [height, width, channel].
     """
     if isinstance(image, Image.Image):
         return _from_pil(image)
@@ -119,7 +119,7 @@ class _DatasetSamples:
 
 @dataclass(frozen=True)
 class _LoaderSamples:
-    """The images of a loader's dataset, each as the loader's collate function makes it."""
+    """The images of a loader's dataset, each through the loader's collate function."""
 
     loader: Any
     digest: None = None
@@ -138,7 +138,7 @@ class _LoaderSamples:
 
 
 def _check_order(loader: "torch_data.DataLoader[Any]") -> None:
-    """Refuse a loader that does not give its images in their order: a certificate names its image by number."""
+    """Raise a DataError for a loader that shuffles: a certificate names its image by number."""
     if isinstance(loader.dataset, torch_data.IterableDataset):
         raise DataError(
             "the loader's dataset is iterable, expected one whose images have numbers: a certificate names its image",

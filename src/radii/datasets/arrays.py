@@ -19,7 +19,7 @@ PREFIXES: dict[Split, tuple[str, ...]] = {"train": ("train_",), "test": ("test_"
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Arrays(Dataset):
-    """Reads train_images and train_labels, test_images and test_labels; or images and labels, a test split.
+    """The arrays train_images, train_labels, test_images and test_labels; or images and labels, a test split.
 
     Images are bytes, or floats in [0, 1]: [n, h, w], [n, h, w, c] or [n, c, h, w], where c is 1 or 3. An array
     class_names may name the classes.
@@ -40,7 +40,9 @@ class Arrays(Dataset):
         if len(shapes) != 1:
             raise DataError(f"{file} holds images of {len(shapes)} shapes, {sorted(shapes)}, expected one")
         classes = 1 + max(int(split.labels.max()) for split in splits.values())
-        self.learned(_file=file, _splits=splits, shape=shapes.pop(), class_names=_class_names(content, classes, file))
+        self.set_attributes(
+            _file=file, _splits=splits, shape=shapes.pop(), class_names=_class_names(content, classes, file)
+        )
 
     def split(self, split: Split) -> InMemory:
         if split not in self._splits:

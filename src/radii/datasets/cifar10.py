@@ -61,11 +61,11 @@ class Cifar10(Dataset):
 
     def _contents(self, names: Sequence[str], size: int) -> dict[str, bytes]:
         """Read the files, at most one byte beyond `size` of each."""
-        for folder in folders(self):
+        for folder in folders(self.name, self.data):
             for inner in (folder / self.archive.unpacked, folder):
                 if all((inner / name).is_file() for name in names):
                     return {str(inner / name): _read_beginning(inner / name, size + 1) for name in names}
-        (archive,) = locate(self, [self.archive])
+        (archive,) = locate(self.name, self.data, [self.archive])
         return read_members(archive, [f"{self.archive.unpacked}/{name}" for name in names], size + 1)
 
 

@@ -4,17 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from radii.datasets._files import read_npy
-from radii.datasets.base import (
-    DataError,
-    Dataset,
-    InMemory,
-    Shape,
-    Split,
-    existing_folder,
-    in_memory,
-    named_data,
-)
+from radii.datasets._files import existing_folder, read_npy
+from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, in_memory, named_data
 from radii.datasets.cifar10 import Cifar10
 from radii.fields import option
 from radii.published_datasets import SEVERITIES, all_kinds
@@ -51,9 +42,9 @@ class Cifar10C(Dataset):
 
 
 def expect_test(name: str, split: Split) -> None:
-    """Refuse the training split of a dataset that has none."""
+    """Raise a DataError for the training split of a dataset that has none."""
     if split != "test":
-        raise DataError(f"{name} has test images alone, no {split} split: train on the dataset that it corrupts")
+        raise DataError(f"{name} has no {split} split, only test images: train on the dataset that it corrupts")
 
 
 def read_kind(folder: Path, kind: str, severity: int, shape: Shape, classes: int) -> InMemory:

@@ -1,4 +1,4 @@
-"""Corrupted: copies of a dataset's test images that `radii corrupt` made, not a published set."""
+"""Corrupted copies of a dataset's test images, made by `radii corrupt`; not a published set."""
 
 import io
 import json
@@ -15,7 +15,8 @@ from PIL import Image, ImageDraw
 
 from radii import disk
 from radii.datasets._corruptions import CORRUPTIONS, corrupt
-from radii.datasets.base import DataError, Dataset, Images, InMemory, Split, existing_folder, named_data
+from radii.datasets._files import existing_folder
+from radii.datasets.base import DataError, Dataset, Images, InMemory, Split, named_data
 from radii.datasets.cifar10_c import RADII_RECORD, expect_test, read_kind
 from radii.fields import option, settings_of
 from radii.published_datasets import KINDS, SEVERITIES
@@ -25,7 +26,7 @@ MOST_BYTES = 1 << 24
 """Bytes of a record."""
 GALLERY = "gallery.png"
 TILE, NAME, GAP = 64, 130, 4
-"""Pixels of an image in the gallery, of the names beside the images, and between images."""
+"""Pixels in the gallery: the side of an image, the width of the names, the gap between images."""
 OnImage = Callable[[int, int], None]
 
 
@@ -40,7 +41,7 @@ class Corrupted(Dataset):
     def __post_init__(self) -> None:
         super().__post_init__()
         folder = existing_folder(named_data(self, "a folder that `radii corrupt` made"))
-        self.learned(_folder=folder, **_shape_and_classes(folder / RADII_RECORD))
+        self.set_attributes(_folder=folder, **_shape_and_classes(folder / RADII_RECORD))
 
     def split(self, split: Split) -> InMemory:
         expect_test(self.name, split)
@@ -113,11 +114,11 @@ def _record(dataset: Dataset, images: Images, seed: int, every: int) -> dict[str
 
 
 def _claim(out: Path, record: dict[str, Any]) -> None:
-    """Write the record, or refuse a folder that holds something else."""
+    """Write the record; raise a DataError if the folder holds something else."""
     file = out / RADII_RECORD
     disk.sweep(out, [RADII_RECORD, "labels.npy", GALLERY, *(f"{kind}.npy" for kind in CORRUPTIONS)])
     if file.is_file():
-        # A record is compared as JSON, in which a tuple is a list.
+        # Compare as JSON, which turns tuples into lists.
         if _read_record(file) != json.loads(json.dumps(record)):
             raise DataError(f"{out} holds other corrupted images, see {RADII_RECORD}: name another folder or remove it")
     elif any(path.suffix in (".npy", ".png") for path in out.iterdir()):

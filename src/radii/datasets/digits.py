@@ -23,7 +23,7 @@ class Digits(Dataset):
 
     @property
     def data(self) -> None:
-        """It has no files."""
+        """None: the images come with the package."""
 
     def split(self, split: Split) -> InMemory:
         arrays = read_npz(FILE)

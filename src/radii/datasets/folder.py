@@ -32,12 +32,12 @@ TRIES = 10
 GREY = Normalisation((0.5,), (0.5,))
 """The normalisation of grey photographs, where none is stated."""
 SIZES_READ = 1_000
-"""Photographs of a split whose sizes are read when it is opened."""
+"""The most photographs of a split whose sizes are checked when it is opened."""
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Folder(Dataset):
-    """Photographs, their shorter side made `resize` and the middle square of `size` pixels cut out for testing.
+    """Photographs; for testing, the shorter side is made `resize` and the middle square of `size` pixels cut out.
 
     `mean` and `std` standardise the channels inside the model. Labels are in the order of the class folders' names, or
     of the lines of classes.txt, which may give each class a name to show, after a tab.
@@ -49,20 +49,20 @@ class Folder(Dataset):
     channels: int = option(3, ge=1, le=3)
     """3 for colours, 1 for grey."""
     enlarge: bool = False
-    """Whether a photograph that is smaller than `resize` is enlarged; it is refused otherwise."""
+    """Whether photographs smaller than `resize` are enlarged; otherwise they are refused."""
     draft: bool | None = option(None)
-    """Whether a JPEG is decoded at a half, a quarter or an eighth of its size where what is cut out of it is to be
-    smaller still. It takes less time and gives slightly other pixels, in training, certification, predict and serve."""
+    """Whether a large JPEG is decoded at a half, a quarter or an eighth of its size, if the crop is smaller still. This
+    is faster and changes the pixels slightly, in training, certification, predict and serve alike."""
     mean: tuple[float, ...] = option(())
     """ImageNet's by default; 0.5 for grey."""
     std: tuple[float, ...] = option(())
     _layout: Layout = field(init=False)
 
     def __post_init__(self) -> None:
-        self.learned(mean=tuple(self.mean), std=tuple(self.std))
+        self.set_attributes(mean=tuple(self.mean), std=tuple(self.std))
         super().__post_init__()
-        # A false `draft` is not recorded: runs and certificates from before the field have the same pixels.
-        self.learned(resize=self.resize or default_resize(self.size), draft=self.draft or None)
+        # A false `draft` is not recorded, so that older runs, which lack the field, are equal.
+        self.set_attributes(resize=self.resize or default_resize(self.size), draft=self.draft or None)
         if self.transform.resize < self.size:
             raise ValueError(f"dataset 'folder': resize = {self.resize}, expected a number >= {self.size}, the size")
         if self.channels == 2:
@@ -72,8 +72,8 @@ class Folder(Dataset):
         if not root.exists():
             raise DataError(f"there is no folder {root}: create it, or name another", "data")
         layout = read_layout(root)
-        self.learned(mean=constants.mean, std=constants.std, normalisation=constants, _layout=layout)
-        self.learned(shape=(self.channels, self.size, self.size), class_names=layout.class_names)
+        self.set_attributes(mean=constants.mean, std=constants.std, normalisation=constants, _layout=layout)
+        self.set_attributes(shape=(self.channels, self.size, self.size), class_names=layout.class_names)
 
     @property
     def transform(self) -> "Transform":
@@ -128,12 +128,12 @@ class Photographs(Images):
         return pixels
 
     def check_sizes(self) -> None:
-        """Refuse photographs that are too small before any work; of a large split, only some are checked."""
+        """Raise a DataError for photographs that are too small; of a large split, only some are checked."""
         for file in self.files[:: -(-len(self.files) // SIZES_READ)]:
             try:
                 with open_image(file) as photograph:
                     size = photograph.size
-            except Exception:  # one that cannot be read is reported when it is needed
+            except Exception:  # an unreadable photograph is reported when it is needed
                 continue
             self.transform.check_size(file, size)
 
@@ -187,7 +187,7 @@ class Transform:
                 self.check_size(file, whole)
                 drafted = photograph.draft(None, self._needed(*whole, draws)) if self.draft else None
                 image = eight_bits(photograph).convert("L" if self.channels == 1 else "RGB")
-            # The image's own sides are rounded up to whole pixels.
+            # Not from the sides of `image`, which Pillow rounds up to whole pixels.
             part = drafted[1][2] / whole[0] if drafted else 1.0
             if draws is None:
                 cropped = centre_crop(image, self.size, self.resize, whole, part)
@@ -201,7 +201,7 @@ class Transform:
         pixels[:] = np.asarray(cropped).reshape(self.size, self.size, self.channels).transpose(2, 0, 1)
 
     def _needed(self, width: int, height: int, draws: Sequence[float] | None) -> tuple[int, int]:
-        """Return the size of a whole photograph from which its crop is cut out without being enlarged."""
+        """Return the smallest size of the whole photograph at which its crop need not be enlarged."""
         if draws is None:
             side, wide, high = self.resize, min(width, height), min(width, height)
         else:
@@ -226,7 +226,7 @@ def decoder_threads() -> int:
 
 @lru_cache(maxsize=1)
 def decoders(process: int) -> ThreadPoolExecutor:
-    """Return the threads that decode photographs in a process; a fork gets its own, because threads are not copied."""
+    """Return the threads that decode photographs in a process; a fork needs its own, since it does not copy threads."""
     return ThreadPoolExecutor(decoder_threads(), thread_name_prefix=f"decoder-{process}")
 
 

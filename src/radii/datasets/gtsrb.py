@@ -19,7 +19,7 @@ from radii.smoothing.normalisation import Normalisation
 
 SIDE = 32
 TRAINING_FOLDERS = ("Final_Training/Images", "Training")
-"""Where the publisher's archives put the training pictures, a folder a class: that of the benchmark, and the newer."""
+"""The folder of the training pictures in the publisher's archives, of the benchmark and of the newer one."""
 TEST_FOLDER, TEST_LABELS = "Final_Test/Images", "GT-final_test.csv"
 _LIMITS = [f"speed limit {limit}" for limit in (20, 30, 50, 60, 70, 80)]
 
@@ -63,8 +63,9 @@ class Gtsrb(Dataset):
         return torch.from_numpy(tracks.astype(np.int64) * self.classes + labels.astype(np.int64))
 
     def _arrays(self, split: Split) -> tuple[dict[str, NDArray[Any]], str]:
-        """Read images, labels and tracks of a split; return also where they lie."""
-        for folder in folders(self):
+        """Read images, labels and tracks of a split; return also the file or folder that holds them."""
+        places = folders(self.name, self.data)
+        for folder in places:
             if (file := folder / f"{split}.npz").is_file():
                 return _checked(read_npz(file), file), str(file)
             for base in (folder / "GTSRB", folder):
@@ -72,7 +73,7 @@ class Gtsrb(Dataset):
                 if (arrays := read(base)) is not None:
                     return arrays, str(base)
         raise DataError(
-            f"gtsrb has no {split} pictures in {folders(self)[0]}: unpack the publisher's archives there, "
+            f"gtsrb has no {split} pictures in {places[0]}: unpack the publisher's archives there, "
             f"so that it has GTSRB/{TRAINING_FOLDERS[0]} and GTSRB/{TEST_FOLDER} with {TEST_LABELS}",
             "data",
         )
@@ -112,7 +113,7 @@ def _test_arrays(base: Path) -> dict[str, NDArray[Any]] | None:
     folder = base / TEST_FOLDER
     return {
         "images": _read_all([folder / Path(name).name for name, _ in rows]),
-        "labels": np.array([c for _, c in rows]),
+        "labels": np.array([label for _, label in rows]),
     }
 
 

@@ -33,7 +33,7 @@ class Mnist(Dataset):
     }
 
     def split(self, split: Split) -> InMemory:
-        paths = locate(self, self._files(split))
+        paths = locate(self.name, self.data, self._files(split))
         for path in paths:
             self._check_publisher(path)
         images, labels = (read_idx(path) for path in paths)
@@ -49,15 +49,15 @@ class Mnist(Dataset):
         return [Published(f"{self.mirror}/{prefix}-{content}-ubyte.gz", md5) for content, md5 in hashes]
 
     def _check_publisher(self, path: Path) -> None:
-        """Refuse the file of another dataset: the names are the same, only the hashes differ."""
+        """Raise a DataError for a file of another dataset; the names are the same, only the hashes differ."""
         md5 = md5_of(path)
-        for other in SAME_FILE_NAMES:
-            if other == self.name:
+        for name in SAME_FILE_NAMES:
+            if name == self.name:
                 continue
-            published = cast(type[Mnist], plugins.find("datasets", other, Mnist)).md5
+            published = cast(type[Mnist], plugins.find("datasets", name, Mnist)).md5
             if any(md5 in hashes for hashes in published.values()):
                 raise DataError(
-                    f"{path} is a file of {other}, expected {self.name}'s: put those into "
+                    f"{path} is a file of {name}, expected {self.name}'s: put the files of {self.name} into "
                     f"a folder {self.name}, and name the folder above it",
                     "data",
                 )

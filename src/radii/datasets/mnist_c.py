@@ -4,17 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import ClassVar
 
-from radii.datasets._files import read_npy
-from radii.datasets.base import (
-    DataError,
-    Dataset,
-    InMemory,
-    Shape,
-    Split,
-    existing_folder,
-    in_memory,
-    named_data,
-)
+from radii.datasets._files import existing_folder, read_npy
+from radii.datasets.base import DataError, Dataset, InMemory, Shape, Split, in_memory, named_data
 from radii.datasets.mnist import Mnist
 from radii.fields import option
 from radii.published_datasets import all_kinds

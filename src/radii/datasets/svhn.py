@@ -32,7 +32,7 @@ class Svhn(Dataset):
     }
 
     def split(self, split: Split) -> InMemory:
-        (path,) = locate(self, [self.files[split]])
+        (path,) = locate(self.name, self.data, [self.files[split]])
         pixels, digits = read_mat(path, self.files[split].md5)
         images = torch.from_numpy(np.ascontiguousarray(pixels.transpose(3, 2, 0, 1)))
         numbers = torch.from_numpy(digits.astype(np.int64).ravel())
@@ -54,7 +54,7 @@ def read_mat(path: Path, md5: str) -> tuple[NDArray[Any], NDArray[Any]]:
 
 
 def _read_arrays(path: Path, md5: str) -> dict[str, NDArray[Any]]:
-    """Read the publisher's file, known by its hash, in this process, and any other file in a separate one."""
+    """Read the publisher's file, recognised by its hash, in this process and any other file in a separate one."""
     if md5_of(path) == md5:
         content: dict[str, NDArray[Any]] = scipy.io.loadmat(path, variable_names=("X", "y"))
         return content
@@ -70,7 +70,7 @@ def _read_arrays(path: Path, md5: str) -> dict[str, NDArray[Any]]:
 
 
 def _run_reader(*arguments: str) -> tuple[int, bytes]:
-    """Run the reader in a process of its own; return its exit code and its errors."""
+    """Run the reader in a separate process; return its exit code and its errors."""
     command = [sys.executable, "-P", str(READER), *arguments]
     one_thread = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
     done = subprocess.run(command, capture_output=True, env=one_thread, timeout=READER_SECONDS, check=False)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from radii.interop.importer import write_run
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
-from radii.training.build import open_dataset
+from radii.training.open_dataset import open_dataset
 from radii.training.weights import expect_plain, make_model, spec_for
 
 MOST_UNPACKED = 4

@@ -8,7 +8,8 @@ from radii.errors import ParameterError
 from radii.interop.importer import check_classifier, write_run
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
-from radii.training.build import combine_runs, dataset_of
+from radii.training.initial_weights import combine_runs
+from radii.training.open_dataset import dataset_of
 
 NAME = "ensemble"
 """The model's name in recipes."""

@@ -13,7 +13,7 @@ from radii.interop.importer import Inputs, check_classifier, write_run
 from radii.plugins import library_of
 from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
-from radii.training.build import open_dataset
+from radii.training.open_dataset import open_dataset
 from radii.training.weights import ModelSpec, make_model
 
 

@@ -19,7 +19,9 @@ from radii.runs.recipe import Recipe, Spec, named_table, warn_of_sigma
 from radii.runs.run import Run, RunError
 from radii.smoothing.normalisation import Normalisation
 from radii.training.accuracy import measure
-from radii.training.build import check_classes, dataset_fields, source, stored
+from radii.training.build import stored
+from radii.training.initial_weights import source
+from radii.training.open_dataset import check_classes, dataset_fields
 from radii.training.weights import ModelSpec, normalisation, serialised
 
 PROBES = 3

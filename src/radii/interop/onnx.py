@@ -8,7 +8,7 @@ from radii.errors import ParameterError
 from radii.interop.importer import Inputs, check_classifier, write_run
 from radii.onnx import OnnxError, OnnxGraph, read
 from radii.runs.run import Run
-from radii.training.build import open_dataset
+from radii.training.open_dataset import open_dataset
 from radii.training.weights import make_model
 
 

@@ -3,9 +3,9 @@
 from radii.models.base import (
     architectures,
     create,
+    inner_models,
     names,
     own_normalisation,
-    parts,
     resolved,
     settings,
     without_pretrained,
@@ -14,9 +14,9 @@ from radii.models.base import (
 __all__ = [
     "architectures",
     "create",
+    "inner_models",
     "names",
     "own_normalisation",
-    "parts",
     "resolved",
     "settings",
     "without_pretrained",

@@ -1,6 +1,6 @@
-"""Residual blocks, and networks of stages of them, that several families share.
+"""Residual blocks and the networks of stages of them, shared by several families.
 
-The layers carry torchvision's names (conv1, bn1, layer1.0.conv1, ..., downsample.0, fc), so weights published under
+The layers have torchvision's names (conv1, bn1, layer1.0.conv1, ..., downsample.0, fc), so weights published under
 those names fit.
 """
 
@@ -15,7 +15,7 @@ Block = Callable[[int, int, int], nn.Module]
 """Makes a block from its input channels, its output channels and its stride."""
 
 Stage = tuple[int, int, int]
-"""How many blocks, their output channels, the stride of the first."""
+"""The number of blocks, their output channels, the stride of the first."""
 
 Module = TypeVar("Module", bound=nn.Module)
 
@@ -100,7 +100,7 @@ def staged(block: Block, inputs: int, stages: Sequence[Stage]) -> OrderedDict[st
 
 
 def head(features: int, classes: int) -> OrderedDict[str, nn.Module]:
-    """Global average pooling and a linear layer, for images of any size."""
+    """Make global average pooling and a linear layer, for images of any size."""
     return OrderedDict(avgpool=nn.AdaptiveAvgPool2d(1), flatten=nn.Flatten(), fc=nn.Linear(features, classes))
 
 

@@ -1,4 +1,4 @@
-"""A first convolution for attacks: it computes the gradient with respect to the image as one matrix product."""
+"""A first convolution for attacks, which computes the gradient with respect to the image as one matrix product."""
 
 from typing import Any
 
@@ -12,8 +12,8 @@ from torch.nn.grad import conv2d_weight
 class FirstConv2d(nn.Conv2d):
     """A convolution of the image itself, equal to nn.Conv2d in value and gradient.
 
-    CPU libraries vectorise over channels, so the gradient with respect to an input of one or three channels takes
-    several times as long as it should; an attack needs it in every step.
+    CPU libraries vectorise over channels, so they compute the gradient with respect to one or three input channels
+    several times too slowly; an attack needs it in every step.
     """
 
     def forward(self, input: Tensor) -> Tensor:
@@ -43,7 +43,7 @@ class _Convolution(torch.autograd.Function):
 
 
 def _input_gradient(gradient: Tensor, weight: Tensor) -> Tensor:
-    """Return the gradient with respect to the image; every run of neighbouring columns is a row of a matrix product."""
+    """Return the gradient with respect to the image: one matrix product whose rows are runs of neighbouring columns."""
     count, channels, rows, columns = gradient.shape
     _, depth, high, wide = weight.shape
     run = next(run for run in (8, 7, 6, 5, 4, 3, 2, 1) if columns % run == 0)

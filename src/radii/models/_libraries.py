@@ -1,7 +1,7 @@
-"""Models of other libraries by name: `timm:resnet18`, `torchvision:resnet50`, `hf:microsoft/resnet-50`.
+"""Make models of other libraries by name: `timm:resnet18`, `torchvision:resnet50`, `hf:microsoft/resnet-50`.
 
-Each library comes with an extra. Its own configuration says which normalisation a model expects. A run that names such
-a model holds its weights itself: opening it downloads nothing, and runs no code but the installed library's.
+Each library needs an extra of radii. The library's configuration states the normalisation of a model. A run of such a
+model holds the weights itself: opening it downloads nothing, and runs no code but the installed library's.
 """
 
 import importlib
@@ -25,18 +25,18 @@ CPU_TORCHVISION = "pip install --no-deps --force-reinstall torchvision --index-u
 
 
 class Library(ABC):
-    """How one library makes a model, and what it says about it."""
+    """A library that makes models and states their normalisation."""
 
     refused: tuple[str, ...] = ()
-    """Arguments that a recipe may not state: they would read files or replace the weights' origin."""
+    """Arguments that a recipe may not state, because they read files or replace the origin of the weights."""
 
     @abstractmethod
     def make(self, model: str, shape: Shape, classes: int, pretrained: bool, fields: Mapping[str, Any]) -> nn.Module:
-        """Make a model for images of a shape in so many classes."""
+        """Make a model for images of `shape` in `classes` classes."""
 
     @abstractmethod
     def normalisation(self, model: str, fields: Mapping[str, Any]) -> Normalisation:
-        """Return the constants that the library states for the model."""
+        """Return the normalisation that the library states for the model, or NONE."""
 
     def resolved(self, model: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """Return further fields that a run needs, so that the model can be made without a network."""
@@ -61,7 +61,7 @@ def factory(name: str) -> Callable[..., nn.Module]:
 
 
 def normalisation(name: str, fields: Mapping[str, Any]) -> Normalisation:
-    """Return the constants that a library states for its model; none where it states none."""
+    """Return the normalisation that a library states for its model, or NONE."""
     library, model = _library(name)
     return library.normalisation(model, fields)
 
@@ -90,15 +90,15 @@ class Timm(Library):
 
     def make(self, model: str, shape: Shape, classes: int, pretrained: bool, fields: Mapping[str, Any]) -> nn.Module:
         options = {"in_chans": shape[0], "num_classes": classes, **fields}
-        made: nn.Module = self._timm(model).create_model(model, pretrained=pretrained, **options)
-        return made
+        network: nn.Module = self._timm(model).create_model(model, pretrained=pretrained, **options)
+        return network
 
     def normalisation(self, model: str, fields: Mapping[str, Any]) -> Normalisation:
         config = self._timm(model).get_pretrained_cfg(model)
         return NONE if config is None else _constants(config.mean, config.std)
 
     def _timm(self, model: str) -> Any:
-        timm = _imported("timm", "timm")
+        timm = _import("timm", "timm")
         known = timm.list_models()
         # A name such as hf-hub:owner/model or local-dir:path would take its architecture from elsewhere.
         if not timm.is_model(model) or ":" in model:
@@ -130,7 +130,7 @@ class Torchvision(Library):
         return _constants(transforms.mean, transforms.std)
 
     def _models(self, model: str) -> Any:
-        models = _imported("torchvision.models", "torchvision")
+        models = _import("torchvision.models", "torchvision")
         known = models.list_models(module=models)
         if model not in known:
             raise LookupError(f"torchvision has no classifier {model!r}{did_you_mean(model, known)}")
@@ -141,7 +141,7 @@ class HuggingFace(Library):
     """Image classifiers of Hugging Face's transformers; their configuration is stored with the run."""
 
     def make(self, model: str, shape: Shape, classes: int, pretrained: bool, fields: Mapping[str, Any]) -> nn.Module:
-        transformers = _imported("transformers", "hf")
+        transformers = _import("transformers", "hf")
         options: dict[str, Any] = {"num_labels": classes, "num_channels": shape[0]}
         self._expect_known(fields)
         if pretrained:
@@ -150,9 +150,9 @@ class HuggingFace(Library):
             options |= {"revision": revision, "ignore_mismatched_sizes": True, "use_safetensors": True}
             return Logits(from_hub(model, **options))
         config = json.loads(fields["config"] if "config" in fields else self._config(model, fields))
-        kind = config.pop("model_type", None)
-        made = transformers.AutoConfig.for_model(kind, **{**config, **options})
-        return Logits(transformers.AutoModelForImageClassification.from_config(made))
+        model_type = config.pop("model_type", None)
+        complete = transformers.AutoConfig.for_model(model_type, **{**config, **options})
+        return Logits(transformers.AutoModelForImageClassification.from_config(complete))
 
     def normalisation(self, model: str, fields: Mapping[str, Any]) -> Normalisation:
         config = json.loads(self._file(model, "preprocessor_config.json", fields))
@@ -165,13 +165,13 @@ class HuggingFace(Library):
         return {} if "config" in fields else {"config": self._config(model, fields)}
 
     def _config(self, model: str, fields: Mapping[str, Any]) -> str:
-        """Return the configuration without what names code or classes: those are the run's own."""
+        """Return the configuration without code and class names, which the run states itself."""
         config = json.loads(self._file(model, "config.json", fields))
         kept = {key: value for key, value in config.items() if key not in ("auto_map", "id2label", "label2id")}
         return json.dumps(kept, sort_keys=True)
 
     def _file(self, model: str, file: str, fields: Mapping[str, Any]) -> str:
-        hub = _imported("huggingface_hub", "hf")
+        hub = _import("huggingface_hub", "hf")
         try:
             path = hub.hf_hub_download(model, file, revision=fields.get("revision", "main"))
         except Exception as error:  # no network, no such repository, no permission: each has its own class
@@ -188,7 +188,7 @@ class HuggingFace(Library):
 
 
 class Logits(nn.Module):
-    """A model of transformers that returns its logits alone, so that every engine can convert it."""
+    """A model of transformers that returns only its logits, so that every engine can convert it."""
 
     def __init__(self, model: nn.Module) -> None:
         super().__init__()
@@ -203,8 +203,8 @@ def _constants(mean: Any, std: Any) -> Normalisation:
     return Normalisation(tuple(float(value) for value in mean), tuple(float(value) for value in std))
 
 
-def _imported(module: str, extra: str) -> Any:
-    """Import a library; say which extra brings it, or why it does not run beside this torch."""
+def _import(module: str, extra: str) -> Any:
+    """Import a library, or raise an error that names the extra to install, or the mismatch with this torch."""
     try:
         with _without_current_folder():
             return importlib.import_module(module)
@@ -223,7 +223,7 @@ def _imported(module: str, extra: str) -> Any:
 
 @contextmanager
 def _without_current_folder() -> Iterator[None]:
-    """Search installed packages alone: a run may name a library, but a file of that name here is anybody's code."""
+    """Import from installed packages only: a file of the library's name in the current folder is not the library."""
     before = sys.path
     sys.path = [entry for entry in before if entry and Path(entry).resolve() != Path.cwd()]
     try:

@@ -26,14 +26,14 @@ DENOISERS = "models/denoisers"
 PRETRAINED = "pretrained"
 """The field of a library's model that starts with the library's weights."""
 
-ModelPart = Annotated[Any, {"part": "models"}]
+InnerModel = Annotated[Any, {"part": "models"}]
 """The type of a factory's parameter that is itself a model: a name, or a table of a name and fields."""
 
-ModelParts = Annotated[tuple[Any, ...], {"part": "models"}]
-"""The same for a list of models."""
+InnerModels = Annotated[tuple[Any, ...], {"part": "models"}]
+"""The type of a factory's parameter that is a list of models."""
 
-DenoiserPart = Annotated[Any, {"part": DENOISERS}]
-"""The same for a denoiser."""
+InnerDenoiser = Annotated[Any, {"part": DENOISERS}]
+"""The type of a factory's parameter that is a denoiser."""
 
 USUAL_NORMALISATION = {(3, 32, 32): CIFAR10, (3, 224, 224): IMAGENET}
 """The normalisation of the dataset that models of this input shape are usually trained on."""
@@ -45,11 +45,11 @@ def names() -> list[str]:
 
 def architectures() -> list[str]:
     """Return the models that can be made for any shape and number of classes without other fields."""
-    return [name for name in names() if "shape" in _inputs(find(name)) and not _has_required_fields(name)]
-
-
-def _has_required_fields(name: str) -> bool:
-    return any(setting.default is MISSING for setting in settings(name))
+    return [
+        name
+        for name in names()
+        if "shape" in _inputs(find(name)) and all(setting.default is not MISSING for setting in settings(name))
+    ]
 
 
 def create(
@@ -62,10 +62,10 @@ def create(
 ) -> nn.Sequential:
     """Make a model by name: for its usual dataset, or for images of `shape` in `classes` classes.
 
-    `fields` are the parameters of its factory. `module:name` names a user-defined class or function; it is called with
-    its fields, and with shape and classes (or num_classes) if it has such parameters, and returns any `nn.Module`. A
-    factory with a parameter `normalisation` applies it itself; in front of any other model it is the first layer.
-    `timm:NAME`, `torchvision:NAME` and `hf:OWNER/NAME` name models of these libraries.
+    `fields` are the parameters of its factory. `module:name` names a user-defined class or function: it is called with
+    its fields, and with shape and classes (or num_classes) if it has such parameters, and returns any `nn.Module`.
+    `timm:NAME`, `torchvision:NAME` and `hf:OWNER/NAME` name models of these libraries. The first layer normalises,
+    unless the factory has a parameter `normalisation` and does so itself.
     """
     factory = find(name)
     parameters = inspect.signature(factory).parameters
@@ -79,23 +79,23 @@ def create(
     return nn.Sequential(first, model)
 
 
-def create_part(spec: Any, **inputs: Any) -> nn.Sequential:
-    """Make the model that a parameter of another model's factory states."""
-    table = part_table(spec)
+def create_inner(spec: Any, **inputs: Any) -> nn.Sequential:
+    """Make the inner model that a recipe states for a parameter of another model."""
+    table = inner_table(spec)
     return create(table.pop("name"), **inputs, **table)
 
 
 def create_denoiser(spec: Any, shape: Shape) -> nn.Module:
-    """Make the denoiser that a parameter of a model's factory states."""
-    table = part_table(spec)
+    """Make the denoiser that a recipe states for a parameter of a model."""
+    table = inner_table(spec)
     name = table.pop("name")
     return _call(find(name, DENOISERS), table, f"denoiser {name!r}", shape=shape)
 
 
-def part_table(spec: Any) -> dict[str, Any]:
-    """Return the table of a part; its short form "lenet" becomes { name = "lenet" }.
+def inner_table(spec: Any) -> dict[str, Any]:
+    """Return the table of an inner model; its short form "lenet" becomes { name = "lenet" }.
 
-    A `module:name` has to be in a table, where the check of what a run may import finds it.
+    A `module:name` must be in a table: the check of what a run may import looks there.
     """
     table = {"name": spec} if isinstance(spec, str) and ":" not in spec else spec
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
@@ -118,21 +118,22 @@ def find(name: str, folder: str = "models") -> Factory:
 
 
 def resolved(name: str, fields: Mapping[str, Any], folder: str = "models") -> dict[str, Any]:
-    """Return the fields of a model and of its parts, with defaults for those that are not stated."""
+    """Return the fields of a model and of its inner models, with defaults for those that are not stated."""
     factory = find(name, folder)
     complete = stated(factory, fields, [key for key in _inputs(factory) if key not in fields])
     if plugins.library_of(name):
         complete |= _libraries.resolved(name, {key: complete[key] for key in complete if key != PRETRAINED})
-    for key, part_folder in _part_folders(factory).items():
-        part = complete[key]
-        several = isinstance(part, list | tuple)
-        tables = [_resolved_part(item, part_folder) for item in (part if several else [part])]
-        complete[key] = tuple(tables) if several else tables[0]
+    for key, inner_folder in _inner_folders(factory).items():
+        inner = complete[key]
+        if isinstance(inner, list | tuple):
+            complete[key] = tuple(_resolved_inner(member, inner_folder) for member in inner)
+        else:
+            complete[key] = _resolved_inner(inner, inner_folder)
     return complete
 
 
-def _resolved_part(spec: Any, folder: str) -> dict[str, Any]:
-    table = part_table(spec)
+def _resolved_inner(spec: Any, folder: str) -> dict[str, Any]:
+    table = inner_table(spec)
     name = table.pop("name")
     return {"name": name, **resolved(name, table, folder)}
 
@@ -143,7 +144,7 @@ def own_normalisation(name: str, fields: Mapping[str, Any]) -> Normalisation:
 
 
 def without_pretrained(name: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a model whose weights are loaded next: a library's model fetches nothing then."""
+    """Return the fields of a model whose weights are loaded next, so that a library fetches nothing."""
     if not (library := plugins.library_of(name)):
         return dict(fields)
     if library == "hf" and "config" not in fields:
@@ -160,22 +161,22 @@ def settings(name: str, folder: str = "models") -> list[Setting]:
     return settings_of(factory, _inputs(factory))
 
 
-def parts(name: str) -> list[str]:
+def inner_models(name: str) -> list[str]:
     """Return the parameters of a model that are models themselves."""
-    return [key for key, folder in _part_folders(find(name)).items() if folder == "models"]
+    return [key for key, folder in _inner_folders(find(name)).items() if folder == "models"]
 
 
-def _part_folders(factory: Factory) -> dict[str, str]:
-    """Return the parameters of a factory that are made by name, each with the folder to look the name up in."""
+def _inner_folders(factory: Factory) -> dict[str, str]:
+    """Return the parameters of a factory that are inner models, each with the folder to look its name up in."""
     fields = settings_of(factory, _inputs(factory))
     return {field.name: field.limits["part"] for field in fields if "part" in field.limits}
 
 
 def _call(factory: Factory, fields: Mapping[str, Any], what: str, **inputs: Any) -> nn.Module:
     """Call a factory with its fields, and with those of the inputs that it has parameters for."""
-    values = {**inputs, "num_classes": inputs.get("classes")}
-    given = {key: values[key] for key in _inputs(factory) if key in values and key not in fields}
-    module = from_mapping(factory, fields, what, **given)
+    known = {**inputs, "num_classes": inputs.get("classes")}
+    passed = {key: known[key] for key in _inputs(factory) if key in known and key not in fields}
+    module = from_mapping(factory, fields, what, **passed)
     if not isinstance(module, nn.Module):
         raise ValueError(f"the {what} made a {type(module).__name__}, expected a torch.nn.Module")
     return module

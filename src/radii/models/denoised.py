@@ -2,7 +2,7 @@
 
 from torch import Tensor, nn
 
-from radii.models.base import DenoiserPart, ModelPart, Shape, create_denoiser, create_part
+from radii.models.base import InnerDenoiser, InnerModel, Shape, create_denoiser, create_inner
 from radii.smoothing.normalisation import Normalisation
 
 
@@ -32,13 +32,13 @@ def denoised(
     shape: Shape,
     classes: int,
     normalisation: Normalisation,
-    classifier: ModelPart,
-    denoiser: DenoiserPart = "dncnn",
+    classifier: InnerModel,
+    denoiser: InnerDenoiser = "dncnn",
 ) -> nn.Module:
     """A denoiser in front of a frozen classifier, for the images that the classifier takes.
 
     In a recipe, `classifier` is the path of a trained run. The denoiser takes pixels; the normalisation comes
     after it, as the classifier's first layer.
     """
-    normalised = create_part(classifier, shape=shape, classes=classes, normalisation=normalisation)
+    normalised = create_inner(classifier, shape=shape, classes=classes, normalisation=normalisation)
     return Denoised(create_denoiser(denoiser, shape), normalised)

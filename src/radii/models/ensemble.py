@@ -5,15 +5,15 @@ from typing import Annotated
 import torch
 from torch import Tensor, nn
 
-from radii.models.base import ModelParts, Shape, create_part
+from radii.models.base import InnerModels, Shape, create_inner
 from radii.smoothing.normalisation import Normalisation
 
 
 class Ensemble(nn.Module):
     """Returns the mean of the members' logits.
 
-    With `consensus` K and in eval mode, a row on whose class the first K members agree gets the mean of these K alone.
-    That is another function than the mean of all, but a fixed function of the row: it is certified like any other.
+    With `consensus` K and in eval mode, an image on whose class the first K members agree gets the mean of these K
+    only. This differs from the mean of all members, but it is a fixed function of the image, so it can be certified.
     """
 
     def __init__(self, members: list[nn.Module], consensus: int = 0) -> None:
@@ -28,7 +28,7 @@ class Ensemble(nn.Module):
         classes = first.argmax(-1)
         agree = (classes == classes[0]).all(0)
         if torch._C._get_tracing_state() is not None or torch.compiler.is_compiling():
-            # A graph has no rows to leave out: the same function, without the saving.
+            # A traced graph cannot leave rows out: compute the same function for all of them.
             rest = self._mean(images, self.consensus, len(self.members))
             return torch.where(agree[:, None], first.mean(0), self._combined(first.mean(0), rest))
         logits = first.mean(0)
@@ -54,7 +54,7 @@ def ensemble(
     shape: Shape,
     classes: int,
     normalisation: Normalisation,
-    members: ModelParts,
+    members: InnerModels,
     consensus: Annotated[int, {"ge": 0}] = 0,
 ) -> nn.Module:
     """The mean logits of several models, for the images that the members take.
@@ -67,4 +67,4 @@ def ensemble(
     if consensus >= len(members):
         raise ValueError(f"model 'ensemble': consensus = {consensus}, expected less than the {len(members)} members")
     inputs = {"shape": shape, "classes": classes, "normalisation": normalisation}
-    return Ensemble([create_part(member, **inputs) for member in members], consensus)
+    return Ensemble([create_inner(member, **inputs) for member in members], consensus)

@@ -1,4 +1,4 @@
-"""Vision transformers for small images (Dosovitskiy et al. 2021): as transfer trains it, and with convolutions."""
+"""Vision transformers for small images (Dosovitskiy et al. 2021), with patches or with a convolutional stem."""
 
 import torch
 import torch.nn.functional as F
@@ -47,29 +47,13 @@ class _FastVit(nn.Module):
         )
         high, wide = ((side + 3) // 4 for side in shape[1:])
         self.position = nn.Parameter(0.02 * torch.randn(1, high * wide, width))
-        self.layers = nn.Sequential(*(_FastLayer(width, heads) for _ in range(layers)))
+        self.layers = nn.Sequential(*(_fast_layer(width, heads) for _ in range(layers)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:
         tokens = self.stem(images).flatten(2).transpose(1, 2) + self.position
         logits: Tensor = self.head(self.layers(tokens).mean(1))
         return logits
-
-
-class _FastLayer(nn.Module):
-    """Attention and an MLP of twice the width, each after layer normalisation and added to its input."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.attention = nn.Sequential(nn.LayerNorm(width), _FastAttention(width, heads, (width // heads) ** -0.5))
-        self.perceptron = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width)
-        )
-
-    def forward(self, tokens: Tensor) -> Tensor:
-        tokens = tokens + self.attention(tokens)
-        result: Tensor = tokens + self.perceptron(tokens)
-        return result
 
 
 class _Vit(nn.Module):
@@ -80,7 +64,7 @@ class _Vit(nn.Module):
         self.embedding = nn.Linear(channels * self.patch[0] * self.patch[1], width)
         self.class_token = nn.Parameter(torch.randn(1, 1, width))
         self.position = nn.Parameter(torch.randn(1, GRID * GRID + 1, width))
-        self.layers = nn.Sequential(*(_Layer(width, heads) for _ in range(layers)))
+        self.layers = nn.Sequential(*(_vit_layer(width, heads) for _ in range(layers)))
         self.head = nn.Sequential(nn.LayerNorm(width), nn.Linear(width, classes))
 
     def forward(self, images: Tensor) -> Tensor:
@@ -90,28 +74,40 @@ class _Vit(nn.Module):
         return logits
 
     def _patches(self, images: Tensor) -> Tensor:
-        """[batch, patch, value]: patches row by row, the values of each by row, column, channel."""
+        """Return the patches row by row, the values of each by row, column, channel: [batch, patch, value]."""
         rows, columns = self.patch
         cells: Tensor = images.permute(0, 2, 3, 1).unflatten(2, (GRID, columns)).unflatten(1, (GRID, rows))
         return cells.transpose(2, 3).flatten(3).flatten(1, 2)
 
 
 class _Layer(nn.Module):
-    """Attention and an MLP, each after layer normalisation and added to its input."""
+    """Attention and an MLP, each added to its input."""
 
-    def __init__(self, width: int, heads: int) -> None:
+    def __init__(self, attention: nn.Module, perceptron: nn.Module) -> None:
         super().__init__()
-        # The published networks divide by the root of the full width, not of a head's.
-        self.attention = nn.Sequential(nn.LayerNorm(width), _Attention(width, heads, width**-0.5))
-        # An activation after the second linear layer is unusual, but the published networks have it.
-        self.perceptron = nn.Sequential(
-            nn.LayerNorm(width), nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.GELU()
-        )
+        self.attention = attention
+        self.perceptron = perceptron
 
     def forward(self, tokens: Tensor) -> Tensor:
         tokens = tokens + self.attention(tokens)
         result: Tensor = tokens + self.perceptron(tokens)
         return result
+
+
+def _vit_layer(width: int, heads: int) -> _Layer:
+    """Make a layer of the published networks, normalised before attention and before an MLP of 4 times the width."""
+    # The published networks divide by the root of the full width, not of a head's.
+    attention = _Attention(width, heads, width**-0.5)
+    # An activation after the second linear layer is unusual, but the published networks have it.
+    perceptron = (nn.Linear(width, 4 * width), nn.GELU(), nn.Linear(4 * width, width), nn.GELU())
+    return _Layer(nn.Sequential(nn.LayerNorm(width), attention), nn.Sequential(nn.LayerNorm(width), *perceptron))
+
+
+def _fast_layer(width: int, heads: int) -> _Layer:
+    """Make a layer that is normalised before attention and before an MLP of twice the width."""
+    attention = _FastAttention(width, heads, (width // heads) ** -0.5)
+    perceptron = (nn.Linear(width, 2 * width), nn.GELU(), nn.Linear(2 * width, width))
+    return _Layer(nn.Sequential(nn.LayerNorm(width), attention), nn.Sequential(nn.LayerNorm(width), *perceptron))
 
 
 class _Attention(nn.Module):
@@ -139,7 +135,7 @@ class _FastAttention(_Attention):
     """Self-attention that trains quickly on a CPU in bfloat16."""
 
     def _mixed(self, queries: Tensor, keys: Tensor, values: Tensor) -> Tensor:
-        # Of few tokens, the backward pass of the fused attention takes four times as long as three products.
+        # For few tokens, the backward pass of the fused attention takes four times as long as three products.
         if torch.is_grad_enabled() and torch.is_autocast_enabled("cpu"):
             return (self.scale * queries @ keys.transpose(-1, -2)).softmax(-1) @ values
         return super()._mixed(queries, keys, values)

@@ -20,5 +20,5 @@ def create(name: str, **fields: Any) -> Objective:
 
 def resources_of(name: str) -> list[str]:
     """Return the fields of an objective that are passed as objects, such as a teacher."""
-    kind = plugins.find("objectives", name, Objective)
-    return kind.resources() if isinstance(kind, type) and issubclass(kind, Objective) else []
+    factory = plugins.find("objectives", name, Objective)
+    return factory.resources() if isinstance(factory, type) and issubclass(factory, Objective) else []

@@ -25,7 +25,7 @@ class Batch(NamedTuple):
 
 
 class Step(NamedTuple):
-    """The epoch of a step, the generator of all its random numbers, and how much of the training is done before it."""
+    """The epoch of a step, the generator of its random numbers, and the share of the training before it."""
 
     epoch: int
     rng: torch.Generator
@@ -86,7 +86,7 @@ class Objective(Component, ABC):
 
 
 def ramp(epoch: int, warmup_epochs: int) -> float:
-    """Return the share of the full strength in this epoch: it rises linearly over the warm-up, then stays at one."""
+    """Return the share of the full strength in this epoch: it rises linearly over the warm-up, then stays 1."""
     return min(1.0, (epoch + 1) / warmup_epochs) if warmup_epochs else 1.0
 
 

@@ -23,9 +23,10 @@ class CatRs(Objective):
     attacked noise to its initial mean and root mean square at every step, as for the published models, or to its
     initial mean and standard deviation once at the end, as in the paper.
 
-    For the ablations of the paper's Tables 8 and 9: `label_term` is the copies' lowest cross-entropies, the mean over
-    "all" copies, or left out; without `mask` the worst case counts for every image; `over_copies` takes the worst or
-    the mean of the attacked copies; `target` is the prediction that they should give. The mean prediction is detached.
+    The other fields are for the ablations of the paper's Tables 8 and 9. `label_term` uses the copies' lowest
+    cross-entropies, the mean over "all" copies, or "none"; without `mask` the worst case counts for every image;
+    `over_copies` takes the worst or the mean of the attacked copies; `target` is the prediction that they should give,
+    of which "mean_prediction" is detached.
     """
 
     copies: int = option(4, ge=1)
@@ -64,8 +65,8 @@ class CatRs(Objective):
         accepted = self._accepted(logits, batch, step.rng)
         confident = (accepted == self.copies) | (not self.mask)
         targets = self._targets(logits, batch)
-        # The other images are attacked where they could affect batch statistics, and where choosing would wait for
-        # the device.
+        # Only confident images need an attack. All are attacked where they affect batch statistics, and on devices,
+        # where selecting images would wait for the device.
         if images.device.type == "cpu" and is_batch_independent(model):
             worst = images.new_zeros(len(images))
             if confident.any():

@@ -6,16 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from radii.fields import option
-from radii.objectives.base import (
-    Batch,
-    Objective,
-    Step,
-    Terms,
-    cross_entropy,
-    divergence,
-    ramp,
-    smoothed_loss,
-)
+from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, divergence, ramp, smoothed_loss
 from radii.smoothing.attack import ascent, l2_ball
 from radii.smoothing.forward import frozen, logits_of
 from radii.smoothing.noise import noise_like, noisy_copies
@@ -39,14 +30,14 @@ class Consistency(Objective):
     warmup_epochs: int = option(10, ge=0)
     agreement: str = option("kl", choices=("kl", "mse"))
     weight_ramp: float = option(0.0, ge=0, le=1)
-    """The share of the training over which both weights rise from 0: fine-tuning begins as Gaussian training."""
+    """The share of the training over which both weights rise from 0, so that it begins as Gaussian training."""
     gaussian_start: float = option(0.0, ge=0, le=1)
-    """The share of the training before that which is Gaussian training with one copy, at half the cost of two."""
+    """The share of the training before the ramp that is Gaussian training with one copy, at half the cost of two."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.agreement == "mse" and self.copies < 2:
-            raise ValueError(f"objective 'consistency': copies = {self.copies}, agreement = 'mse' compares two")
+            raise ValueError(f"objective 'consistency': copies = {self.copies}, agreement = 'mse' needs at least 2")
         if self.gaussian_start + self.weight_ramp > 1:
             raise ValueError(
                 f"objective 'consistency': gaussian_start = {self.gaussian_start} and weight_ramp = {self.weight_ramp} "

@@ -102,7 +102,7 @@ def forward_boxes(layers: list[nn.Module], images: Tensor, radius: float, norm: 
     for layer in layers:
         boxes.append(box)
         if round_ball and isinstance(layer, AFFINE) and not _repeats_pixels(layer):
-            # In l2 a neuron moves by the norm of its weights: less than what the box around the ball allows.
+            # In l2 a neuron moves by at most the norm of its weights, less than the box around the ball allows.
             box = Box(_run(layer, box.centre), _root(_run(layer, box.radius.square(), torch.square)))
         else:
             box = _through(layer, box)
@@ -158,7 +158,7 @@ def _from_ball(
 
 
 def _root(squares: Tensor) -> Tensor:
-    """Return the square root, kept a little above zero, where its gradient would not be finite."""
+    """Return the square root, kept a little above zero because its gradient is infinite there."""
     return squares.clamp(min=1e-30).sqrt()
 
 
@@ -177,7 +177,7 @@ def _back(layers: list[nn.Module], inputs: list[Box], slopes: Tensor) -> tuple[T
 
 
 def _back_affine(layer: nn.Module, slopes: Tensor, box: Box) -> tuple[Tensor, Tensor]:
-    """Exact: the slopes are the gradient of the layer's output, the offset is its value at zero."""
+    """Take the slopes from the gradient of the layer's output and the offset from its value at zero; both are exact."""
     rows = slopes.flatten(0, 1)
     with torch.enable_grad():
         zero = torch.zeros((len(rows), *box.centre.shape[1:]), dtype=rows.dtype, device=rows.device).requires_grad_()

@@ -42,7 +42,7 @@ def _denoiser_and_classifier(model: nn.Module) -> tuple[nn.Module, nn.Module]:
         denoiser, classifier = (getattr(module, part, None) for part in ("denoiser", "classifier"))
         if isinstance(denoiser, nn.Module) and isinstance(classifier, nn.Module):
             return denoiser, classifier
-    raise ParameterError("objective 'denoising' trains the denoiser of a model, and this one has none: use 'denoised'")
+    raise ParameterError("objective 'denoising' trains the denoiser of a model, which this model lacks: use 'denoised'")
 
 
 def _disagreement(classifier: nn.Module, denoised: Tensor, images: Tensor) -> Tensor:

@@ -68,6 +68,6 @@ class SmoothAdv(Objective):
 
 def _gain(logits: Tensor, labels: Tensor) -> Tensor:
     if len(logits) == 1:
-        # The same direction, also where the probability underflows.
+        # The gradient has the same direction, and does not vanish where the probability underflows.
         return cross_entropy(logits, labels).sum()
     return smoothed_loss(logits, labels).mean()

@@ -5,16 +5,7 @@ from dataclasses import dataclass
 from torch import Tensor, nn
 
 from radii.fields import option
-from radii.objectives.base import (
-    Batch,
-    Objective,
-    Step,
-    Terms,
-    cross_entropy,
-    divergence,
-    ramp,
-    smoothed_loss,
-)
+from radii.objectives.base import Batch, Objective, Step, Terms, cross_entropy, divergence, ramp, smoothed_loss
 from radii.smoothing.attack import ascent, l2_ball
 from radii.smoothing.forward import frozen, logits_of
 from radii.smoothing.noise import noise_like

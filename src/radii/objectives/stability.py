@@ -22,7 +22,7 @@ class Stability(Objective):
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         noisy = noisy_copies(batch.images, 1, self.sigma, step.rng)
-        # Two forward passes, the clean one first: BatchNorm computes the statistics of each separately.
+        # Two forward passes, the clean one first, because BatchNorm computes separate statistics for each.
         clean_logits = logits_of(model, batch.images[None])
         noisy_logits = logits_of(model, noisy)
         disagreement = -(clean_logits.softmax(-1) * noisy_logits.log_softmax(-1)).sum(-1)

@@ -22,7 +22,7 @@ class Recording(Protocol):
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class Transfer(Objective):
-    """The distance of student and teacher on the same noisy image, mixed with cross-entropy.
+    """The distance between the student's and the teacher's output for the same noisy image, mixed with cross-entropy.
 
     `match` says what is compared: "logits", as the published students were trained, or "softmax", as in
     Algorithm 1 of the paper. `distance` is the paper's l2, its square, l1, or "kl", the divergence of the student's

@@ -1,4 +1,4 @@
-"""Make the batches of an epoch, prepared ahead; with several processes, this rank's share of each."""
+"""Make the batches of an epoch, or this rank's share of them, and load them ahead in a thread."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -16,9 +16,9 @@ from radii.smoothing.streams import RowGenerator, Stream
 from radii.training.ddp import World
 
 AHEAD = 4
-"""Batches that are prepared while one is used."""
+"""Batches that are loaded while one is used."""
 SHARE_OF_MEMORY = 4
-"""A training set is put on the device if it takes at most one part in so many of the free memory."""
+"""A training set is put on the device if it takes at most this part, a quarter, of the free memory."""
 CPU = torch.device("cpu")
 
 
@@ -33,7 +33,7 @@ class LocalBatch(NamedTuple):
 
 
 def put_on_device(images: Images, device: torch.device) -> Images:
-    """Put images in memory on the device, once, where they fit comfortably; others stay where they are."""
+    """Copy a split that is held in memory to the device if it fits well; other splits stay where they are."""
     free = free_memory(device)
     return images.to(device, None if free is None else free // SHARE_OF_MEMORY)
 
@@ -41,14 +41,14 @@ def put_on_device(images: Images, device: torch.device) -> Images:
 def by_place(
     rng: torch.Generator, training: Training, first: int, purpose: Purpose, seed: int, epoch: int
 ) -> torch.Generator:
-    """Return `rng`, or where the recipe states streams, what draws from them for the images from place `first` on."""
+    """Return `rng`, or with training.stream a generator that draws by the images' places, from `first` on."""
     return rng if training.stream is None else RowGenerator.beside(rng, Stream.at(purpose, seed, epoch), first)
 
 
 def batches(
     images: Images, training: Training, *, seed: int, epoch: int, first: int, world: World
 ) -> Iterator[LocalBatch]:
-    """Yield the batches of an epoch from step `first` on; seed, epoch, step and rank determine each of them.
+    """Yield the batches of an epoch from step `first` on; each depends only on seed, epoch, step and rank.
 
     Their images are what `images.load` returns; `prefetch` finishes them.
     """
@@ -71,7 +71,7 @@ def prefetch(
     cuda = torch.cuda.current_device() if device.type == "cuda" else None
 
     def select_device() -> None:
-        if cuda is not None:  # a thread begins with the first GPU, and pinning would open that
+        if cuda is not None:  # a new thread uses the first GPU, and pinning memory would open it
             torch.cuda.set_device(cuda)
 
     def load() -> LocalBatch | None:

@@ -1,4 +1,4 @@
-"""BatchNorm over the images of all processes, on any backend."""
+"""BatchNorm over the images of all processes, on CPUs and GPUs."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ CPU = torch.device("cpu")
 
 
 class SynchronisedBatchNorm(_BatchNorm):
-    """BatchNorm over the images of all ranks on a CPU; torch's own SyncBatchNorm runs on GPUs only.
+    """BatchNorm over the images of all ranks on a CPU; torch's SyncBatchNorm runs on GPUs only.
 
     Every rank has to make the same forward passes in train mode. A rank that is not `counted` adds no images.
     """
@@ -48,8 +48,8 @@ class SynchronisedBatchNorm(_BatchNorm):
         counts = gathered[:, -1:].detach()
         total = float(counts.sum())
         shares = counts / total
-        whole = (shares * means).sum(0)
-        return whole, (shares * (variances + (means - whole).square())).sum(0), total
+        overall = (shares * means).sum(0)
+        return overall, (shares * (variances + (means - overall).square())).sum(0), total
 
     def _track(self, mean: Tensor, variance: Tensor, count: float) -> None:
         assert self.running_mean is not None
@@ -62,7 +62,7 @@ class SynchronisedBatchNorm(_BatchNorm):
 
 
 class _AllGather(torch.autograd.Function):
-    """Stack the vectors of all ranks, one in a row; the gradient of a rank's own vector is summed over all ranks."""
+    """Stack the vectors of all ranks as rows; the gradient of a rank's own vector is summed over all ranks."""
 
     @staticmethod
     def forward(_: Any, own: Tensor) -> Tensor:
@@ -83,22 +83,22 @@ SYNCHRONISED = (SynchronisedBatchNorm, nn.SyncBatchNorm)
 def synchronise(model: nn.Module, device: torch.device = CPU) -> None:
     """Replace every BatchNorm of a model by a synchronised one with the same weights and statistics.
 
-    On CUDA it is torch's. That one also counts the image of a rank which has none of its own in a step.
+    On CUDA it is torch's SyncBatchNorm, which also counts the substitute image of a rank that has none in a step.
     """
-    kind = nn.SyncBatchNorm if device.type == "cuda" else SynchronisedBatchNorm
+    layer_type = nn.SyncBatchNorm if device.type == "cuda" else SynchronisedBatchNorm
     for parent in list(model.modules()):
         for name, child in parent.named_children():
             if isinstance(child, _BatchNorm) and not isinstance(child, SYNCHRONISED):
-                setattr(parent, name, _synchronised(name, child, kind))
+                setattr(parent, name, _synchronised(name, child, layer_type))
 
 
 def _synchronised(
-    name: str, norm: _BatchNorm, kind: type[SynchronisedBatchNorm] | type[nn.SyncBatchNorm]
+    name: str, norm: _BatchNorm, layer_type: type[SynchronisedBatchNorm] | type[nn.SyncBatchNorm]
 ) -> _BatchNorm:
     if type(norm) not in (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d):
         raise ParameterError(
             f"the layer {name!r} is a {type(norm).__name__}, which cannot be synchronised: use batch_norm = 'local'"
         )
-    layer = kind(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
+    layer = layer_type(norm.num_features, norm.eps, norm.momentum, norm.affine, norm.track_running_stats)
     layer.__dict__.update({key: norm.__dict__[key] for key in ("_parameters", "_buffers", "training")})
     return layer

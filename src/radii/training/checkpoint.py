@@ -1,4 +1,4 @@
-"""Checkpoints: everything that a stopped training needs to continue."""
+"""Save and restore the state of a training, so that it continues after a stop with the same weights."""
 
 import hashlib
 import io
@@ -13,15 +13,15 @@ from radii import disk
 from radii.runs.run import Run, RunError
 
 DIGEST_BYTES = hashlib.sha256().digest_size
-"""A checkpoint file ends with the digest of what torch wrote."""
+"""A checkpoint file ends with the SHA-256 of the rest."""
 PROGRESS = ("epoch", "step", "seconds", "core_seconds", "totals", "history")
 """The attributes of a TrainState that are plain data."""
 
 
 class TrainState:
-    """Model, optimizer, scaler of gradients, position in the schedule, sums of this epoch and rows of training.csv.
+    """Model, optimizer, gradient scaler, position in the schedule, sums of this epoch and rows of training.csv.
 
-    Random numbers are drawn by address, so there is no random state to keep.
+    Random numbers are drawn by address, so no random state is saved.
     """
 
     def __init__(self, model: nn.Module, optimizer: torch.optim.Optimizer, scaler: GradScaler | None = None) -> None:
@@ -97,7 +97,7 @@ class TrainState:
     def load(self, content: bytes, path: Path) -> None:
         """Restore the state from the content of the checkpoint at `path`."""
         try:
-            # Written on any device, read on any: what it is loaded into has its own.
+            # To the CPU: the device that wrote the checkpoint may not exist here.
             self.load_state_dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
         except Exception as error:
             raise RunError(

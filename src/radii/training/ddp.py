@@ -1,4 +1,4 @@
-"""Training in several processes: how ranks find each other, what they exchange, and what must be the same on all."""
+"""Train in several processes: connect the ranks, exchange values, and check that all train the same recipe."""
 
 import os
 import secrets
@@ -28,15 +28,15 @@ from radii.runs.recipe import Recipe
 Result = TypeVar("Result")
 RENDEZVOUS_TIMEOUT = timedelta(minutes=30)
 SECONDS_TO_STOP = 30.0
-"""How long a process may take to stop after torchrun has died; torchrun itself gives its processes as long."""
+"""How long a process may take to stop after torchrun has died; torchrun itself waits as long."""
 CONNECTION_ERRORS = ("gloo", "nccl", "connection", "timed out")
-"""Words in the error of a collective call whose peer has ended: gloo raises plain RuntimeErrors, without a type."""
+"""Words in the error of a collective call whose peer has ended; gloo raises plain RuntimeErrors."""
 MACHINE_FIELDS = ("dataset.path", "training.initial")
-"""Fields of a recipe that may differ between machines; the digests of the files there are compared instead."""
+"""Fields of a recipe that may differ between machines; the digests of the files are compared instead."""
 
 
 class PeerError(ParameterError):
-    """Another process of the same training has ended; that process reports the reason."""
+    """Another process of this training has ended; that process reports the reason."""
 
 
 @dataclass(frozen=True)
@@ -56,9 +56,10 @@ class World:
         return numbers if self.is_rank0 else (*numbers, self.rank)
 
     def split(self, indices: Tensor) -> tuple[Tensor, float]:
-        """Return this rank's images of a step, and a weight: the average of weight times mean is the mean of the step.
+        """Return this rank's images of a step and the weight of their mean loss.
 
-        A rank without images gets one of them with weight 0, because every rank has to take part in every step.
+        The average over the ranks of weight times mean is the mean over the step's images. A rank without images gets
+        one of them with weight 0, because every rank has to take part in every step.
         """
         own = indices.tensor_split(self.size)[self.rank]
         return (own, len(own) * self.size / len(indices)) if len(own) else (indices[:1], 0.0)
@@ -71,11 +72,11 @@ class World:
         return values
 
     def wait(self) -> None:
-        """Wait until every rank gets here."""
+        """Wait until every rank has called this."""
         self.sum(torch.zeros(1))
 
     def broadcast_from_rank0(self, act: Callable[[], Result]) -> Result:
-        """Run `act` on rank 0 and return its result on every rank; where it fails, every rank raises an error."""
+        """Run `act` on rank 0 and return its result on every rank; if it fails, every rank raises an error."""
         if self.size == 1:
             return act()
         if not self.is_rank0:
@@ -99,7 +100,7 @@ class World:
         return message
 
     def expect_same(self, what: str, value: object) -> None:
-        """Raise a ParameterError where this rank has another value than rank 0."""
+        """Raise a ParameterError if this rank has another value than rank 0."""
         expected = self.broadcast_from_rank0(lambda: value)
         if value != expected:
             raise ParameterError(f"rank {self.rank} has other {what} than rank 0: {value}, expected {expected}")
@@ -110,7 +111,7 @@ class World:
             return loss
         with self.peer_errors(), warnings.catch_warnings():
             warnings.simplefilter("ignore", FutureWarning)  # torch 2.13 renames broadcast_buffers
-            # static_graph needs the same parameters to be used in every step; each step checks that.
+            # static_graph requires that every step uses the same parameters; gradient_step checks this.
             return DistributedDataParallel(
                 loss, broadcast_buffers=False, gradient_as_bucket_view=True, static_graph=True
             )
@@ -174,7 +175,7 @@ def _choose_backend(local_rank: int) -> str:
 
 
 def _stop_when_orphaned(launcher: int) -> None:
-    """Stop this process as SIGTERM does when torchrun has died, since nobody else would stop it then."""
+    """Send this process SIGTERM when torchrun has died; nothing else would stop it."""
     while os.getppid() == launcher:
         time.sleep(0.5)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -189,10 +190,10 @@ def _connect(backend: str) -> None:
 
 
 def agree_on_token(store: Store, rank: int, size: int) -> str:
-    """Return a token of rank 0 that only the processes which are alive now get.
+    """Return a token of rank 0 that only the processes of this attempt receive.
 
-    torchrun keeps one store for all its attempts: without the token, a restarted process may read the address of a
-    dead one there, and wait for it.
+    torchrun keeps one store for all its attempts. Without the token, a restarted process may read the address of a dead
+    one in it and wait for that.
     """
     own = secrets.token_hex(8)
     if rank == 0:
@@ -205,7 +206,7 @@ def agree_on_token(store: Store, rank: int, size: int) -> str:
 
 
 def _send_token(store: Store, token: str, missing: set[int]) -> None:
-    """Send the token until every rank has confirmed it; what dead processes left in the store is never confirmed."""
+    """Send the token until every rank has confirmed it; entries of dead processes are never confirmed."""
     deadline = time.monotonic() + RENDEZVOUS_TIMEOUT.total_seconds()
     while missing:
         for rank in missing:
@@ -236,21 +237,24 @@ def expect_same_recipe(world: World, recipe: Recipe, origin: Mapping[str, Any]) 
     fields = dict(_recipe_fields(recipe))
     hashes = {name: source.get("hash") for name, source in origin.items()}
     expected_fields, expected_hashes = world.broadcast_from_rank0(lambda: (fields, hashes))
-    for name in sorted({*fields, *expected_fields}):
-        here, there = fields.get(name), expected_fields.get(name)
-        if here != there:
-            raise ParameterError(
-                f"rank {world.rank} has another recipe than rank 0: {name} = {here!r}, expected {there!r}"
-            )
-    for name in sorted({*hashes, *expected_hashes}):
-        here, there = hashes.get(name), expected_hashes.get(name)
-        if here != there:
-            what = name.replace("_", " ")
-            raise ParameterError(f"rank {world.rank} has another {what} than rank 0: {here}, expected {there}")
+    for name, value, expected in _differences(fields, expected_fields):
+        raise ParameterError(
+            f"rank {world.rank} has another recipe than rank 0: {name} = {value!r}, expected {expected!r}"
+        )
+    for name, value, expected in _differences(hashes, expected_hashes):
+        what = name.replace("_", " ")
+        raise ParameterError(f"rank {world.rank} has another {what} than rank 0: {value}, expected {expected}")
+
+
+def _differences(values: Mapping[str, Any], expected: Mapping[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """Yield the names whose values differ, with both values; None stands for a missing one."""
+    for name in sorted({*values, *expected}):
+        if values.get(name) != expected.get(name):
+            yield name, values.get(name), expected.get(name)
 
 
 def _recipe_fields(recipe: Recipe) -> Iterator[tuple[str, Any]]:
-    """Yield the fields of a recipe under their dotted names, without those of the machine."""
+    """Yield the fields of a recipe under their dotted names, without MACHINE_FIELDS."""
     for key, value in asdict(recipe).items():
         fields = {f"{key}.{name}": field for name, field in value.items()} if isinstance(value, dict) else {key: value}
         yield from ((name, field) for name, field in fields.items() if name not in MACHINE_FIELDS)

@@ -1,4 +1,4 @@
-"""Recipes for a run's own images: fine-tune it, teach students, or train from scratch, with the profile's defaults."""
+"""Make recipes with a profile's defaults: to fine-tune a run, to train its students, or to train from scratch."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -7,7 +7,7 @@ from radii.runs import profiles
 from radii.runs.recipe import Recipe, RecipeError, apply_settings, with_settings
 from radii.runs.run import Run
 from radii.runs.trust import require_data
-from radii.training.build import dataset_of, open_dataset
+from radii.training.open_dataset import dataset_of, open_dataset
 
 
 def fine_tuning_recipe(run: Run, method: Path | str, settings: Sequence[str] = (), data: Path | None = None) -> Recipe:

@@ -1,4 +1,4 @@
-"""Delay Ctrl-C and SIGTERM until the work of the moment is saved."""
+"""Delay Ctrl-C and SIGTERM until the current work is saved."""
 
 import signal
 import threading
@@ -30,14 +30,14 @@ class Interrupts:
         return self
 
     def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+        self, error_type: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._restore()
-        if kind is None:
+        if error is None:
             self.deliver()
 
     def deliver(self, number: int | None = None) -> None:
-        """Raise the delayed signal, if any; otherwise act as if this process had got the signal `number` of a peer."""
+        """Raise the delayed signal, if any; else handle the signal `number` that another process received."""
         own, self.pending = self.pending, None
         if own is not None:
             self._restore()
@@ -45,7 +45,7 @@ class Interrupts:
         elif number is not None:
             handler = self._handlers.get(number)
             self._restore()
-            signal.signal(number, signal.SIG_IGN)  # this process may still get the signal itself
+            signal.signal(number, signal.SIG_IGN)  # this process may still receive the signal itself
             if callable(handler):
                 handler(number, None)
 

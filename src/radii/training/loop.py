@@ -1,4 +1,4 @@
-"""The training loop: one loop for every objective, in one process or in several."""
+"""Train a recipe in a run: one loop for every objective, in one process or in several."""
 
 import math
 import time
@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import torch
-from torch import nn
 
 from radii import disk
 from radii.datasets import Images
@@ -22,8 +21,7 @@ from radii.runs.events import working
 from radii.runs.recipe import Recipe, RecipeError
 from radii.runs.run import Run
 from radii.smoothing.addresses import generator
-from radii.smoothing.forward import evaluating
-from radii.smoothing.noise import noisy_copies
+from radii.training.accuracy import noisy_accuracy
 from radii.training.batches import LocalBatch, batches, by_place, prefetch, put_on_device
 from radii.training.batchnorm import synchronise
 from radii.training.build import Components, build, stored
@@ -41,7 +39,7 @@ SECONDS_BETWEEN_CHECKPOINTS = 300.0
 
 
 class StepEvent(NamedTuple):
-    """What `on_step` gets after every step and after every epoch."""
+    """The argument of `on_step`, after every step and after every epoch."""
 
     epoch: int
     epochs: int
@@ -93,11 +91,10 @@ def train(
         raise ValueError("settings override a recipe file: change the fields of the Recipe instead")
     keep_freed_memory()
     target, world = Run(run), join_world()
-    # With several processes each sees a share of the images, and its noise may depend on the rank.
-    alone = world.size == 1
+    tape = world.size == 1  # with several processes, the noise may depend on the rank
     if recipe.training is not None:
         check_precision(recipe.training.precision, default_device())
-    components = build(recipe, None if data is None else Path(data), teacher, soft_labels, trust, tape=alone)
+    components = build(recipe, None if data is None else Path(data), teacher, soft_labels, trust, tape=tape)
     if minutes is not None:
         components = _within(minutes, components, target, world)
     _train(target, components, world, on_step, on_estimate)
@@ -105,12 +102,12 @@ def train(
 
 
 def _within(minutes: float, components: Components, run: Run, world: World) -> Components:
-    """Return the components with the number of steps that fit into some minutes, or that the run has recorded."""
+    """Return the components for the number of steps that fit into some minutes, or that the run has recorded."""
 
     def choose() -> int:
-        begun = run.stated_recipe().training if run.recipe_file.is_file() else None
-        if begun is not None and begun.steps is not None:
-            return begun.steps
+        recorded = run.stated_recipe().training if run.recipe_file.is_file() else None
+        if recorded is not None and recorded.steps is not None:
+            return recorded.steps
         return steps_within(components, minutes, time_steps(components))
 
     return components.with_steps(world.broadcast_from_rank0(choose))
@@ -143,7 +140,7 @@ def _train(
 
 
 def _claim(run: Run, components: Components, lock: ExitStack) -> bool:
-    """Lock the run and claim it for the recipe and its data; return whether it is finished already."""
+    """Lock the run and claim it for the recipe and its data; return whether it is already finished."""
     lock.enter_context(run.writing())
     run.claim(stored(components.recipe, run), components.origin, components.defaults)
     record_training_data(run, components.images)
@@ -152,7 +149,7 @@ def _claim(run: Run, components: Components, lock: ExitStack) -> bool:
 
 @contextmanager
 def _logged(run: Path, on_step: OnStep, world: World) -> Iterator[OnStep]:
-    """Wrap `on_step` to log epochs, and a step every few seconds, in the run's events; on rank 0 only."""
+    """Wrap `on_step` to log epochs and periodic steps in the run's events, on rank 0 only."""
     if not world.is_rank0:
         yield on_step
         return
@@ -170,16 +167,9 @@ def _logged(run: Path, on_step: OnStep, world: World) -> Iterator[OnStep]:
 
 
 class _Loop:
-    """A training in one of its processes."""
+    """The training of a run in one of its processes."""
 
-    def __init__(
-        self,
-        run: Run,
-        components: Components,
-        test: Images,
-        on_step: OnStep,
-        world: World,
-    ) -> None:
+    def __init__(self, run: Run, components: Components, test: Images, on_step: OnStep, world: World) -> None:
         self.run, self.images, self.test = run, components.images, test
         self.on_step, self.world = on_step, world
         self.recipe, self.training, self.device = components.recipe, components.training, default_device()
@@ -189,7 +179,7 @@ class _Loop:
             synchronise(model, self.device)
         scaler = make_scaler(self.training.precision, self.device)
         self.state = TrainState(model, make_optimizer(self.training, model), scaler)
-        self.steps = math.ceil(len(self.images) / self.training.images_per_step)
+        self.steps = components.steps_per_epoch
         self._restore()
         self.last = self.state.epoch, self.state.step
         """Epoch and number of the last step."""
@@ -230,22 +220,15 @@ class _Loop:
         core_clock = time.process_time()
         state.model.train()
         upcoming = batches(
-            self.images,
-            self.training,
-            seed=self.recipe.seed,
-            epoch=state.epoch,
-            first=state.step,
-            world=self.world,
+            self.images, self.training, seed=self.recipe.seed, epoch=state.epoch, first=state.step, world=self.world
         )
         upcoming = islice(upcoming, max(0, self._steps_of_epoch() - state.step))
         for local in prefetch(upcoming, self.images, self.device):
             with tuned(self.training.precision, self.device):
                 result = self._run_step(local)
             state.seconds, clock = state.seconds + time.perf_counter() - clock, time.perf_counter()
-            state.core_seconds, core_clock = (
-                state.core_seconds + time.process_time() - core_clock,
-                time.process_time(),
-            )
+            state.core_seconds += time.process_time() - core_clock
+            core_clock = time.process_time()
             signal = self._signal_after(result)
             if signal or clock - saved > SECONDS_BETWEEN_CHECKPOINTS:
                 self._save()
@@ -255,7 +238,7 @@ class _Loop:
         return result.loss
 
     def _steps_of_epoch(self) -> int:
-        """Return the steps of the present epoch: fewer in the last one of a training that ends within it."""
+        """Return the steps of this epoch: fewer in the last one if the training ends within it."""
         if self.training.steps is None:
             return self.steps
         return min(self.steps, self.training.steps - self.state.epoch * self.steps)
@@ -283,17 +266,17 @@ class _Loop:
         return result
 
     def _save(self) -> None:
-        """Write a checkpoint, which is never of weights that are not finite."""
+        """Write a checkpoint; raise a NotFiniteError if the weights are not finite."""
         if self.world.is_rank0:
             expect_finite_weights(self.state.model, *self.last)
             self.state.save(self.run)
 
     def _agree_on_signal(self) -> int | None:
-        """Return the signal that any of the ranks has delayed, so that all stop at the same step."""
+        """Return the signal that any rank has delayed, so that all stop at the same step."""
         return _first_signal(self.world.sum(torch.tensor(self._signal_flags())).tolist())
 
     def _signal_after(self, result: StepResult) -> int | None:
-        """Return the signal that the ranks have agreed on in a step; alone, also one that came at its end."""
+        """Return the signal that the ranks have agreed on in a step; a single process also counts one at its end."""
         return _first_signal(result.shared if self.world.size > 1 else self._signal_flags())
 
     def _signal_flags(self) -> list[float]:
@@ -301,7 +284,7 @@ class _Loop:
         return [float(number == self.interrupts.pending) for number in SIGNALS]
 
     def _stop_by(self, signal: int | None) -> None:
-        """Stop if there is a signal, after rank 0 has saved."""
+        """Stop if there is a signal; wait first until rank 0 has saved."""
         if signal is not None:
             self.world.wait()
             self.interrupts.deliver(signal)
@@ -315,7 +298,7 @@ class _Loop:
             self.on_step(StepEvent(state.epoch, epochs, state.step, self.steps, loss, row, means, total))
 
     def _make_row(self) -> dict[str, Any]:
-        """Return the row of training.csv for the epoch that ends."""
+        """Return the row of training.csv for the epoch that has just ended."""
         state = self.state
         images = min(len(self.images), state.step * self.training.images_per_step)
         accuracy = noisy_accuracy(state.model, self.test, self.recipe, state.epoch, self.device, self.world)
@@ -333,20 +316,3 @@ class _Loop:
 def _first_signal(counts: Sequence[float]) -> int | None:
     """Return the first signal that any rank has."""
     return next((number for number, count in zip(SIGNALS, counts, strict=True) if count), None)
-
-
-def noisy_accuracy(
-    model: nn.Module, test: Images, recipe: Recipe, epoch: int, device: torch.device, world: World
-) -> float:
-    """Return the share of test images that the base classifier gets right under one draw of noise each."""
-    hits = torch.zeros((), dtype=torch.int64, device=device)
-    rng, training = generator(device, "evaluate", *world.address(recipe.seed, epoch)), recipe.training
-    assert training is not None
-    with evaluating(model), torch.inference_mode():
-        for indices in torch.arange(len(test)).tensor_split(world.size)[world.rank].split(500):
-            pixels = test.batch(indices).to(device)
-            first = int(indices[0]) if len(indices) else 0
-            source = by_place(rng, training, first, "evaluate", recipe.seed, epoch)
-            noisy = noisy_copies(pixels, 1, recipe.sigma, source).squeeze(0)
-            hits += (model(noisy).argmax(1) == test.labels[indices].to(device)).sum()
-    return int(world.sum(hits.cpu())) / len(test)

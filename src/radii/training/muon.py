@@ -1,7 +1,7 @@
 """Muon: momentum whose update of a weight matrix has singular values near one (Jordan et al. 2024).
 
-`torch.optim.Muon` takes matrices alone. Here kernels are flattened to matrices, and what is not a matrix inside the
-network, its first and last layer, biases and normalisation, is trained by SGD in the same optimizer.
+`torch.optim.Muon` accepts only matrices. This optimizer flattens kernels to matrices, and trains by SGD the first and
+the last layer, biases and normalisation.
 """
 
 from collections.abc import Iterable
@@ -11,10 +11,10 @@ import torch
 from torch import Tensor, nn
 
 COEFFICIENTS = (3.4445, -4.7750, 2.0315)
-"""Of the odd polynomial of degree five that raises singular values towards one."""
+"""The odd polynomial of degree five that moves singular values towards one."""
 ITERATIONS = 5
 SGD_FACTOR = 5.0
-"""The learning rate of what is trained by SGD, as a multiple of Muon's."""
+"""The learning rate of SGD as a multiple of Muon's."""
 
 
 class Muon(torch.optim.Optimizer):
@@ -27,8 +27,8 @@ class Muon(torch.optim.Optimizer):
         self, model: nn.Module, *, lr: float, momentum: float, weight_decay: float, dtype: torch.dtype = torch.float32
     ) -> None:
         matrices = hidden_matrices(model)
-        known = {id(weight) for weight in matrices}
-        rest = [weight for weight in model.parameters() if weight.requires_grad and id(weight) not in known]
+        orthogonal = {id(weight) for weight in matrices}
+        rest = [weight for weight in model.parameters() if weight.requires_grad and id(weight) not in orthogonal]
         groups: Iterable[dict[str, Any]] = (
             {"params": matrices, "orthogonal": True, "rate_factor": 1.0},
             {"params": rest, "orthogonal": False, "rate_factor": SGD_FACTOR, "lr": SGD_FACTOR * lr},
@@ -71,9 +71,9 @@ def hidden_matrices(model: nn.Module) -> list[Tensor]:
 
 
 def orthogonalised(matrix: Tensor) -> Tensor:
-    """Return U f(S) V' for the matrix U S V', scaled to norm 1: f, the polynomial five times, is between 0.7 and 1.2.
+    """Return U f(S) V' for the matrix U S V' of norm 1, where f applies the polynomial five times.
 
-    Singular values below about 1/1000 of the norm stay smaller.
+    f(S) is between 0.7 and 1.2, except for singular values below about 1/1000 of the norm, which stay smaller.
     """
     first, third, fifth = COEFFICIENTS
     tall = matrix.shape[0] > matrix.shape[1]

@@ -1,4 +1,4 @@
-"""The optimizer of a recipe and its learning rate schedule."""
+"""Make the optimizer of a recipe, and compute its learning rate."""
 
 import math
 from typing import Any
@@ -36,7 +36,7 @@ def learning_rate(training: Training, epoch: int, progress: float) -> float:
 
 
 def _factor(training: Training, epoch: int, share: float) -> float:
-    """Return the schedule's factor in `epoch`, after this share of all epochs."""
+    """Return the schedule's factor in `epoch`, after the fraction `share` of all epochs."""
     match training.schedule:
         case "step":
             return training.decay ** (epoch // training.decay_every)

@@ -1,4 +1,4 @@
-"""The precision of training's forward and backward passes, and the settings of a GPU meanwhile."""
+"""Set the precision of training's forward and backward passes, and a GPU's settings for them."""
 
 import warnings
 from collections.abc import Iterator
@@ -11,14 +11,12 @@ from radii.errors import ParameterError, RunWarning
 from radii.smoothing.forward import with_tf32
 
 SIXTEEN_BITS = {"bfloat16": torch.bfloat16, "float16": torch.float16}
-
-
 UNITS = {"bfloat16": "bf16", "float16": "fp16"}
-"""What the names of a CPU's capabilities contain that compute in 16 bits."""
+"""What torch's name of a CPU capability for each precision contains."""
 
 
 def check_precision(precision: str, device: torch.device) -> None:
-    """Raise a ParameterError if a device does not have the precision; warn if a CPU has to emulate it."""
+    """Raise a ParameterError if the device lacks the precision; warn if a CPU has to emulate it."""
     if precision == "tf32" and device.type != "cuda":
         raise ParameterError(
             f"training.precision = 'tf32' needs an NVIDIA GPU, and the device is {device.type!r}. State 'float32'."
@@ -33,16 +31,16 @@ def check_precision(precision: str, device: torch.device) -> None:
 
 
 def _has_units(precision: str) -> bool:
-    """Return whether the CPU computes in 16 bits itself."""
+    """Return whether the CPU has units for a precision of 16 bits."""
     capabilities = torch.cpu.get_capabilities()
-    return any(there and UNITS[precision] in name for name, there in capabilities.items())
+    return any(present and UNITS[precision] in name for name, present in capabilities.items())
 
 
 def autocast(precision: str, device: torch.device) -> AbstractContextManager[None]:
-    """Return a context in which forward passes run in 16 bits, if the precision has so many."""
+    """Return a context in which forward passes run in the precision if it has 16 bits."""
     if precision not in SIXTEEN_BITS:
         return nullcontext()
-    # Without a cache: a weight that is first cast under no_grad would get no gradient later.
+    # With a cache, a weight that is first cast under no_grad would get no gradient later.
     return torch.autocast(device.type, SIXTEEN_BITS[precision], cache_enabled=False)
 
 
@@ -53,7 +51,7 @@ def make_scaler(precision: str, device: torch.device) -> GradScaler:
 
 @contextmanager
 def tuned(precision: str, device: torch.device) -> Iterator[None]:
-    """Let cuDNN choose its fastest kernels by trial and set TF32 for a training on a GPU; restore both on exit."""
+    """On a GPU, let cuDNN choose its fastest kernels by trial and set TF32 if stated; restore both on exit."""
     if device.type != "cuda":
         yield
         return

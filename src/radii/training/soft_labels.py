@@ -1,4 +1,4 @@
-"""Soft labels: how a trained run's base classifier votes on noisy copies of every training image (CAT-RS)."""
+"""Soft labels for CAT-RS: count how a run's base classifier votes on noisy copies of every training image."""
 
 import io
 from collections.abc import Callable, Generator
@@ -15,23 +15,23 @@ from radii.certification.load import noise_of, off_the_gpu, open_run
 from radii.datasets import samples_of
 from radii.device import default_device, default_workers
 from radii.disk import locked
-from radii.engines import AUTO
+from radii.engines import AUTO, SmoothedClassifier
 from radii.estimate import OnEstimate
 from radii.fields import check_seed, first_difference
 from radii.runs import readers
 from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.questions import Question, Votes
-from radii.training.build import dataset_of
+from radii.training.open_dataset import dataset_of
 from radii.workers.backends import run_programs
 from radii.workers.forecast import forecast
 from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
 
 BLOCK = 128
-"""Noisy copies that are asked for together; with the older streams, those of a block, on which the draws depend."""
+"""`settle` is a multiple of this; the older streams also draw noise in blocks of this size."""
 COUNTS = "soft-labels.counts"
-"""The file of a run that holds the votes so far."""
+"""The file of a run with the votes so far."""
 
 
 def soft_labels(
@@ -57,44 +57,47 @@ def soft_labels(
     """
     check_options(samples, settle, seed)
     workers = default_workers() if workers is None else workers
-    weights = run.weights_digest()
     images = samples_of(dataset_of(run, data).part("train"))
     stream = None if _is_older(run) else PHILOX
-    target, device = default_device(), None
     if stream is None:
-        batch_size = min(samples, BLOCK)  # the older streams draw blocks of this size
-    if workers > 1 and executor is None and target.type != "cpu":
-        (engine, batch_size), device = off_the_gpu(run, engine, batch_size, target), torch.device("cpu")
-    with one_thread():
-        name, classifier = open_run(run, engine, noise_of(run.recipe), data, batch_size, device=device)
-    if run.weights_digest() != weights:
-        raise RunError(f"the weights of {run.path} changed since the votes began: start them again")
-    settled = {} if settle is None else {"settle": settle}
-    drawn = {} if stream is None else {"stream": stream}
-    stated = {"samples": samples, "seed": seed, "engine": name, **settled, **drawn}
-    header = {**stated, "weights": weights, "data": images.digest}
-
-    def program(index: int) -> Program[NDArray[np.int64]]:
-        image, _ = images.sample(index)
-        address = NoiseAddress(seed, index, purpose="soft_labels", stream=stream)
-        return Program(image, address, _votes(samples, settle))
-
+        batch_size = min(samples, BLOCK)
+    moved = workers > 1 and executor is None and default_device().type != "cpu"
+    name, classifier, weights = _open_classifier(run, engine, batch_size, data, moved)
+    stated = {"samples": samples, "seed": seed, "engine": name, "settle": settle, "stream": stream}
+    stated = {key: value for key, value in stated.items() if value is not None}
     with locked(run.soft_labels_file):
-        counts = _Counts(run, header, classifier.classes)
+        counts = _Counts(run, {**stated, "weights": weights, "data": images.digest}, classifier.classes)
         first, total = len(counts), len(images)
-        if on_estimate is not None and executor is None and device is None:  # the speed of another one is unknown
-            image = forecast(classifier, lambda number: program(first + number), total - first)
+
+        def program(number: int) -> Program[NDArray[np.int64]]:
+            image, _ = images.sample(first + number)
+            address = NoiseAddress(seed, first + number, purpose="soft_labels", stream=stream)
+            return Program(image, address, _votes(samples, settle))
+
+        if on_estimate is not None and executor is None and not moved:  # the speed elsewhere is unknown
+            image = forecast(classifier, program, total - first)
             if image is not None:
                 on_estimate(image.times((total - first) / workers))
-        finished = run_programs(
-            classifier, lambda number: program(first + number), total - first, workers, executor, target
-        )
-        with closing(finished):
+        with closing(run_programs(classifier, program, total - first, workers, executor, default_device())) as finished:
             for number, (votes, seconds, _) in enumerate(finished, start=first + 1):
                 counts.append(votes, seconds)
                 on_image(number, total)
         counts.publish(total)
     return run.soft_labels_file
+
+
+def _open_classifier(
+    run: Run, engine: str, batch_size: int | None, data: Path | None, moved: bool
+) -> tuple[str, SmoothedClassifier, str]:
+    """Open a run's classifier, on the CPU if `moved`; return its engine's name, it, and the digest of its weights."""
+    weights, device = run.weights_digest(), None
+    if moved:
+        (engine, batch_size), device = off_the_gpu(run, engine, batch_size, default_device()), torch.device("cpu")
+    with one_thread():
+        name, classifier = open_run(run, engine, noise_of(run.recipe), data, batch_size, device=device)
+    if run.weights_digest() != weights:
+        raise RunError(f"the weights of {run.path} changed since the votes began: start them again")
+    return name, classifier, weights
 
 
 def check_options(samples: int, settle: int | None = None, seed: int = 0) -> None:
@@ -107,7 +110,7 @@ def check_options(samples: int, settle: int | None = None, seed: int = 0) -> Non
 
 
 def _votes(samples: int, settle: int | None) -> Generator[Question, NDArray[np.int64], NDArray[np.int64]]:
-    """Ask for the votes on one image; stop if the first `settle` votes are all for one class."""
+    """Ask for the votes on one image; stop after `settle` votes if these are all for one class."""
     first = min(settle or samples, samples)
     votes = yield Votes(0, 0, first)
     if first < samples and votes.max() < first:
@@ -116,28 +119,28 @@ def _votes(samples: int, settle: int | None) -> Generator[Question, NDArray[np.i
 
 
 def _is_older(run: Run) -> bool:
-    """Return whether a run has votes from the older streams, which its header does not name."""
+    """Return whether a run has votes from the older streams: its header does not name a stream."""
     votes, header = run.path / COUNTS, (run.path / COUNTS).with_suffix(".json")
     begun = votes.is_file() and votes.stat().st_size > 0 and header.is_file()
     return begun and "stream" not in readers.json_object(header)
 
 
 class _Counts:
-    """The votes so far in the order of the images, and their times: two files that grow by whole rows."""
+    """The votes so far, by image, and their times: two files that grow by whole rows."""
 
     def __init__(self, run: Run, header: dict[str, object], classes: int) -> None:
         self.run, self.classes = run, classes
         self.file, self.times = run.path / COUNTS, run.soft_labels_times
-        beside = self.file.with_suffix(".json")
-        disk.sweep(run.path, [beside.name, self.file.name, self.times.name, run.soft_labels_file.name])
-        if not beside.is_file() or not len(self):
-            disk.remove(self.file)  # before the header that describes them
+        header_file = self.file.with_suffix(".json")
+        disk.sweep(run.path, [header_file.name, self.file.name, self.times.name, run.soft_labels_file.name])
+        if not header_file.is_file() or not len(self):
+            disk.remove(self.file)  # before the header that describes it
             disk.remove(self.times)
-            disk.write_json(beside, header)
-        if (theirs := readers.json_object(beside)) != header:
+            disk.write_json(header_file, header)
+        if (present := readers.json_object(header_file)) != header:
             raise RunError(
-                f"{run.path} has soft labels that were made with {first_difference(theirs, header)}: remove "
-                f"{self.file} and {beside.name} to vote again"
+                f"{run.path} has soft labels that were made with {first_difference(present, header)}: remove "
+                f"{self.file} and {header_file.name} to vote again"
             )
         self._truncate(self.file, 4 * classes, self._rows(self.file, 4 * classes))
         self._truncate(self.times, 8, len(self))
@@ -146,7 +149,7 @@ class _Counts:
         return self._rows(self.file, 4 * self.classes)
 
     def append(self, votes: NDArray[np.int64], seconds: float) -> None:
-        """Add the votes on the next image. The time comes first: `_truncate` removes one that a kill left alone."""
+        """Append the votes on the next image. The time comes first: `_truncate` removes it if a kill follows."""
         disk.append(self.times, np.array([seconds], "<f8").tobytes())
         disk.append(self.file, votes.astype("<i4").tobytes())
 

@@ -1,4 +1,4 @@
-"""One training step: the loss of a batch, its gradients over all processes, and the optimizer's update."""
+"""Make one training step: the loss of a batch, its gradients over all processes, and the optimizer's update."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -30,14 +30,15 @@ class StepResult(NamedTuple):
     terms: dict[str, float]
     """Summed over the images of the step."""
     shared: tuple[float, ...] = ()
-    """The numbers that the ranks share besides, summed over them."""
+    """Further numbers of the ranks, summed over them."""
 
 
 class Loss(nn.Module):
-    """A model and its objective as one module whose forward pass is the loss.
+    """A model and its objective as one module whose forward pass returns the loss.
 
-    DDP averages gradients after one forward and one backward pass. An objective may call the model more often than
-    that, also to attack it, but it calls this module once. With `compiled`, calls of the model run by torch.compile.
+    DDP averages gradients after one forward and one backward pass of its module. An objective may call the model
+    several times, for example to attack it, but this module runs once a step. `compiled` runs the model by
+    torch.compile.
     """
 
     def __init__(
@@ -45,7 +46,7 @@ class Loss(nn.Module):
     ) -> None:
         super().__init__()
         if compiled:
-            model.compile()  # in place: the names of its weights stay
+            model.compile()  # in place, so that the names of its weights stay
         self.objective = objective
         self.model = model
         self.precision = precision
@@ -64,7 +65,7 @@ class Loss(nn.Module):
         return local.weight * loss, {name: term.detach().sum() for name, term in terms.items()}
 
     def expect_same_parameters(self) -> None:
-        """Raise a ParameterError if other parameters have gradients than in the first step."""
+        """Raise a ParameterError unless the same parameters have gradients as in the first step."""
         unused = [
             name for name, weight in self.model.named_parameters() if weight.requires_grad and weight.grad is None
         ]
@@ -95,10 +96,10 @@ def gradient_step(
 ) -> StepResult:
     """Update the model once with the gradients of all ranks; raise a NotFiniteError if the loss is not finite.
 
-    The loss is read after the update was launched, so a GPU is waited for once. After the error the weights may not be
-    finite either: they must not be saved (`expect_finite_weights`). `loss` is a Loss that `world` has wrapped; `number`
-    counts the steps of the epoch, for the error. `share` returns numbers of this rank that are summed over the ranks
-    together with the loss.
+    The loss is read after the update was launched, so that a step waits for a GPU only once. After the error the
+    weights may not be finite either and must not be saved (`expect_finite_weights`). `loss` is a Loss that `world` has
+    wrapped; `number` is the step's number in the epoch, for the error. `share` returns numbers of this rank that are
+    summed over the ranks together with the loss.
     """
     optimizer.zero_grad()
     with world.peer_errors():
@@ -126,12 +127,12 @@ def gradient_step(
 
 
 def expect_finite_weights(model: nn.Module, epoch: int, step: int) -> None:
-    """Raise a NotFiniteError unless all weights and statistics are finite after a step.
+    """Raise a NotFiniteError unless all weights and running statistics are finite after a step.
 
-    A finite loss may have gradients that are not, and only the loss of the next step would show it.
+    A finite loss may have gradients that are not finite; only the loss of the next step would show it.
     """
     statistics = ((name, value) for name, value in model.named_buffers() if name.endswith(STATISTICS))
-    tensors = dict([*model.named_parameters(), *statistics])  # a mask of a model's own may be infinite
+    tensors = dict([*model.named_parameters(), *statistics])  # other buffers, such as masks, may be infinite
     finite = torch.stack([tensor.isfinite().all() for tensor in tensors.values()]).cpu().tolist()
     if bad := next((name for name, good in zip(tensors, finite, strict=True) if not good), None):
         raise NotFiniteError(f"the weight {bad!r} is not finite after epoch {epoch}, step {step}; {KEPT}")

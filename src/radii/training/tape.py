@@ -1,7 +1,7 @@
 """Teacher tapes: a teacher's logits for every epoch and training image, recorded once for all later students.
 
-Noise and augmentation of a training step are functions of its address, and no student changes them. So the logits that
-a teacher gave to its first student are those that it would give to any other student of the same schedule.
+Noise and augmentation of a training step depend on its address, not on the student. So a teacher gives every student
+of the same schedule the same logits.
 """
 
 import hashlib
@@ -23,9 +23,9 @@ from radii.runs.run import Run
 
 FOLDER = "tapes"
 MOST_BYTES = 1 << 30
-"""A tape that would be larger is not recorded: the teacher runs for every student."""
+"""A larger tape is not recorded; the teacher then runs for every student."""
 DIGEST_BYTES = hashlib.sha256().digest_size
-"""A file of the tape ends with a digest of its logits, of the tape's name and of the epoch."""
+"""A file of the tape ends with the digest of the tape's name, the epoch and the logits."""
 
 
 class Tape:
@@ -57,30 +57,30 @@ class Tape:
         self._recording[indices] = logits.detach()
         self._missing -= len(indices)
         if self._missing == 0:
-            # A teacher that runs in bfloat16 gives logits of 16 bits.
-            recording = self._recording.cpu()
-            halves = recording.bfloat16()
-            exact = torch.equal(halves.float(), recording)
-            content = (halves if exact else recording).view(torch.uint8).numpy().tobytes()
-            with disk.locked(self.folder, wait=True):  # several students may record one tape
-                disk.write(self._file(epoch), content + self._digest(epoch, content))
+            self._write(epoch, self._recording.cpu())
+
+    def _write(self, epoch: int, logits: Tensor) -> None:
+        """Write an epoch's logits, in 16 bits if nothing is lost: a teacher in bfloat16 gives such logits."""
+        halves = logits.bfloat16()
+        exact = torch.equal(halves.float(), logits)
+        content = (halves if exact else logits).view(torch.uint8).numpy().tobytes()
+        with disk.locked(self.folder, wait=True):  # several students may record one tape
+            disk.write(self._file(epoch), content + self._digest(epoch, content))
 
     def _turn_to(self, epoch: int) -> None:
-        """Load an epoch's logits when its first step asks for them."""
+        """Load the logits of an epoch at its first step."""
         if epoch != self._epoch:
             self._epoch, self._missing, self._recorded = epoch, self.shape[0], self._read(epoch)
 
     def _read(self, epoch: int) -> Tensor | None:
-        """Return an epoch's logits; None if its file is missing, damaged or of another epoch or tape.
-
-        It is then recorded again.
-        """
+        """Return an epoch's logits; None, so that they are recorded again, if the file is missing, damaged or wrong."""
         file = self._file(epoch)
         values = self.shape[0] * self.shape[1]
         dtypes = {values * dtype.itemsize + DIGEST_BYTES: dtype for dtype in (torch.bfloat16, torch.float32)}
         if not file.is_file() or file.is_symlink() or (dtype := dtypes.get(file.stat().st_size)) is None:
             return None
-        content, digest = (whole := file.read_bytes())[:-DIGEST_BYTES], whole[-DIGEST_BYTES:]
+        whole = file.read_bytes()
+        content, digest = whole[:-DIGEST_BYTES], whole[-DIGEST_BYTES:]
         if self._digest(epoch, content) != digest:
             return None
         return torch.frombuffer(bytearray(content), dtype=dtype).view(self.shape).float()
@@ -93,9 +93,9 @@ class Tape:
 
 
 def open_tape(teacher: Run, function: str, recipe: Recipe, images: Images, classes: int) -> Tape | None:
-    """Open the tape of a teacher for a student's recipe, beside the teacher's weights; None if it would be too large.
+    """Open the tape of a teacher for a student's recipe, in the teacher's folder; None if it would be too large.
 
-    A tape is found by everything that the logits depend on. `function` is the digest of the teacher's model table.
+    Its name is a digest of everything that the logits depend on. `function` is the digest of the teacher's model table.
     """
     training = recipe.training
     assert training is not None
@@ -132,5 +132,5 @@ def tape_header(teacher: Run, function: str, recipe: Recipe, data: str) -> Mappi
         "images_per_step": training.images_per_step,
         "precision": training.precision,
         **({} if training.stream is None else {"stream": training.stream}),
-        **({} if device == "cpu" else {"device": device}),  # it has generators and kernels of its own
+        **({} if device == "cpu" else {"device": device}),  # other devices draw and round differently
     }

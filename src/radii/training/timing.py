@@ -1,4 +1,4 @@
-"""Time the steps of a training before it begins, to say how long it takes or to fit it into a number of minutes."""
+"""Time a few steps before a training begins, to estimate its duration or to fit it into some minutes."""
 
 import copy
 import time
@@ -22,13 +22,13 @@ from radii.training.step import Loss, gradient_step
 
 TIMED_STEPS = 5
 LONG_ENOUGH = 3.0
-"""Stop timing after so many seconds."""
+"""The seconds after which timing stops."""
 SHARE_OF_BUDGET = 0.95
-"""The share of the stated minutes that steps are planned for: reading, saving and chance take the rest."""
+"""The share of the stated minutes that is planned; reading, saving and variation take the rest."""
 
 
 class StepTime(NamedTuple):
-    """The seconds of an optimizer step, and of the measurement of accuracy after an epoch."""
+    """The seconds of an optimizer step, its mean and its maximum, and of measuring the accuracy after an epoch."""
 
     step: float
     slowest: float
@@ -36,7 +36,7 @@ class StepTime(NamedTuple):
 
 
 def time_steps(components: Components) -> StepTime:
-    """Time a few steps after one to warm up, on a copy of the model; a single step if it takes long."""
+    """Time a few steps after one to warm up, on a copy of the model; only one step if it takes long."""
     images, device = components.images, default_device()
     per_step = components.training.images_per_step
     model = copy.deepcopy(components.model).to(device).train()
@@ -62,7 +62,7 @@ def time_steps(components: Components) -> StepTime:
 
 
 def _without_tape(objective: Objective) -> Objective:
-    """Return an objective that records nothing: the noise of timed steps is not that of the training."""
+    """Return the objective without its tape, because the timed steps have other noise than the training."""
     return replace(objective, tape=None) if isinstance(objective, Transfer) else objective
 
 
@@ -78,8 +78,8 @@ def _time_evaluation(model: torch.nn.Module, components: Components) -> float:
 
 
 def training_time(components: Components, measured: StepTime, steps_done: int = 0) -> Estimate:
-    """Estimate the time of the whole training, or of what is left of it."""
-    training, per_epoch = components.training, steps_per_epoch(components)
+    """Estimate the time of the whole training, or of the rest after `steps_done` steps."""
+    training, per_epoch = components.training, components.steps_per_epoch
     total = training.steps or training.epochs_begun * per_epoch
     left = max(0, total - steps_done)
     ends = training.epochs_begun - steps_done // per_epoch
@@ -90,14 +90,8 @@ def training_time(components: Components, measured: StepTime, steps_done: int = 
 
 
 def steps_within(components: Components, minutes: float, measured: StepTime) -> int:
-    """Return how many steps fit into so many minutes, with a measurement of accuracy after every epoch."""
+    """Return how many steps fit into some minutes, with a measurement of accuracy after every epoch."""
     if not minutes > 0:
         raise ParameterError(f"minutes = {minutes:g}, expected a number > 0")
-    per_epoch = steps_per_epoch(components)
     seconds = 60 * minutes * SHARE_OF_BUDGET - measured.epoch_end
-    return max(1, int(seconds / (measured.step + measured.epoch_end / per_epoch)))
-
-
-def steps_per_epoch(components: Components) -> int:
-    """Return the steps of a whole epoch."""
-    return -(-len(components.images) // components.training.images_per_step)
+    return max(1, int(seconds / (measured.step + measured.epoch_end / components.steps_per_epoch)))

@@ -5,8 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from radii import disk, objectives
-from radii import models as architectures
+from radii import disk, models, objectives
 from radii.errors import MissingResourceError, ParameterError
 from radii.estimate import OnEstimate
 from radii.runs import recipe as recipes
@@ -14,10 +13,11 @@ from radii.runs.lineage import seconds_before, teachers
 from radii.runs.recipe import Recipe, Spec, fields_of, named_table
 from radii.runs.run import Run
 from radii.runs.trust import require_data
-from radii.training.build import build, open_dataset
+from radii.training.build import build
 from radii.training.ddp import join_world
 from radii.training.fine_tuning import student_recipe
 from radii.training.loop import OnStep, train
+from radii.training.open_dataset import open_dataset
 from radii.training.soft_labels import soft_labels
 from radii.training.timing import TIMED_STEPS, time_steps
 
@@ -37,7 +37,7 @@ def transfer(
     siblings: bool = False,
     minutes: float | None = None,
 ) -> Any:
-    """Transfer the robustness of a teacher's run to a student; a list of models is a chain, and gives a list of runs.
+    """Transfer the robustness of a teacher's run to a student; a list of models is a chain and returns a list of runs.
 
     With `siblings`, the first teacher teaches all of them. By default the recipe is the shipped one for the teacher's
     dataset and sigma, and the student's folder is beside the teacher's. `minutes` is the time for each student, instead
@@ -62,7 +62,7 @@ def transfer(
 def train_students(
     teacher: Run,
     recipe: Recipe,
-    models: Sequence[Spec],
+    architectures: Sequence[Spec],
     *,
     run: Path | None = None,
     data: Path | None = None,
@@ -76,9 +76,9 @@ def train_students(
     With `siblings`, all are taught by `teacher`, whose logits are computed once (training/tape.py).
     All students use `recipe`, except for its model. It must have the teacher's dataset and sigma.
     """
-    if run is not None and len(models) > 1:
+    if run is not None and len(architectures) > 1:
         raise ParameterError("one directory is named for several students: leave it out", "run")
-    for model in models:
+    for model in architectures:
         name = named_table(model, "model")["name"].replace(":", "-")
         path = run or teacher.path.with_name(f"{teacher.name}-to-{name}")
         taught = replace(recipe, model=model, dataset=_student_dataset(recipe, teacher, data))
@@ -93,13 +93,13 @@ def train_students(
 
 def _student_dataset(recipe: Recipe, teacher: Run, data: Path | None) -> Spec:
     """Return the recipe's dataset; fields that it does not state are the teacher's if the dataset is the same."""
-    theirs = teacher.recipe.dataset
-    if recipe.dataset["name"] != theirs["name"]:
+    table = teacher.recipe.dataset
+    if recipe.dataset["name"] != table["name"]:
         return recipe.dataset
-    path = {"path": str(teacher.path / theirs["path"])} if theirs.get("path") else {}
+    path = {"path": str(teacher.path / table["path"])} if table.get("path") else {}
     if path and data is None and "path" not in recipe.dataset:
-        require_data(Path(path["path"]), theirs["name"], teacher.path)
-    return {**theirs, **path, **recipe.dataset}
+        require_data(Path(path["path"]), table["name"], teacher.path)
+    return {**table, **path, **recipe.dataset}
 
 
 # A teacher where there is none
@@ -148,13 +148,13 @@ def needs_soft_labels(recipe: Recipe) -> bool:
     return False
 
 
-# What the teacher's method would have cost
+# The cost of the teacher's method
 
 
 def _time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
     """Write transfer.json: the time of an epoch of the first teacher's method on the student's architecture.
 
-    A few steps are timed and extrapolated, because transfer is there to avoid the whole training.
+    It is extrapolated from a few steps, because transfer replaces the whole training.
     """
     *_, first = teacher, *teachers(teacher)
     file = student.path / "transfer.json"
@@ -162,9 +162,9 @@ def _time_teacher_method(student: Run, teacher: Run, data: Path | None) -> None:
     if file.is_file() or recipe.training is None:
         return
     student_recipe = student.recipe
-    parts = [key for key in architectures.parts(recipe.model["name"]) if not isinstance(recipe.model[key], tuple)]
+    inner = [key for key in models.inner_models(recipe.model["name"]) if not isinstance(recipe.model[key], tuple)]
     # A denoiser is put in front of the student; other methods train the student's model itself.
-    model = {**recipe.model, **dict.fromkeys(parts, str(student.path))} if parts else student_recipe.model
+    model = {**recipe.model, **dict.fromkeys(inner, str(student.path))} if inner else student_recipe.model
     # Initial weights would be of another architecture.
     training = replace(recipe.training, initial=None)
     components = build(

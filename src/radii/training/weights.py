@@ -1,4 +1,4 @@
-"""Weights as safetensors, with the spec of their model: image shape, class names and normalisation."""
+"""Write and read weights as safetensors, with the spec of their model: image shape, class names, normalisation."""
 
 import hashlib
 import json
@@ -23,11 +23,11 @@ from radii.smoothing.forward import channels_last
 from radii.smoothing.normalisation import NONE, Normalisation
 
 MOST_SIDE, MOST_CHANNELS, MOST_CLASSES = 4096, 16, 100_000
-"""Limits of a spec that is read: it decides how much memory the model takes."""
+"""Limits of a spec that is read from a file, because it decides how much memory the model takes."""
 
 
 class ModelSpec(NamedTuple):
-    """The inputs and outputs of a model; it is stored with the weights, so that a deployed model needs no dataset."""
+    """The inputs and outputs of a model, stored with the weights so that a deployed model needs no dataset."""
 
     shape: tuple[int, int, int]
     class_names: tuple[str, ...]
@@ -44,7 +44,7 @@ def spec_for(recipe: Recipe, dataset: Dataset) -> ModelSpec:
 
 
 def normalisation(recipe: Recipe, dataset: Dataset) -> Normalisation:
-    """Return the constants of the model's first layer: the dataset's, or those that a library states for its model."""
+    """Return the constants of the model's first layer: the dataset's, or those of a library's model."""
     constants = dataset.normalisation
     if recipe.normalisation != "none":
         own = models.own_normalisation(recipe.model["name"], fields_of(recipe.model))
@@ -57,14 +57,14 @@ def normalisation(recipe: Recipe, dataset: Dataset) -> Normalisation:
 
 
 def model_digest(recipe: Recipe) -> str:
-    """Return the digest of what a recipe says about its model: name, fields and the choice of normalisation."""
+    """Return the digest of a recipe's model: its name, its fields and the choice of normalisation."""
     return hashlib.sha256(json.dumps([recipe.model, recipe.normalisation], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def make_model(recipe: Recipe, spec: ModelSpec, *, pretrained: bool = True) -> nn.Sequential:
     """Create the model of a recipe as training starts with it; its weights depend only on the recipe's seed.
 
-    Without `pretrained`, weights of the model's library are not fetched: others are loaded next.
+    Without `pretrained`, no weights are fetched from the model's library; the caller loads others.
     """
     name, fields = recipe.model["name"], fields_of(recipe.model)
     with torch.random.fork_rng(devices=[]):
@@ -109,7 +109,7 @@ def model_spec(run: Run) -> ModelSpec:
 
 
 def _checked(spec: ModelSpec) -> ModelSpec:
-    """Return the spec, or raise a ValueError if it is not one."""
+    """Return the spec, or raise a ValueError if it is invalid."""
     sides = [side for side in spec.shape if isinstance(side, int) and 1 <= side <= MOST_SIDE]
     if len(sides) != 3 or len(spec.shape) != 3 or spec.shape[0] > MOST_CHANNELS:
         raise ValueError(f"shape {str(spec.shape)[:80]}, expected channels, height and width")
