@@ -31,7 +31,9 @@ def test_files_made_alike_are_compared_image_by_image(digits_run: Callable[..., 
         assert words in shown, words
     assert "<table" in compared._repr_html_()
     assert radii.compare(one).runs[0].summary.certificates.sigma == 0.25
-    with pytest.raises(ValueError, match=r"other has no certificates at sigma 0.25, only at 0.12: certify it so too"):
+    with pytest.raises(
+        ValueError, match=r"other has no certificates at sigma 0.25, only at 0.12. Certify it at that too."
+    ):
         radii.compare(one, other, sigma=0.25)
 
 

@@ -57,7 +57,7 @@ def test_severity_is_unknown_in_short_logs(tmp_path: Path) -> None:
 
 
 def test_a_folder_without_logs_is_no_input(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is not a run, it has no recipe.toml"):
+    with pytest.raises(ValueError, match="is not a run: it has no recipe.toml"):
         read([tmp_path])
 
 
@@ -96,7 +96,7 @@ def test_mean_of_kinds_that_were_certified_differently_says_so(tmp_path: Path) -
         file = CertificateFile(tmp_path / f"fixed-{kind}.tsv", stated)
         file.append(Row(0, 1, 1, 0.4, 0.1, samples, {1: samples - 5}, "digest"))
     entries = read([tmp_path])
-    assert "all severities" in entries[0].evaluated
+    assert "all severities" in entries[0].evaluated_on
     (kinds,) = corruptions.groups(entries).values()
     assert corruptions.table(kinds).rows[-1][0].text == "mean of 2 kinds, which were certified differently"
     alike = [kinds[0], kinds[0]._replace(kind="frost")]

@@ -27,10 +27,10 @@ def test_one_file_is_not_named_twice(tmp_path: Path) -> None:
 
 
 def test_invalid_inputs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nothing to report"):
+    with pytest.raises(ValueError, match="There is nothing to report"):
         read([])
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ValueError, match=r"folder is not a run, it has no recipe\.toml"):
+    with pytest.raises(ValueError, match=r"folder is not a run: it has no recipe\.toml"):
         read([tmp_path / "folder"])
     with pytest.raises(ValueError, match="cannot read"):
         read([tmp_path / "nowhere"])

@@ -187,7 +187,7 @@ def test_files_that_radii_did_not_write_are_not_replaced(tmp_path: Path) -> None
     assert [file.name for file in folder.iterdir()] == ["report.csv"]
     assert (folder / "report.csv").read_text() == "my own table"
     (folder / "report.html").write_text("<p>my own page</p>")
-    with pytest.raises(ParameterError, match="name another folder"):
+    with pytest.raises(ParameterError, match="Name another folder"):
         report([path], folder)
     assert (folder / "report.html").read_text() == "<p>my own page</p>"
 

@@ -73,7 +73,7 @@ def test_labels_must_be_of_inputs_and_differ(tmp_path: Path) -> None:
     for name in ("a", "b"):
         (tmp_path / name).write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t1.0\t1\t1.0\n")
     paths = [tmp_path / "a", tmp_path / "b"]
-    with pytest.raises(ValueError, match="two inputs would have the name 'b'"):
+    with pytest.raises(ValueError, match="Two inputs would have the name 'b'"):
         report(paths, tmp_path / "out", labels={str(paths[0]): "b"})
     with pytest.raises(ValueError, match="has a label but is not reported"):
         report(paths[:1], tmp_path / "out", labels={str(paths[1]): "c"})

@@ -54,7 +54,7 @@ def test_a_file_without_rows_is_left_out_with_a_warning(tmp_path: Path) -> None:
 
 
 def test_error_for_a_run_without_certificates_says_how_to_make_them(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`radii certify .*bare` makes them"):
+    with pytest.raises(ValueError, match=r"Make them with `radii certify .*bare`"):
         read([made(tmp_path / "bare").path])
 
 

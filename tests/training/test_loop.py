@@ -51,7 +51,10 @@ def assert_same_run(first: Run, second: Run) -> None:
     a, b = weights(first), weights(second)
     assert a.keys() == b.keys()
     assert all(torch.equal(a[key], b[key]) for key in a)
-    rows = [[{k: v for k, v in row.items() if not k.endswith("seconds")} for row in run.history()] for run in (first, second)]
+    rows = [
+        [{k: v for k, v in row.items() if not k.endswith("seconds")} for row in run.history()]
+        for run in (first, second)
+    ]
     assert rows[0] == rows[1]
 
 
@@ -62,7 +65,9 @@ def test_trained_run_has_recipe_environment_and_history(tmp_path: Path) -> None:
     assert run.environment()["versions"]["torch"] == torch.__version__
     rows = run.history()
     assert [row["epoch"] for row in rows] == ["0", "1", "2"]
-    assert {"seconds", "core_seconds", "learning_rate", "loss", "cross_entropy", "noisy_test_accuracy"} <= rows[0].keys()
+    assert {"seconds", "core_seconds", "learning_rate", "loss", "cross_entropy", "noisy_test_accuracy"} <= rows[
+        0
+    ].keys()
     assert float(rows[2]["loss"]) < float(rows[0]["loss"])
 
 
