@@ -71,7 +71,7 @@ def test_log_of_clean_images_is_refused_for_corrupted_ones(tmp_path: Path) -> No
 
 
 def test_folder_of_many_logs_is_refused(logs: Path) -> None:
-    with pytest.raises(TableError, match=r"holds 7 certificate files, a row needs one: name it"):
+    with pytest.raises(TableError, match=r"holds 7 certificate files, a row needs one. Name it"):
         results_from(CRT_2, CRT_2.rows[0], logs)
 
 

@@ -12,7 +12,7 @@ from radii.reports.attacks import attacked_accuracy, broken_certificates, in_wor
 from radii.reports.inputs import Entry, read
 from radii.reports.page.curves import caption
 from radii.reports.page.notes import notes
-from radii.reports.page.pictures import Card, galleries, read_pictures
+from radii.reports.page.pictures import GalleryItem, galleries, read_pictures
 from radii.reports.report import report
 from radii.runs import attacks, certificates, gallery, readers
 from radii.runs.attacks import AttackedImage
@@ -55,7 +55,7 @@ def change(path: Path, name: str, distance: float, answer: int) -> None:
     gallery.write(attacks.pictures_file(path), {name: np.zeros((1, 8, 8), np.float32)}, facts)
 
 
-def shown(entry: Entry) -> list[Card]:
+def shown(entry: Entry) -> list[GalleryItem]:
     """The cards of the gallery of an input."""
     pictures = read_pictures(entry)
     assert pictures is not None

@@ -97,12 +97,12 @@ def value(driver: Chrome) -> str:
 def test_hover_reads_all_runs_at_one_radius(driver: Chrome, page: Path) -> None:
     look(driver, page)
     hover(driver, 0.3)
-    near, before = float(value(driver)), texts(driver, ".reading td")
+    near, before = float(value(driver)), texts(driver, ".readout td")
     hover(driver, 0.7)
-    far, after = float(value(driver)), texts(driver, ".reading td")
+    far, after = float(value(driver)), texts(driver, ".readout td")
     assert 0 < near < far < 0.9
     assert before != after
-    assert texts(driver, ".reading tbody th") == ["plain", "robust"]
+    assert texts(driver, ".readout tbody th") == ["plain", "robust"]
     _, _, attacked, first, certified, interval, _, difference = after
     assert float(certified) < 60
     assert "–" in interval  # noqa: RUF001
@@ -124,7 +124,7 @@ def test_keyboard_reads_radii(driver: Chrome, page: Path) -> None:
 def test_toggles_hide_a_run_in_all_figures(driver: Chrome, page: Path) -> None:
     look(driver, page)
     box = driver.find_elements(CSS, ".legend input")[1]
-    parts = "svg g.run-1, .reading .run-1"
+    parts = "svg g.run-1, .readout .run-1"
     assert len(driver.find_elements(CSS, parts)) >= 4
     for shown in (False, True):
         box.click()
