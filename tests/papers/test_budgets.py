@@ -1,4 +1,4 @@
-"""Budgets shorten trainings; what a recipe trains is known again at any budget."""
+"""Budgets shorten trainings; the identity of a recipe is the same at any budget."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -18,12 +18,12 @@ from radii.training.open_dataset import dataset_fields
 
 def test_budget_scales_everything_that_counts_epochs() -> None:
     system = System(recipe="mnist/macer-0.50")
-    wanted, paper = find_budget("small").recipe(system, seed=3), system.load_recipe()
+    small, paper = find_budget("small").recipe(system, seed=3), system.load_recipe()
     assert paper.training is not None
-    assert wanted.training is not None
-    assert (wanted.training.epochs, wanted.seed, wanted.training.schedule) == (6, 3, "one_cycle")
-    assert wanted.objective["start_epoch"] == paper.objective["start_epoch"] * 6 // paper.training.epochs
-    assert wanted.objective["weight"] == paper.objective["weight"]
+    assert small.training is not None
+    assert (small.training.epochs, small.seed, small.training.schedule) == (6, 3, "one_cycle")
+    assert small.objective["start_epoch"] == paper.objective["start_epoch"] * 6 // paper.training.epochs
+    assert small.objective["weight"] == paper.objective["weight"]
 
 
 def test_budget_keeps_what_the_table_varies() -> None:
@@ -60,36 +60,34 @@ def test_identity_has_the_fields_that_a_table_varies() -> None:
 
 def test_run_name_depends_on_the_teacher_and_the_seed() -> None:
     small, student = find_budget("small"), "mnist/transfer-0.50"
-    taught = [
-        System(recipe=student, teacher=System(recipe=each)) for each in ("mnist/macer-0.50", "mnist/smoothmix-0.50")
-    ]
+    teachers = [System(recipe=name) for name in ("mnist/macer-0.50", "mnist/smoothmix-0.50")]
+    taught = [System(recipe=student, teacher=teacher) for teacher in teachers]
     names = {small.run_name(system, (), seed) for system in taught for seed in (0, 1)}
     assert len(names) == 4
     assert all(name.startswith("small/mnist-transfer-0.50-lenet-seed") for name in names)
 
 
-def as_a_run_states_it(system: System) -> recipe.Recipe:
-    """The recipe of a system with every field of its model and objective, as its run's folder has it."""
-    wanted = system.load_recipe()
-    kind = plugins.find("objectives", wanted.objective["name"], Objective)
-    method = {each.name: each.default for each in settings_of(kind) if each.name != "sigma"}
-    model = models.resolved(wanted.model["name"], recipe.fields_of(wanted.model))
-    return replace(wanted, model=wanted.model | model, objective=method | wanted.objective)
+def with_all_fields(system: System) -> recipe.Recipe:
+    """Return the recipe of a system with every field of its model and objective, as a run records it."""
+    stated = system.load_recipe()
+    kind = plugins.find("objectives", stated.objective["name"], Objective)
+    defaults = {setting.name: setting.default for setting in settings_of(kind) if setting.name != "sigma"}
+    model = models.resolved(stated.model["name"], recipe.fields_of(stated.model))
+    return replace(stated, model=stated.model | model, objective=defaults | stated.objective)
 
 
 def test_identity_of_a_run_is_its_systems() -> None:
     systems = {row.system for name in tables.names() for row in tables.load(name).rows if row.system}
-    lost = [each for each in systems if identity(as_a_run_states_it(each)) != identity(each.load_recipe())]
-    assert not lost
+    assert [system for system in systems if identity(with_all_fields(system)) != identity(system.load_recipe())] == []
 
 
 @pytest.mark.parametrize("size", [224, 64])
 def test_identity_of_a_run_on_photographs_is_its_recipes(size: int, tmp_path: Path) -> None:
-    """A run states what its dataset made of the fields that its recipe leaves out."""
+    """A run records the fields of its dataset that its recipe leaves out."""
     (tmp_path / "val" / "cat").mkdir(parents=True)
     Image.new("RGB", (300, 300)).save(tmp_path / "val" / "cat" / "a.png")
-    wanted = recipe.read(recipe.find("imagenet/gaussian-0.25"), [] if size == 224 else [f"dataset.size={size}"])
-    opened = datasets.create("folder", **recipe.fields_of(wanted.dataset), path=str(tmp_path))
-    stated = replace(wanted, dataset={"name": "folder", **dataset_fields(opened)})
+    photographs = recipe.read(recipe.find("imagenet/gaussian-0.25"), [] if size == 224 else [f"dataset.size={size}"])
+    opened = datasets.create("folder", **recipe.fields_of(photographs.dataset), path=str(tmp_path))
+    stated = replace(photographs, dataset={"name": "folder", **dataset_fields(opened)})
     other = replace(stated, dataset={**stated.dataset, "resize": 300})
-    assert identity(stated) == identity(wanted) != identity(other)
+    assert identity(stated) == identity(photographs) != identity(other)

@@ -11,18 +11,10 @@ from radii.papers import tables
 from radii.papers.comparison import comparison, overview, provenance
 from radii.papers.external import results_from
 from radii.papers.match import Result, match_runs, scan_runs
-from radii.papers.render import (
-    markdown,
-    remarks,
-)
+from radii.papers.render import markdown, remarks
+from tests.papers.samples import LABEL, SIX, copy_gaussian
 
-SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
-
-
-CATRS_3, CATRS_7 = tables.load("catrs-3"), tables.load("catrs-7")
-
-
-LABEL = "Gaussian, sigma 0.50"
+CATRS_3 = tables.load("catrs-3")
 
 
 @pytest.fixture
@@ -82,9 +74,7 @@ def test_row_of_means_is_done_with_all_seeds(tmp_path: Path) -> None:
 
     for seed in range(5):
         assert done() == "0", label
-        run = tmp_path / f"seed{seed}"
-        shutil.copytree(SIX / "gaussian", run)
-        (run / "recipe.toml").write_text((run / "recipe.toml").read_text().replace("seed = 0", f"seed = {seed}"))
+        copy_gaussian(tmp_path, seed)
     assert done() == "1 (small 1)"
 
 
@@ -124,7 +114,7 @@ def test_row_is_done_with_its_last_image(results: dict[str, list[Result]]) -> No
     assert result.certificates is not None
     half = replace(result.certificates, rows=result.certificates.rows[:100])
     begun = {**results, LABEL: [replace(result, certificates=half)]}
-    (whole,), (part,) = (overview([(CATRS_3, some, {})]).rows for some in (results, begun))
+    (whole,), (part,) = (overview([(CATRS_3, matched, {})]).rows for matched in (results, begun))
     assert (whole[4].text, whole[5].text) == ("1 (small 1)", "20")
     assert (part[4].text, part[5].text) == ("0", "21")
 

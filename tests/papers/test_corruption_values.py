@@ -43,14 +43,14 @@ def test_published_logs_give_the_papers_row(name: str, logs: Path) -> None:
         assert abs(gap.value) <= 0.00051, column
 
 
-def test_interval_is_of_the_images_before_they_are_corruption_mean(logs: Path) -> None:
-    """The 7,500 files' rows are of one hundred images: their corruptions are no independent choice."""
+def test_interval_is_over_the_images_before_their_corruptions(logs: Path) -> None:
+    """The 7,500 rows are of one hundred images, whose corruptions were not chosen independently."""
     table = tables.load("catrs-13")
     results = results_from(table, table.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
     values = by_image(table, "macr", results)
     assert len(values) == 100
     assert fmean(values) == pytest.approx(shown(table, "macr", results))
-    rows = [row for each in results if each.certificates for row in each.certificates.rows]
+    rows = [row for result in results if result.certificates for row in result.certificates.rows]
     of_first = [row.radius * row.correct for row in rows if row.index % 10_000 == 0]
     assert values[0] == pytest.approx(fmean(of_first))
     measured = value(table, "macr", results)
@@ -62,7 +62,7 @@ def test_interval_is_of_the_images_before_they_are_corruption_mean(logs: Path) -
 def test_kind_without_a_file_is_unknown(logs: Path) -> None:
     table = tables.load("catrs-14")
     results = results_from(table, table.row("CAT-RS"), logs / "cifar10c-sigma0.25-cat-rs")
-    assert corruption_mean(table, "Fog", [each for each in results if "fog" not in each.source]) is None
+    assert corruption_mean(table, "Fog", [result for result in results if "fog" not in result.source]) is None
 
 
 def shown(table: tables.PaperTable, column: str, results: Sequence[Result]) -> float | None:
@@ -71,7 +71,7 @@ def shown(table: tables.PaperTable, column: str, results: Sequence[Result]) -> f
 
 
 def own_files(folder: Path, kinds: Sequence[str], **stated: object) -> Path:
-    """Certificates of radii's own of one image for each kind, with a radius of 0.4."""
+    """Write certificate files of one image for each kind, with a radius of 0.4."""
     for number, kind in enumerate(kinds):
         write(folder / f"fixed-{number}.tsv", {"evaluated_on": {"name": "cifar10_c", "kind": kind, **stated}})
     return folder
@@ -108,7 +108,7 @@ def test_mean_is_of_the_papers_fifteen_kinds(tmp_path: Path, logs: Path) -> None
 
 
 def all_files(folder: Path, name: str = "cifar10_c", turns: Sequence[Mapping[str, Any]] = ({},)) -> Path:
-    """A file for every kind, of all severities if it has any, with every fifth image; the headers take turns."""
+    """Write a file for every kind, of all severities if it has any, with every fifth image; the headers take turns."""
     severity = {"severity": 0} if name == "cifar10_c" else {}
     folder.mkdir(exist_ok=True)
     for number, kind in enumerate(KINDS[name].values()):
@@ -137,10 +137,10 @@ def test_kinds_certified_differently_have_no_mean(headers: list[dict[str, object
     whole, (only,) = grouped("catrs-13", all_files(tmp_path / "one"))
     assert shown(whole, "macr", only) == pytest.approx(0.4)
     assert not missing_corruptions(whole, only)
-    whole, parts = grouped("catrs-13", all_files(tmp_path / "two", turns=headers))
-    assert len(parts) == 2
-    assert [shown(whole, "macr", each) for each in parts] == [None, None]
-    assert all(missing_corruptions(whole, each) for each in parts)
+    whole, groups = grouped("catrs-13", all_files(tmp_path / "two", turns=headers))
+    assert len(groups) == 2
+    assert [shown(whole, "macr", group) for group in groups] == [None, None]
+    assert all(missing_corruptions(whole, group) for group in groups)
 
 
 def test_kind_certified_by_two_engines_counts_once(tmp_path: Path) -> None:

@@ -11,14 +11,14 @@ from radii.runs import recipe
 
 
 def test_timings_are_kept_and_a_damaged_file_counts_as_empty(tmp_path: Path) -> None:
-    wanted = recipe.read(recipe.find("digits/catrs-0.25"))
-    assert Timings(tmp_path, measure=False).of(wanted) is None
-    timed = Timings(tmp_path, measure=True).of(wanted)
+    stated = recipe.read(recipe.find("digits/catrs-0.25"))
+    assert Timings(tmp_path, measure=False).of(stated) is None
+    timed = Timings(tmp_path, measure=True).of(stated)
     assert timed is not None
     assert timed.training > timed.sample > 0
-    assert Timings(tmp_path, measure=False).of(wanted) == timed
+    assert Timings(tmp_path, measure=False).of(stated) == timed
     (tmp_path / CACHE).write_text('{"x": ')
-    assert Timings(tmp_path, measure=False).of(wanted) is None
+    assert Timings(tmp_path, measure=False).of(stated) is None
 
 
 def test_sweep_of_weights_is_timed_once(tmp_path: Path) -> None:
@@ -34,19 +34,19 @@ def test_sweep_of_weights_is_timed_once(tmp_path: Path) -> None:
 def test_timings_of_other_machines_and_processes_are_kept(tmp_path: Path) -> None:
     """A second process that began before the first had timed anything, and another number of threads."""
     first, second = (Timings(tmp_path, measure=True) for _ in range(2))
-    wanted = [recipe.read(recipe.find(f"digits/{name}-0.25")) for name in ("gaussian", "consistency")]
+    recipes = [recipe.read(recipe.find(f"digits/{name}-0.25")) for name in ("gaussian", "consistency")]
     (tmp_path / CACHE).write_text('{"another machine": {"x": [1.0, 2.0]}}')
-    timed = [timings.of(each) for timings, each in zip((first, second), wanted, strict=True)]
+    timed = [timings.of(stated) for timings, stated in zip((first, second), recipes, strict=True)]
     known = Timings(tmp_path, measure=False)
-    assert [known.of(each) for each in wanted] == timed
+    assert [known.of(stated) for stated in recipes] == timed
     assert json.loads((tmp_path / CACHE).read_text())["another machine"] == {"x": [1.0, 2.0]}
 
 
 def test_timings_are_measured_again_on_request(tmp_path: Path) -> None:
-    wanted = recipe.read(recipe.find("digits/gaussian-0.25"))
+    stated = recipe.read(recipe.find("digits/gaussian-0.25"))
     timed: list[str] = []
     for again in (False, False, True):
-        Timings(tmp_path, measure=True, again=again, on_timed=timed.append).of(wanted)
+        Timings(tmp_path, measure=True, again=again, on_timed=timed.append).of(stated)
     assert len(timed) == 2
 
 

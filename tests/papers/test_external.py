@@ -1,4 +1,4 @@
-"""A certificate file becomes a row only where it can be of that row."""
+"""A certificate file is used as a row only if it can belong to that row."""
 
 import json
 import re
@@ -12,18 +12,15 @@ from radii.papers.external import results_from
 from radii.papers.tables import TableError
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
+from tests.papers.samples import SIX
+from tests.reports.samples import write_log
 
-ROOT = Path(__file__).parents[2]
-SIX = ROOT / "results" / "mnist" / "six-epochs"
-HEAD = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
 CATRS_3, CRT_2, CATRS_13 = (tables.load(name) for name in ("catrs-3", "crt-2", "catrs-13"))
 
 
 def log(path: Path, *rows: tuple[int, int, float]) -> Path:
-    """A published log of images, labels and radii, all correct."""
-    path.parent.mkdir(exist_ok=True)
-    path.write_text(HEAD + "".join(f"{i}\t{label}\t{label}\t{radius}\t1\t0:00:01\n" for i, label, radius in rows))
-    return path
+    """Write a published log of images, labels and radii, all correct."""
+    return write_log(path, *((index, label, label, radius) for index, label, radius in rows), time="0:00:01")
 
 
 def test_log_without_sigma_and_dataset_is_used_with_a_remark(tmp_path: Path) -> None:
@@ -71,7 +68,7 @@ def test_log_of_clean_images_is_refused_for_corrupted_ones(tmp_path: Path) -> No
 
 
 def test_folder_of_many_logs_is_refused(logs: Path) -> None:
-    with pytest.raises(TableError, match=r"holds 7 certificate files, a row needs one: name it"):
+    with pytest.raises(TableError, match=r"holds 7 certificate files, a row needs one. Name it"):
         results_from(CRT_2, CRT_2.rows[0], logs)
 
 

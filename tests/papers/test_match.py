@@ -20,10 +20,8 @@ from radii.papers.tables import System, TableError
 from radii.runs import certificates, recipe
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
+from tests.papers.samples import LABEL, RESULTS, SIX, copy_gaussian
 
-ROOT = Path(__file__).parents[2]
-RESULTS = ROOT / "results"
-SIX = RESULTS / "mnist" / "six-epochs"
 OTHER_WEIGHTS = save({"other": torch.zeros(1)})
 CATRS_3 = tables.load("catrs-3")
 
@@ -35,15 +33,15 @@ def only_run(path: Path) -> ScannedRun:
 
 def test_archived_runs_are_found_with_their_budgets() -> None:
     results = match_runs(CATRS_3, scan_runs([RESULTS]))
-    small = {each.source for some in results.values() for each in some if each.budget == "small"}
+    small = {result.source for matched in results.values() for result in matched if result.budget == "small"}
     assert {str(SIX / name) for name in ("gaussian", "stability", "smoothadv", "consistency", "smoothmix")} <= small
-    assert not [each for some in results.values() for each in some if each.budget == "paper"]
+    assert not [result for matched in results.values() for result in matched if result.budget == "paper"]
 
 
 def test_budget_is_the_papers_only_if_the_certificates_are_too() -> None:
     """Ninety epochs, but every twentieth image or a thousand samples: not the paper's budget."""
     results = match_runs(CATRS_3, scan_runs([RESULTS / "mnist" / "published-schedule"]))
-    assert [each.budget for each in results["Gaussian, sigma 0.50"]] == ["", "", ""]
+    assert [result.budget for result in results[LABEL]] == ["", "", ""]
 
 
 def test_files_of_a_run_are_read_once_for_all_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -61,13 +59,13 @@ def test_files_of_a_run_are_read_once_for_all_rows(monkeypatch: pytest.MonkeyPat
     runs = scan_runs([SIX])
     results = match_runs(CATRS_3, runs)
     own = {path: count for path, count in reads.items() if RESULTS in path.parents}
-    assert len([label for label, some in results.items() if some]) > 3
+    assert len([label for label, matched in results.items() if matched]) > 3
     assert {path.suffix for path in own} == {".toml", ".tsv"}
     assert set(own.values()) == {1}
 
 
 def test_failed_runs_are_ignored() -> None:
-    assert not [each for each in scan_runs([RESULTS]) if "tried" in each.run.path.parts]
+    assert not [trained for trained in scan_runs([RESULTS]) if "tried" in trained.run.path.parts]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +105,7 @@ def test_unreadable_run_is_left_out_with_a_warning(tmp_path: Path) -> None:
     (tmp_path / "bad" / "recipe.toml").write_text("dataset = [")
     with pytest.warns(RunWarning, match="bad is left out"):
         runs = scan_runs([tmp_path])
-    assert [each.run.name for each in runs] == ["good"]
+    assert [trained.run.name for trained in runs] == ["good"]
 
 
 def test_unreadable_certificates_are_left_out_with_a_warning(tmp_path: Path) -> None:
@@ -115,14 +113,14 @@ def test_unreadable_certificates_are_left_out_with_a_warning(tmp_path: Path) -> 
     (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
     file.write_text("nothing\n")
     with pytest.warns(RunWarning, match="is left out"):
-        assert not match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
+        assert not match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]
 
 
 def test_incomplete_certificates_have_no_budget(tmp_path: Path) -> None:
     shutil.copytree(SIX / "gaussian", tmp_path / "run")
     (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
-    (result,) = match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
+    (result,) = match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]
     assert not result.budget
 
 
@@ -130,7 +128,7 @@ def test_certificates_of_other_images_do_not_match(tmp_path: Path) -> None:
     shutil.copytree(SIX / "gaussian", tmp_path / "run")
     (header,) = (tmp_path / "run" / "certificates").glob("*.json")
     header.write_text(json.dumps({**json.loads(header.read_text()), "split": "train"}))
-    assert not match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
+    assert not match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]
 
 
 @pytest.mark.parametrize(("sigma", "weights", "count"), [(0.5, b"", 1), (0.25, b"", 0), (0.5, OTHER_WEIGHTS, 0)])
@@ -144,11 +142,11 @@ def test_certificates_of_other_weights_or_sigma_do_not_match(
     CertificateFile(ours.parent / "a.tsv", stated).append(Row(0, 1, 1, 0.5, 0.1, 1000, {1: 990}, "digest"))
     if weights:
         (tmp_path / "run" / "model.safetensors").write_bytes(weights)
-    assert len(match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]) == count
+    assert len(match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]) == count
 
 
 def copied(tmp_path: Path, **stated: object) -> Path:
-    """The Gaussian run of six epochs, with other facts in the header of its certificates."""
+    """Copy the Gaussian run of six epochs, with other values in the header of its certificates."""
     shutil.copytree(SIX / "gaussian", tmp_path / "run")
     (header,) = (tmp_path / "run" / "certificates").glob("*.json")
     header.write_text(json.dumps({**json.loads(header.read_text()), **stated}))
@@ -167,26 +165,26 @@ def copied(tmp_path: Path, **stated: object) -> Path:
 )
 def test_other_certification_has_no_budget(other: dict[str, object], tmp_path: Path) -> None:
     """A larger failure or another bound proves larger radii from as many samples; an int8 model is another one."""
-    (result,) = match_runs(CATRS_3, scan_runs([copied(tmp_path, **other)]))["Gaussian, sigma 0.50"]
+    (result,) = match_runs(CATRS_3, scan_runs([copied(tmp_path, **other)]))[LABEL]
     assert not result.budget
 
 
 def test_certificates_of_a_user_defined_noise_do_not_match(tmp_path: Path) -> None:
     """They may be in another norm."""
     runs = scan_runs([copied(tmp_path, noise={"name": "mine:laplace", "sigma": 0.5})])
-    assert not match_runs(CATRS_3, runs)["Gaussian, sigma 0.50"]
+    assert not match_runs(CATRS_3, runs)[LABEL]
     (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
     with pytest.raises(TableError, match="noise 'mine:laplace'"):
-        results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), file)
+        results_from(CATRS_3, CATRS_3.row(LABEL), file)
 
 
 def test_result_is_complete_with_its_last_image(tmp_path: Path) -> None:
     copied(tmp_path)
-    (result,) = match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
+    (result,) = match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]
     assert result.complete
     (file,) = (tmp_path / "run" / "certificates").glob("*.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:-3]))
-    (result,) = match_runs(CATRS_3, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
+    (result,) = match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]
     assert not result.complete
 
 
@@ -194,12 +192,12 @@ def test_result_is_complete_with_its_last_image(tmp_path: Path) -> None:
 def test_unfinished_training_has_no_time(history: str, tmp_path: Path) -> None:
     timed = replace(CATRS_3, kind="time")
     copied(tmp_path)
-    assert len(match_runs(timed, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]) == 1
+    assert len(match_runs(timed, scan_runs([tmp_path]))[LABEL]) == 1
     file = tmp_path / "run" / "training.csv"
     rows = file.read_text().splitlines(keepends=True)
     file.write_text("".join(rows[:4]) if history == "half" else "epoch,seconds\n0,long\n")
     with pytest.warns(RunWarning, match=f"{tmp_path / 'run'} is left out"):
-        assert not match_runs(timed, scan_runs([tmp_path]))["Gaussian, sigma 0.50"]
+        assert not match_runs(timed, scan_runs([tmp_path]))[LABEL]
 
 
 @pytest.mark.parametrize("other", [{"split": "validation"}, {"evaluated_on": {"name": "mnist", "severity": 3}}])
@@ -209,7 +207,7 @@ def test_file_of_other_images_is_refused(other: dict[str, object], tmp_path: Pat
     file = CertificateFile(tmp_path / "a.tsv", stated)
     file.append(Row(0, 1, 1, 0.5, 0.1, 1000, {1: 990}, "digest"))
     with pytest.raises(TableError, match="was not made on the test images"):
-        results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), file.path)
+        results_from(CATRS_3, CATRS_3.row(LABEL), file.path)
 
 
 def test_published_file_becomes_a_row(logs: Path) -> None:
@@ -232,20 +230,14 @@ def test_file_of_another_sigma_dataset_or_kind_is_refused(logs: Path) -> None:
     ):
         results_from(other, other.row("Gaussian, sigma 0.50"), ours)
     with pytest.raises(TableError, match="was made on cifar10; the row 'Gaussian, sigma 0.50' of catrs-3 needs mnist"):
-        results_from(CATRS_3, CATRS_3.row("Gaussian, sigma 0.50"), published)
+        results_from(CATRS_3, CATRS_3.row(LABEL), published)
     with pytest.raises(TableError, match="holds no certificate files"):
         results_from(crt_2, crt_2.rows[0], logs.parent / "papers")
 
 
-LABEL = "Gaussian, sigma 0.50"
-
-
 def test_unfinished_certificates_are_not_averaged_with_finished_ones(tmp_path: Path) -> None:
     for seed in range(2):
-        run = tmp_path / f"seed{seed}"
-        shutil.copytree(SIX / "gaussian", run)
-        text = (run / "recipe.toml").read_text()
-        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
+        copy_gaussian(tmp_path, seed)
     (file,) = (tmp_path / "seed1" / "certificates").glob("*.tsv")
     file.write_text("".join(file.read_text().splitlines(keepends=True)[:100]))
     assert len(group_results(CATRS_3, match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL])) == 2

@@ -8,24 +8,11 @@ import pytest
 
 from radii.papers import tables
 from radii.papers.match import Result, match_runs, scan_runs
-from radii.papers.render import (
-    csv_text,
-    figures,
-    html,
-    latex,
-    markdown,
-    reported_points,
-    write,
-)
+from radii.papers.render import csv_text, figures, html, latex, markdown, reported_points, write
 from radii.reports.figures import to_bytes
-
-SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
-
+from tests.papers.samples import LABEL, SIX
 
 CATRS_3, CATRS_7 = tables.load("catrs-3"), tables.load("catrs-7")
-
-
-LABEL = "Gaussian, sigma 0.50"
 
 
 @pytest.fixture
@@ -41,9 +28,9 @@ def test_formats_agree(results: dict[str, list[Result]], tmp_path: Path) -> None
         assert "small" in text
         assert "six-epochs/gaussian" in text.replace("\\", "")
     (line,) = [
-        each
-        for each in csv.DictReader(io.StringIO(csv_text(CATRS_3, results)))
-        if (each["row"], each["column"]) == (LABEL, "acr")
+        line
+        for line in csv.DictReader(io.StringIO(csv_text(CATRS_3, results)))
+        if (line["row"], line["column"]) == (LABEL, "acr")
     ]
     assert (line["reported"], line["budget"], line["seeds"]) == ("1.557", "small", "0")
     assert float(line["difference_lower"]) < float(line["difference"]) < float(line["difference_upper"])
@@ -51,7 +38,7 @@ def test_formats_agree(results: dict[str, list[Result]], tmp_path: Path) -> None
 
 
 def test_csv_line_has_one_unit(results: dict[str, list[Result]]) -> None:
-    lines = {(each["row"], each["column"]): each for each in csv.DictReader(io.StringIO(csv_text(CATRS_3, results)))}
+    lines = {(line["row"], line["column"]): line for line in csv.DictReader(io.StringIO(csv_text(CATRS_3, results)))}
     line = lines[LABEL, "r0.00"]
     assert (line["unit"], line["reported"], line["here"], line["difference"]) == ("percent", "99.2", "98.6", "-0.6")
     assert 95 < float(line["lower"]) < 98.6 < float(line["upper"]) <= 100
@@ -80,7 +67,7 @@ def test_reported_trade_off_of_cat_rs_is_drawn() -> None:
 
 def test_points_are_the_reported_numbers() -> None:
     points = reported_points(CATRS_7, "acr")
-    assert {name: len(some) for name, some in points.items()} == {
+    assert {name: len(line) for name, line in points.items()} == {
         "Gaussian": 1,
         "Consistency": 6,
         "SmoothMix": 5,

@@ -32,7 +32,7 @@ def test_teacher_lowers_the_saving() -> None:
 
 def test_teacher_is_not_added_to_times_that_include_it() -> None:
     saved = saving(tables.load("crt-5"), reported_time)
-    assert saved == Saving([18.98], [10.07], None, [])
+    assert saved == Saving((18.98,), (10.07,), None, [])
 
 
 def test_only_tables_of_direct_and_taught_rows_have_savings() -> None:

@@ -17,11 +17,7 @@ from radii.runs import recipe
 from radii.runs.recipe import fields_of
 
 NAMES = tables.names()
-
-
 TABLES = {name: tables.load(name) for name in NAMES}
-
-
 TEXT = """
 title = "Two methods"
 source = "Nobody, Table 1"
@@ -51,16 +47,16 @@ def test_every_table_of_the_papers_is_there() -> None:
     assert set(NAMES) == {f"{paper}-{number}" for paper, numbers in numbers_of.items() for number in numbers}
 
 
-def test_every_row_has_a_recipe_that_can_be_made() -> None:
+def test_every_row_has_a_recipe_that_can_be_trained() -> None:
     """The recipe is there, its settings are fields of its objective and model, also at every budget."""
     pairs = {(system, table.varies) for table in TABLES.values() for system in systems(table)}
     recipes = [system.load_recipe() for system, _ in pairs]
-    recipes += [budget.recipe(*each) for each in pairs for budget in budgets().values()]
-    for each in recipes:
-        objective = each.objective["name"]
+    recipes += [budget.recipe(system, varies) for system, varies in pairs for budget in budgets().values()]
+    for stated in recipes:
+        objective = stated.objective["name"]
         resources: dict[str, Any] = dict.fromkeys(objectives.resources_of(objective), object())
-        objectives.create(objective, sigma=each.sigma, **fields_of(each.objective), **resources)
-    assert {each.model["name"] for each in recipes} <= set(models.names())
+        objectives.create(objective, sigma=stated.sigma, **fields_of(stated.objective), **resources)
+    assert {stated.model["name"] for stated in recipes} <= set(models.names())
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -92,10 +88,10 @@ def test_reported_numbers_are_the_papers(name: str, printed: Path) -> None:
         rows = [{row["type"]: row[method] for row in rows} for method in methods]
     table = TABLES[name]
     assert len(rows) == len(table.rows)
-    for wanted, row in zip(rows, table.rows, strict=True):
+    for line, row in zip(rows, table.rows, strict=True):
         cells = {key: str(value) for key, value in row.reported.items()}
-        assert cells == {key: wanted[key] for key in cells}
-        numbers = {key for key, value in wanted.items() if key in table.columns() and value}
+        assert cells == {key: line[key] for key in cells}
+        numbers = {key for key, value in line.items() if key in table.columns() and value}
         assert numbers == set(cells)
     assert table.columns(), "a table reports something"
 

@@ -1,6 +1,6 @@
 """Values measured here, over seeds, with their intervals and differences to the reported numbers."""
 
-import shutil
+from collections.abc import Sequence
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -9,16 +9,11 @@ import pytest
 
 from radii.papers import tables
 from radii.papers.external import results_from
-from radii.papers.match import group_results, match_runs, scan_runs
+from radii.papers.match import Result, group_results, match_runs, scan_runs
 from radii.papers.values import Measured, as_precise, difference, value
+from tests.papers.samples import LABEL, copy_gaussian
 
-SIX = Path(__file__).parents[2] / "results" / "mnist" / "six-epochs"
-
-
-CATRS_3, CATRS_7 = tables.load("catrs-3"), tables.load("catrs-7")
-
-
-LABEL = "Gaussian, sigma 0.50"
+CATRS_3 = tables.load("catrs-3")
 
 
 def test_published_log_equals_the_reported_row(logs: Path) -> None:
@@ -37,30 +32,31 @@ def test_published_log_equals_the_reported_row(logs: Path) -> None:
 
 
 def wrong(line: str) -> str:
-    """A line of a certificate file, with a wrong prediction."""
+    """Return a line of a certificate file with a wrong prediction."""
     index, label, _, radius, _, *rest = line.split("\t")
     return "\t".join([index, label, str((int(label) + 1) % 10), radius, "0", *rest])
 
 
-def test_value_over_seeds_has_a_deviation(tmp_path: Path) -> None:
-    for seed in range(3):
-        run = tmp_path / f"seed{seed}"
-        shutil.copytree(SIX / "gaussian", run)
-        text = (run / "recipe.toml").read_text()
-        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
-        (file,) = (run / "certificates").glob("*.tsv")
+def group_of_seeds(folder: Path, wrong_rows: Sequence[int]) -> list[Result]:
+    """Return the results of one row from a run for each seed, with so many predictions made wrong."""
+    for seed, count in enumerate(wrong_rows):
+        (file,) = (copy_gaussian(folder, seed) / "certificates").glob("*.tsv")
         head, *rows = file.read_text().splitlines(keepends=True)
-        file.write_text("".join([head, *map(wrong, rows[: 7 * seed]), *rows[7 * seed :]]))
-    results = match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL]
-    (group,) = group_results(CATRS_3, results)
+        file.write_text("".join([head, *map(wrong, rows[:count]), *rows[count:]]))
+    (group,) = group_results(CATRS_3, match_runs(CATRS_3, scan_runs([folder]))[LABEL])
+    return group
+
+
+def test_value_over_seeds_has_a_deviation(tmp_path: Path) -> None:
+    group = group_of_seeds(tmp_path, (0, 7, 14))
     mean = value(CATRS_3, "acr", group)
-    singles = [value(CATRS_3, "acr", [each]) for each in group]
+    singles = [value(CATRS_3, "acr", [result]) for result in group]
     assert mean is not None
     assert mean.deviation is not None
     assert mean.interval is not None
-    assert mean.value == pytest.approx(sum(each.value for each in singles if each) / 3)
+    assert mean.value == pytest.approx(sum(single.value for single in singles if single) / 3)
     assert mean.deviation > 0
-    wide = [each.interval for each in singles if each and each.interval]
+    wide = [single.interval for single in singles if single and single.interval]
     assert mean.interval[1] - mean.interval[0] > min(high - low for low, high in wide)
     spread = value(tables.load("catrs-12"), "acr_std", group)
     assert spread is not None
@@ -69,15 +65,7 @@ def test_value_over_seeds_has_a_deviation(tmp_path: Path) -> None:
 
 def test_interval_over_seeds_has_only_possible_values(tmp_path: Path) -> None:
     """Student's t of two seeds reaches far below 0 and above 1."""
-    for seed in range(2):
-        run = tmp_path / f"seed{seed}"
-        shutil.copytree(SIX / "gaussian", run)
-        text = (run / "recipe.toml").read_text()
-        (run / "recipe.toml").write_text(text.replace("seed = 0", f"seed = {seed}"))
-        (file,) = (run / "certificates").glob("*.tsv")
-        head, *rows = file.read_text().splitlines(keepends=True)
-        file.write_text("".join([head, *map(wrong, rows[: 250 * seed]), *rows[250 * seed :]]))
-    (group,) = group_results(CATRS_3, match_runs(CATRS_3, scan_runs([tmp_path]))[LABEL])
+    group = group_of_seeds(tmp_path, (0, 250))
     accuracy, acr = (value(CATRS_3, column, group) for column in ("r0.00", "acr"))
     assert accuracy is not None
     assert accuracy.interval == (0.0, 1.0)

@@ -1,7 +1,6 @@
 """Tables: rounded down, the best marked where there is one, a dash for an unknown value."""
 
 from collections.abc import Sequence
-from typing import Any
 
 import pytest
 
@@ -13,11 +12,7 @@ from radii.reports.protocol import FEWEST_IMAGES
 from radii.reports.tables import Table
 from radii.reports.text import UNKNOWN
 from radii.runs.certificates import Certificates, Row
-
-
-def entry(name: str, *radii: float, times: int = 1, **header: Any) -> Entry:
-    rows = [Row(index, 1, 1 if radius else -1, radius, 1.0) for index, radius in enumerate(radii * times)]
-    return Entry(name, Summary(Certificates(name, rows, {"sigma": 0.5, "procedure": "fixed", **header})))
+from tests.reports.samples import SEQUENTIAL, entry
 
 
 def texts(table: Table, row: int = 0) -> list[str]:
@@ -30,7 +25,6 @@ def bests(entries: Sequence[Entry]) -> list[str]:
 
 WEAK = entry("weak_1", 0.25, 0.1, 0.0, times=FEWEST_IMAGES)
 STRONG = entry("strong|2", 0.3, 0.6, 0.0, times=FEWEST_IMAGES)
-SEQUENTIAL: dict[str, Any] = {"procedure": "sequential", "parameters": {"radii": [0.25, 0.5], "failure": 0.001}}
 
 
 def test_accuracies_are_rounded_down_and_the_best_is_marked() -> None:

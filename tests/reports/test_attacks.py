@@ -1,4 +1,4 @@
-"""Attacks in a report: only those on the same weights, images and noise; a broken certificate is said."""
+"""Attacks in a report: only those on the same weights, images and noise; broken certificates are reported."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -7,30 +7,25 @@ from typing import Any
 import numpy as np
 import pytest
 
-from radii import disk
 from radii.reports.attacks import attacked_accuracy, broken_certificates, in_words, largest_attack
 from radii.reports.inputs import Entry, read
 from radii.reports.page.curves import caption
 from radii.reports.page.notes import notes
-from radii.reports.page.pictures import Card, galleries, read_pictures
+from radii.reports.page.pictures import GalleryItem, galleries, read_pictures
 from radii.reports.report import report
 from radii.runs import attacks, certificates, gallery, readers
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
-from radii.runs.recipe import Recipe, Training
-from radii.runs.run import Run
+from tests.reports.samples import write_run
 
 NOISE = {"name": "gaussian", "sigma": 0.25}
 BUDGET: dict[str, Any] = {"weights": "w", "data": "d", "engine": "torch", "copies": 2, "samples": 100, "seed": 0}
 
 
 def certified(folder: Path, radius: float = 0.5, **changes: Any) -> Entry:
-    """A run with certificates of two images, made by hand."""
-    run = Run(folder)
-    folder.mkdir(exist_ok=True)
-    training = Training(epochs=1, images_per_step=8, learning_rate=0.1)
-    disk.write(run.recipe_file, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training).to_toml())
+    """Return the input of a run with certificates of two images."""
+    run = write_run(folder)
     header = {"procedure": "fixed", "parameters": {"failure": 0.001}, "sigma": 0.25, "noise": NOISE}
     file = CertificateFile(run.certificates / "a.tsv", {**header, "weights": "w", "data": "d", "seed": 0, **changes})
     for index in range(2):
@@ -51,16 +46,15 @@ def attacked(entry: Entry, distances: list[float | None], steps: int = 5) -> Pat
 
 
 def change(path: Path, name: str, distance: float, answer: int) -> None:
-    facts = {name: {"distance": distance, "answer": answer, "digest": "digest 0"}}
-    gallery.write(attacks.pictures_file(path), {name: np.zeros((1, 8, 8), np.float32)}, facts)
+    record = {name: {"distance": distance, "answer": answer, "digest": "digest 0"}}
+    gallery.write(attacks.pictures_file(path), {name: np.zeros((1, 8, 8), np.float32)}, record)
 
 
-def shown(entry: Entry) -> list[Card]:
-    """The cards of the gallery of an input."""
+def gallery_items(entry: Entry) -> list[GalleryItem]:
     pictures = read_pictures(entry)
     assert pictures is not None
-    (found,) = galleries([(entry, pictures)])
-    return [card for cards in found.groups.values() for card in cards]
+    (images,) = galleries([(entry, pictures)])
+    return [item for items in images.groups.values() for item in items]
 
 
 def test_an_attack_under_another_sigma_is_not_shown(tmp_path: Path) -> None:
@@ -121,9 +115,9 @@ def test_a_change_at_the_radius_of_another_certificate_is_not_shown(name: str, r
     for number, (size, is_shown) in enumerate(((radius, False), (kept, True))):
         entry = certified(tmp_path / str(number), radius=size)
         change(attacked(entry, [None, None]), name, 0.5, 1)
-        found = read_pictures(entry)
-        assert found is not None
-        assert (found.change(0, name.partition("-")[2]) is not None) == is_shown
+        pictures = read_pictures(entry)
+        assert pictures is not None
+        assert (pictures.change(0, name.partition("-")[2]) is not None) == is_shown
 
 
 @pytest.mark.parametrize(
@@ -133,16 +127,16 @@ def test_a_change_at_the_radius_of_another_certificate_is_not_shown(name: str, r
 def test_outcome_of_an_attack_is_below_the_picture(answer: int, words: str, tmp_path: Path) -> None:
     entry = certified(tmp_path / "run")
     change(attacked(entry, [None, None]), "0-inside", 0.49, answer)
-    (card,) = shown(entry)
-    assert card[1:5] == ("class 1", "right", "0.500", "Votes: 990 for class 1")
-    assert card.outcome == f"Inside, at 0.490: {words}. No wrong answer was found outside."
+    (item,) = gallery_items(entry)
+    assert item[1:5] == ("class 1", "right", "0.500", "Votes: 990 for class 1")
+    assert item.outcome == f"Inside, at 0.490: {words}. No wrong answer was found outside."
 
 
 def test_a_change_of_no_length_is_not_shown(tmp_path: Path) -> None:
     entry = certified(tmp_path / "run")
     change(attacked(entry, [None, None]), "0-inside", 0.0, 1)
-    (card,) = shown(entry)
-    assert card.outcome == ""
+    (item,) = gallery_items(entry)
+    assert item.outcome == ""
     pictures = read_pictures(entry)
     assert pictures is not None
     assert pictures.change(0, "inside") is None
@@ -155,9 +149,9 @@ def test_pictures_without_a_certificate_are_left_out(tmp_path: Path) -> None:
     pixels = np.ones((1, 8, 8), np.float32)
     file = next((tmp_path / "run" / "pictures").iterdir())
     gallery.write(file, {"0": pixels, "x": pixels}, {"0": "digest 0"})
-    found = read_pictures(entry)
-    assert found is not None
-    assert list(found.clean) == [0]
+    pictures = read_pictures(entry)
+    assert pictures is not None
+    assert list(pictures.clean) == [0]
 
 
 def test_a_report_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +166,7 @@ def test_a_report_reads_each_file_once(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def counting(read: Callable[[Path], Any], opened: list[str]) -> Callable[[Path], Any]:
-    """A reader that notes what it reads."""
+    """Wrap a reader, to list what it reads."""
 
     def wrapped(path: Path) -> Any:
         opened.append(str(path))

@@ -15,8 +15,7 @@ from radii.runs import attacks, gallery
 from radii.runs.attacks import AttackedImage
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
-from radii.runs.recipe import Recipe, Training
-from radii.runs.run import Run
+from tests.reports.samples import write_log, write_run
 from tools import browser as browsers
 from tools.browser import PHONE, browser, hover, logged, look, violations
 
@@ -34,12 +33,9 @@ A4 = (718, 1047)
 SPEC = b'{"__metadata__":{"spec":"{\\"shape\\":[1,8,8],\\"class_names\\":[\\"cat\\",\\"dog\\"]}"}}'
 
 
-def made(folder: Path, strength: float) -> Path:
-    """A run with certificates, pictures, an attack and a history, made by hand."""
-    run, rng = Run(folder), np.random.default_rng(0)
-    folder.mkdir()
-    training = Training(epochs=3, images_per_step=8, learning_rate=0.1)
-    disk.write(run.recipe_file, Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training).to_toml())
+def run_with_everything(folder: Path, strength: float) -> Path:
+    """Write a run with certificates, pictures, an attack and a history."""
+    run, rng = write_run(folder), np.random.default_rng(0)
     disk.write(run.weights_file, len(SPEC).to_bytes(8, "little") + SPEC)
     run.write_history([{"epoch": n, "seconds": 2.0, "loss": 2.0 - n, "noisy_test_accuracy": 0.3 * n} for n in range(3)])
     weights = disk.digest(run.weights_file)
@@ -55,8 +51,8 @@ def made(folder: Path, strength: float) -> Path:
     for index in range(IMAGES):
         radius, right = float(strength * rng.random()), index % 10 > 0
         counts = {index % 2: 900 + index % 90, 1 - index % 2: 10}
-        said = index % 2 if right else 1 - index % 2
-        file.append(Row(index, index % 2, said, radius, 0.1, 1000, counts, f"{index:016x}"))
+        answer = index % 2 if right else 1 - index % 2
+        file.append(Row(index, index % 2, answer, radius, 0.1, 1000, counts, f"{index:016x}"))
     rows = gallery.chosen(file.rows())
     pictures = {str(row.index): rng.random((1, 8, 8), np.float32) for row in rows}
     gallery.write(gallery.pictures_file(file.path), pictures, {str(row.index): row.digest for row in rows})
@@ -76,7 +72,7 @@ def made(folder: Path, strength: float) -> Path:
 @pytest.fixture(scope="module")
 def page(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("runs")
-    runs = [made(folder / name, strength) for name, strength in (("plain", 0.6), ("robust", 0.9))]
+    runs = [run_with_everything(folder / name, strength) for name, strength in (("plain", 0.6), ("robust", 0.9))]
     return report(runs, folder / "report", title="In a browser")
 
 
@@ -97,12 +93,12 @@ def value(driver: Chrome) -> str:
 def test_hover_reads_all_runs_at_one_radius(driver: Chrome, page: Path) -> None:
     look(driver, page)
     hover(driver, 0.3)
-    near, before = float(value(driver)), texts(driver, ".reading td")
+    near, before = float(value(driver)), texts(driver, ".readout td")
     hover(driver, 0.7)
-    far, after = float(value(driver)), texts(driver, ".reading td")
+    far, after = float(value(driver)), texts(driver, ".readout td")
     assert 0 < near < far < 0.9
     assert before != after
-    assert texts(driver, ".reading tbody th") == ["plain", "robust"]
+    assert texts(driver, ".readout tbody th") == ["plain", "robust"]
     _, _, attacked, first, certified, interval, _, difference = after
     assert float(certified) < 60
     assert "–" in interval  # noqa: RUF001
@@ -124,7 +120,7 @@ def test_keyboard_reads_radii(driver: Chrome, page: Path) -> None:
 def test_toggles_hide_a_run_in_all_figures(driver: Chrome, page: Path) -> None:
     look(driver, page)
     box = driver.find_elements(CSS, ".legend input")[1]
-    parts = "svg g.run-1, .reading .run-1"
+    parts = "svg g.run-1, .readout .run-1"
     assert len(driver.find_elements(CSS, parts)) >= 4
     for shown in (False, True):
         box.click()
@@ -155,23 +151,21 @@ def test_tables_are_sorted(driver: Chrome, page: Path) -> None:
 
 
 def test_times_are_sorted_by_length_and_words_by_letters(driver: Chrome, tmp_path: Path) -> None:
-    lines = {
+    times = {
         "short": ("0.5", 7),
         "long": ("7000", 8),
         "middle": ("130", 9),
         "a day": ("90000", 10),
         "minute": ("61", 11),
     }
-    for name, (seconds, index) in lines.items():
-        head = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n"
-        (tmp_path / f"{name}.tsv").write_text(f"{head}0\t3\t3\t1.0\t1\t{seconds}\n{index}\t3\t3\t1.0\t1\t0\n")
-    look(driver, report([tmp_path / f"{name}.tsv" for name in lines], tmp_path / "out"))
-    (time,) = [
-        each for each in driver.find_elements(CSS, ".facts button") if each.text.startswith("Certification time")
-    ]
+    for name, (seconds, index) in times.items():
+        write_log(tmp_path / f"{name}.tsv", (0, 3, 3, 1.0), (index, 3, 3, 1.0), time=seconds)
+    look(driver, report([tmp_path / f"{name}.tsv" for name in times], tmp_path / "out"))
+    buttons = driver.find_elements(CSS, ".facts button")
+    (time,) = [button for button in buttons if button.text.startswith("Certification time")]
     driver.execute_script("arguments[0].click()", time)
     assert texts(driver, ".facts table.sortable tbody th") == ["a day", "long", "middle", "minute", "short"]
-    (images,) = [each for each in driver.find_elements(CSS, ".facts button") if each.text.startswith("Images")]
+    (images,) = [button for button in buttons if button.text.startswith("Images")]
     driver.execute_script("arguments[0].click()", images)
     assert texts(driver, ".facts table.sortable tbody th") == ["minute", "a day", "middle", "long", "short"]
 
@@ -179,7 +173,7 @@ def test_times_are_sorted_by_length_and_words_by_letters(driver: Chrome, tmp_pat
 def test_histograms_are_not_sorted(driver: Chrome, page: Path) -> None:
     look(driver, page)
     head = driver.find_element(CSS, "[aria-label='Votes and samples'] thead")
-    assert [each.text for each in head.find_elements(CSS, "button")] == [
+    assert [button.text for button in head.find_elements(CSS, "button")] == [
         "Median share",
         "Samples per image",
         "Median samples",
@@ -221,12 +215,10 @@ def test_page_is_printed_dark_on_white_with_all_details(driver: Chrome, page: Pa
 
 
 def test_tables_of_nine_inputs_are_not_cut_in_print(driver: Chrome, tmp_path: Path) -> None:
-    lines = [f"{n}\t{n % 10}\t{n % 10}\t{0.01 * n:.3}\t1\t{n}" for n in range(150)]
-    paths = [tmp_path / f"smoothmix-to-lenet-{name}.tsv" for name in "abcdefghi"]
-    for path in paths:
-        path.write_text("\n".join(["idx\tlabel\tpredict\tradius\tcorrect\ttime", *lines]) + "\n")
+    rows = [(n, n % 10, n % 10, round(0.01 * n, 2)) for n in range(150)]
+    paths = [write_log(tmp_path / f"smoothmix-to-lenet-{name}.tsv", *rows) for name in "abcdefghi"]
     look(driver, report(paths, tmp_path / "out"), size=A4, media="print")
-    sizes = "return Array.from(document.querySelectorAll('.card')).map(each => [each.clientWidth, each.scrollWidth])"
+    sizes = "return Array.from(document.querySelectorAll('.card')).map(card => [card.clientWidth, card.scrollWidth])"
     assert [wide for shown, wide in driver.execute_script(sizes) if wide > shown] == []
 
 
@@ -236,8 +228,8 @@ def test_no_console_error_and_no_request(driver: Chrome, page: Path) -> None:
     look(driver, page)
     hover(driver, 0.5)
     assert logged(driver, "browser") == []
-    found = [json.loads(each["message"])["message"] for each in logged(driver, "performance")]
-    sent = [each["params"]["request"]["url"] for each in found if each["method"] == "Network.requestWillBeSent"]
+    events = [json.loads(line["message"])["message"] for line in logged(driver, "performance")]
+    sent = [event["params"]["request"]["url"] for event in events if event["method"] == "Network.requestWillBeSent"]
     assert [address for address in sent if not address.startswith("data:")] == [page.resolve().as_uri()]
 
 

@@ -1,4 +1,4 @@
-"""The story of a transfer in one figure."""
+"""The figures of transfer and of training."""
 
 import re
 from pathlib import Path
@@ -12,19 +12,14 @@ from radii.reports.page.charts import BOTTOM, LEFT, RIGHT, TOP, WIDTH, training_
 from radii.reports.transfer import TrainedRun, trained_runs
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
-from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
+from tests.reports.samples import write_run
 
 
-def made(path: Path, seconds: float, teacher: Path | None = None) -> Run:
-    run = Run(path)
-    path.mkdir()
-    training = Training(epochs=2, images_per_step=8, learning_rate=0.1)
-    recipe = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training)
-    disk.write(run.recipe_file, recipe.to_toml())
-    run.write_history([{"epoch": n, "seconds": seconds, "loss": 1.0, "noisy_test_accuracy": 0.5} for n in range(2)])
-    header = {"procedure": "fixed", "parameters": {"failure": 0.001}, "sigma": 0.25, "weights": "w"}
-    CertificateFile(run.certificates / "fixed.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
+def certified(path: Path, seconds: float, teacher: Path | None = None) -> Run:
+    """Write a run of two epochs with a certificate, taught by a teacher if one is given."""
+    run = write_run(path, [seconds] * 2, loss=1.0, noisy_test_accuracy=0.5)
+    certify(run, "fixed")
     if teacher is not None:
         disk.write_json(run.origin_file, {"teacher": {"path": f"../{teacher.name}", "hash": "w"}})
         cost = {"method": "smoothmix", "method_seconds_per_epoch": 100.0, "steps_timed": 5}
@@ -32,10 +27,15 @@ def made(path: Path, seconds: float, teacher: Path | None = None) -> Run:
     return run
 
 
+def certify(run: Run, procedure: str) -> None:
+    header = {"procedure": procedure, "parameters": {"failure": 0.001}, "sigma": 0.25, "weights": "w"}
+    CertificateFile(run.certificates / f"{procedure}.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
+
+
 def test_teacher_student_and_what_the_method_would_have_cost(tmp_path: Path) -> None:
-    teacher = made(tmp_path / "teacher", 90.0)
-    student = made(tmp_path / "student", 10.0, teacher.path)
-    other = made(tmp_path / "other", 5.0)
+    teacher = certified(tmp_path / "teacher", 90.0)
+    student = certified(tmp_path / "student", 10.0, teacher.path)
+    other = certified(tmp_path / "other", 5.0)
     runs = trained_runs(read([teacher.path, student.path, other.path]))
     assert [f"{run.name}: {run}" for run in runs] == [
         "teacher: ACR 0.5000 after 3 min",
@@ -68,13 +68,12 @@ def test_points_of_a_transfer_never_leave_the_plot(seconds: float, method: float
 
 
 def test_transfer_figure_needs_a_student(tmp_path: Path) -> None:
-    assert transfer_figure(trained_runs(read([made(tmp_path / "a", 1.0).path]))) is None
+    assert transfer_figure(trained_runs(read([certified(tmp_path / "a", 1.0).path]))) is None
 
 
 def test_training_curves_are_of_runs_not_of_certificate_files(tmp_path: Path) -> None:
-    run = made(tmp_path / "a", 1.0)
-    header = {"procedure": "planned", "parameters": {"failure": 0.001}, "sigma": 0.25, "weights": "w"}
-    CertificateFile(run.certificates / "planned.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
+    run = certified(tmp_path / "a", 1.0)
+    certify(run, "planned")
     accuracy, loss = training_figures(read([run.path]))
     assert accuracy.svg.count('class="curve"') == 1
     assert loss.svg.count('class="curve"') == 1

@@ -1,4 +1,4 @@
-"""Comparison of runs: files that were made alike, demands on certified accuracy, and the table."""
+"""Comparison of runs: files of the same protocol, certified accuracy that is asked for, and the table."""
 
 from collections.abc import Callable
 
@@ -19,19 +19,21 @@ def certify(run: Run, sigma: float, *radii: float) -> None:
     )
 
 
-def test_files_made_alike_are_compared_image_by_image(digits_run: Callable[..., Run]) -> None:
+def test_files_of_one_protocol_are_compared_image_by_image(digits_run: Callable[..., Run]) -> None:
     one, other = digits_run("one"), digits_run("other")
     for run, sigmas in ((one, (0.12, 0.25)), (other, (0.12,))):
         for sigma in sigmas:
             certify(run, sigma, 0.0, 0.1)
     compared = radii.compare(one, other)
-    assert [each.summary.certificates.sigma for each in compared.runs] == [0.12, 0.12]
+    assert [run.summary.certificates.sigma for run in compared.runs] == [0.12, 0.12]
     shown = repr(compared)
     for words in ("right without noise", "smoothed accuracy (radius 0)", "certified at 0.10", "image by image: +0.0"):
         assert words in shown, words
     assert "<table" in compared._repr_html_()
     assert radii.compare(one).runs[0].summary.certificates.sigma == 0.25
-    with pytest.raises(ValueError, match=r"other has no certificates at sigma 0.25, only at 0.12: certify it so too"):
+    with pytest.raises(
+        ValueError, match=r"other has no certificates at sigma 0.25, only at 0.12. Certify it at that too."
+    ):
         radii.compare(one, other, sigma=0.25)
 
 
@@ -50,7 +52,7 @@ def test_unfinished_certificates_are_shown_but_not_judged(digits_run: Callable[.
     assert finished.reaches(0.0, 0.1)
 
 
-def test_demands_are_met_missed_or_unknown(digits_run: Callable[..., Run]) -> None:
+def test_certified_accuracy_is_reached_missed_or_unknown(digits_run: Callable[..., Run]) -> None:
     run = digits_run()
     certify(run, 0.25, 0.0, 0.1, 0.4)
     compared = radii.compare(run)

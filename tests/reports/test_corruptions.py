@@ -1,3 +1,5 @@
+"""Certificates of corrupted images: means over kinds and severities."""
+
 import csv
 from pathlib import Path
 
@@ -9,7 +11,8 @@ from radii.reports.inputs import read
 from radii.reports.metrics import Value, shown
 from radii.reports.report import report
 from radii.runs.certificate_writer import CertificateFile
-from radii.runs.certificates import COHEN, Row
+from radii.runs.certificates import Row
+from tests.reports.samples import write_log
 
 PUBLISHED = "cifar10c-sigma0.25-cat-rs"
 
@@ -19,9 +22,9 @@ HEADER = {
 }
 
 
-def write_log(path: Path, radii: dict[int, float]) -> None:
-    rows = [f"{index}\t1\t1\t{radius}\t1\t0.1" for index, radius in radii.items()]
-    path.write_text("\n".join(["\t".join(COHEN), *rows]) + "\n")
+def log(path: Path, radii: dict[int, float]) -> None:
+    """Write a log of correct predictions, with the radii of the images."""
+    write_log(path, *((index, 1, 1, radius) for index, radius in radii.items()))
 
 
 def test_published_logs_give_the_row_of_the_paper(logs: Path) -> None:
@@ -30,47 +33,47 @@ def test_published_logs_give_the_row_of_the_paper(logs: Path) -> None:
     acr, accuracy = (corruptions.values(kinds, measure) for measure in ("ACR", "accuracy"))
     assert [round(value.value, 3) for value in acr if value] == [0.475, 0.521, 0.493, 0.476, 0.458, 0.430]
     # The paper prints accuracies of rounded accuracies: they differ by at most one in the last digit.
-    wanted = [70.1, 75.3, 71.6, 69.8, 69.4, 64.4]
-    assert [100 * value.value for value in accuracy if value] == pytest.approx(wanted, abs=0.06)
+    printed = [70.1, 75.3, 71.6, 69.8, 69.4, 64.4]
+    assert [100 * value.value for value in accuracy if value] == pytest.approx(printed, abs=0.06)
 
 
 def test_means_are_over_kinds_and_severities_are_blocks_of_the_published_files(tmp_path: Path) -> None:
     folder = tmp_path / "logs"
     folder.mkdir()
-    write_log(folder / "fog.tsv", {0: 0.1, 10_000: 0.2, 20_000: 0.3, 30_000: 0.4, 49_900: 0.5})
-    write_log(folder / "snow.tsv", {0: 0.3, 10_000: 0.4, 20_000: 0.5, 30_000: 0.6, 40_000: 0.7})
+    log(folder / "fog.tsv", {0: 0.1, 10_000: 0.2, 20_000: 0.3, 30_000: 0.4, 49_900: 0.5})
+    log(folder / "snow.tsv", {0: 0.3, 10_000: 0.4, 20_000: 0.5, 30_000: 0.6, 40_000: 0.7})
     page = report([folder], tmp_path / "out")
     with (tmp_path / "out" / "corruptions.csv").open() as file:
-        found = {(row["kind"], row["severity"]): row["acr"] for row in csv.DictReader(file)}
-    assert found[("mean", "0")] == "0.400000"
-    assert found[("mean", "1")] == "0.200000"
-    assert found[("fog", "5")] == "0.500000"
+        acr = {(row["kind"], row["severity"]): row["acr"] for row in csv.DictReader(file)}
+    assert acr[("mean", "0")] == "0.400000"
+    assert acr[("mean", "1")] == "0.200000"
+    assert acr[("fog", "5")] == "0.500000"
     assert "Corruptions: logs" in page.read_text()
     assert "mean of 2 kinds" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_severity_is_unknown_in_short_logs(tmp_path: Path) -> None:
-    write_log(tmp_path / "fog.tsv", {0: 0.1, 100: 0.2})
+    log(tmp_path / "fog.tsv", {0: 0.1, 100: 0.2})
     ((fog,),) = corruptions.groups(read([tmp_path])).values()
     assert fog.severities == {}
     assert [value and value.value for value in corruptions.values([fog], "ACR")] == pytest.approx([0.15, *[None] * 5])
 
 
 def test_a_folder_without_logs_is_no_input(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="is not a run, it has no recipe.toml"):
+    with pytest.raises(ValueError, match="is not a run: it has no recipe.toml"):
         read([tmp_path])
 
 
 def test_whole_logs_are_grouped_in_one_pass(tmp_path: Path) -> None:
     """All 50,000 images of a kind: a search through all rows for each of them would take hours."""
-    write_log(tmp_path / "fog.tsv", dict.fromkeys(range(50000), 0.25))
+    log(tmp_path / "fog.tsv", dict.fromkeys(range(50000), 0.25))
     ((fog,),) = corruptions.groups(read([tmp_path])).values()
-    assert [each.images for each in fog.severities.values()] == [10_000] * 5
+    assert [summary.images for summary in fog.severities.values()] == [10_000] * 5
 
 
 def test_a_folder_of_other_logs_is_not_of_corruptions(tmp_path: Path) -> None:
-    write_log(tmp_path / "smoothmix.tsv", {0: 0.1, 100: 0.2})
-    write_log(tmp_path / "macer.tsv", {0: 0.1, 100: 0.2})
+    log(tmp_path / "smoothmix.tsv", {0: 0.1, 100: 0.2})
+    log(tmp_path / "macer.tsv", {0: 0.1, 100: 0.2})
     assert not corruptions.groups(read([tmp_path]))
 
 
@@ -85,8 +88,8 @@ def test_published_accuracies_are_shown_as_the_paper_prints_them(logs: Path, tmp
     report(logs / PUBLISHED, tmp_path)
     rows = csv.DictReader((tmp_path / "corruptions.csv").read_text().splitlines())
     means = [row for row in rows if row["kind"] == "mean"]
-    found = {row["severity"]: float(row["accuracy"]) for row in means}
-    assert (found["2"], found["4"]) == (0.716, 0.694)
+    accuracy = {row["severity"]: float(row["accuracy"]) for row in means}
+    assert (accuracy["2"], accuracy["4"]) == (0.716, 0.694)
 
 
 def test_mean_of_kinds_that_were_certified_differently_says_so(tmp_path: Path) -> None:
@@ -96,7 +99,7 @@ def test_mean_of_kinds_that_were_certified_differently_says_so(tmp_path: Path) -
         file = CertificateFile(tmp_path / f"fixed-{kind}.tsv", stated)
         file.append(Row(0, 1, 1, 0.4, 0.1, samples, {1: samples - 5}, "digest"))
     entries = read([tmp_path])
-    assert "all severities" in entries[0].evaluated
+    assert "all severities" in entries[0].evaluated_on
     (kinds,) = corruptions.groups(entries).values()
     assert corruptions.table(kinds).rows[-1][0].text == "mean of 2 kinds, which were certified differently"
     alike = [kinds[0], kinds[0]._replace(kind="frost")]

@@ -14,27 +14,33 @@ from radii.runs.certificates import Certificates, Row
 FIXED = {"procedure": "fixed", "parameters": {"failure": 0.001, "estimation": 100_000, "radii": [0.25, 0.5]}}
 
 
-def made(indices: range | list[int], **header: Any) -> Certificates:
+def certified(indices: range | list[int], **header: Any) -> Certificates:
     return Certificates("a", [Row(index, 1, 1, 0.123456789, 2.0, 1000) for index in indices], header)
 
 
 @pytest.mark.parametrize(
     ("certificates", "words"),
     [
-        (made(range(0, 100, 20), every=20, images=100, split="test"), "every 20th of 100 test images (5)"),
-        (made(range(1200), every=1, images=1200), "all 1,200 test images"),
+        (certified(range(0, 100, 20), every=20, images=100, split="test"), "every 20th of 100 test images (5)"),
+        (certified(range(1200), every=1, images=1200), "all 1,200 test images"),
         (
-            made(range(0, 40, 2), every=2, images=100, most=20),
+            certified(range(0, 40, 2), every=2, images=100, most=20),
             "the first 20 of every 2nd of 100 test images (may be biased)",
         ),
-        (made(range(5), every=1, images=100, most=5), "the first 5 of 100 test images (may be biased)"),
-        (made(range(0, 60, 20), every=20, images=100), "every 20th of 100 test images (5), 3 of them so far"),
-        (made(range(1000)), "images 0 to 999 (1,000)"),
-        (made(range(500, 1000)), "images 500 to 999 (500)"),
-        (made(range(0, 100, 11)), "every 11th image, 0 to 99 (10)"),
-        (made(range(3), every=1, images=9, most=5), "the first 5 of 9 test images (may be biased), 3 of them so far"),
-        (made([3, 1, 2, 9]), "4 images"),
-        (made([7]), "1 image"),
+        (certified(range(5), every=1, images=100, most=5), "the first 5 of 100 test images (may be biased)"),
+        (
+            certified(range(0, 60, 20), every=20, images=100),
+            "every 20th of 100 test images (5), 3 of them so far",
+        ),
+        (certified(range(1000)), "images 0 to 999 (1,000)"),
+        (certified(range(500, 1000)), "images 500 to 999 (500)"),
+        (certified(range(0, 100, 11)), "every 11th image, 0 to 99 (10)"),
+        (
+            certified(range(3), every=1, images=9, most=5),
+            "the first 5 of 9 test images (may be biased), 3 of them so far",
+        ),
+        (certified([3, 1, 2, 9]), "4 images"),
+        (certified([7]), "1 image"),
     ],
 )
 def test_choice_of_images_as_text(certificates: Certificates, words: str) -> None:
@@ -42,11 +48,11 @@ def test_choice_of_images_as_text(certificates: Certificates, words: str) -> Non
 
 
 def test_details_of_a_certifier() -> None:
-    found = details(Entry("a", Summary(made(range(10), seed=3, engine="torch", **FIXED))))
-    assert found["Certifier"] == "fixed: failure 0.001, estimation 100,000, radii 0.25 0.5"
-    assert (found["Seed"], found["Samples per image"], found["Samples in all"]) == ("3", "1,000", "10,000")
-    assert (found["Engine"], found["Label"], found["Weights"]) == ("torch", UNKNOWN, UNKNOWN)
-    assert (found["Time per image"], found["Certification time"], found["Model"]) == ("2 s", "20 s", UNKNOWN)
+    text = details(Entry("a", Summary(certified(range(10), seed=3, engine="torch", **FIXED))))
+    assert text["Certifier"] == "fixed: failure 0.001, estimation 100,000, radii 0.25 0.5"
+    assert (text["Seed"], text["Samples per image"], text["Samples in all"]) == ("3", "1,000", "10,000")
+    assert (text["Engine"], text["Label"], text["Weights"]) == ("torch", UNKNOWN, UNKNOWN)
+    assert (text["Time per image"], text["Certification time"], text["Model"]) == ("2 s", "20 s", UNKNOWN)
 
 
 @pytest.mark.parametrize(
@@ -58,8 +64,8 @@ def test_durations(seconds: float, words: str) -> None:
 
 
 def test_a_parameter_without_a_value_is_not_listed() -> None:
-    found = details(Entry("a", Summary(made([1], procedure="fixed", parameters={"failure": 0.1, "radius": None}))))
-    assert found["Certifier"] == "fixed: failure 0.1"
+    text = details(Entry("a", Summary(certified([1], procedure="fixed", parameters={"failure": 0.1, "radius": None}))))
+    assert text["Certifier"] == "fixed: failure 0.1"
 
 
 def test_samples_per_image_are_rounded_up() -> None:

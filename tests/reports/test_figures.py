@@ -29,9 +29,9 @@ def drawn(entry: Entry) -> set[tuple[float, float]]:
 
 @pytest.mark.parametrize("radii", [(0.25, 0.5), (0.3,)])
 def test_only_tested_radii_are_drawn(radii: tuple[float, ...]) -> None:
-    found = drawn(entry("sequential", {"radii": radii}, [radii[0], radii[-1], radii[-1], 0.0]))
-    assert {x for x, _ in found} == set(radii)
-    assert (radii[-1], 50.0 if len(radii) > 1 else 75.0) in found
+    points = drawn(entry("sequential", {"radii": radii}, [radii[0], radii[-1], radii[-1], 0.0]))
+    assert {x for x, _ in points} == set(radii)
+    assert (radii[-1], 50.0 if len(radii) > 1 else 75.0) in points
 
 
 def test_a_prediction_is_a_point_at_radius_zero() -> None:
@@ -52,7 +52,7 @@ def test_names_leave_the_curves_their_room(count: int, name: str) -> None:
     (axes,), width = figure.axes, figure.bbox.width
     assert axes.get_window_extent().width > 0.85 * width
     assert axes.get_window_extent().height > 0.7 * 4.5 * figure.dpi
-    assert all(each.get_window_extent().x1 <= 1.02 * width for each in [*axes.texts, *figure.legends])
+    assert all(text.get_window_extent().x1 <= 1.02 * width for text in [*axes.texts, *figure.legends])
 
 
 def test_long_names_keep_half_of_the_width_for_bars() -> None:

@@ -1,4 +1,4 @@
-"""The result in words, and radii that fit the data."""
+"""The headline of an input, and radii that fit the data."""
 
 from typing import Any
 
@@ -13,8 +13,8 @@ from radii.runs.certificates import Certificates, Row
 
 def entry(radii: list[float], **header: Any) -> Entry:
     rows = [Row(index, 1, 1, radius, 1.0) for index, radius in enumerate(radii)]
-    made = {"procedure": "fixed", "parameters": {"failure": 0.001}, **header}
-    return Entry("a", Summary(Certificates("a", [*rows, Row(len(rows), 1, -1, 0.0, 1.0)], made)))
+    stated = {"procedure": "fixed", "parameters": {"failure": 0.001}, **header}
+    return Entry("a", Summary(Certificates("a", [*rows, Row(len(rows), 1, -1, 0.0, 1.0)], stated)))
 
 
 SEQUENTIAL = {"procedure": "sequential", "parameters": {"radii": [0.5], "failure": 0.001}}
@@ -38,9 +38,9 @@ def test_bounds_and_untested_radii_are_marked() -> None:
 
 @pytest.mark.parametrize(("sigma", "radius", "columns"), [(0.12, 0.2, 5), (0.25, 0.5, 4), (0.5, 1.0, 8), (1.0, 2.0, 8)])
 def test_radii_are_sensible_at_every_sigma(sigma: float, radius: float, columns: int) -> None:
-    some = entry([0.0, 3.8 * sigma], sigma=sigma)
-    assert headline_radius([some]) == radius
-    assert len([name for name in accuracies([some]).head if name[:1].isdigit()]) == columns
+    tested = entry([0.0, 3.8 * sigma], sigma=sigma)
+    assert headline_radius([tested]) == radius
+    assert len([name for name in accuracies([tested]).head if name[:1].isdigit()]) == columns
 
 
 def test_a_tested_radius_is_the_headline() -> None:

@@ -5,14 +5,11 @@ from pathlib import Path
 import pytest
 
 from radii.reports.inputs import read
-
-COHEN = "idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t0.48\t1\t14.5\n"
+from tests.reports.samples import write_log
 
 
 def log(path: Path) -> Path:
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(COHEN)
-    return path
+    return write_log(path, (0, 3, 3, 0.48))
 
 
 def test_equal_names_are_distinguished_by_their_folders(tmp_path: Path) -> None:
@@ -27,10 +24,10 @@ def test_one_file_is_not_named_twice(tmp_path: Path) -> None:
 
 
 def test_invalid_inputs_are_refused(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match="nothing to report"):
+    with pytest.raises(ValueError, match="There is nothing to report"):
         read([])
     (tmp_path / "folder").mkdir()
-    with pytest.raises(ValueError, match=r"folder is not a run, it has no recipe\.toml"):
+    with pytest.raises(ValueError, match=r"folder is not a run: it has no recipe\.toml"):
         read([tmp_path / "folder"])
     with pytest.raises(ValueError, match="cannot read"):
         read([tmp_path / "nowhere"])

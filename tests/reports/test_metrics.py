@@ -62,18 +62,18 @@ def test_table_of_a_huge_radius_is_bounded() -> None:
     assert len(radii_of([far])) <= 400
 
 
-def asked(certifier: str, parameters: dict[str, Any], **header: Any) -> Summary:
-    """Three of four images certified at 0.25, two at 0.5."""
+def decided(certifier: str, parameters: dict[str, Any], **header: Any) -> Summary:
+    """Return the summary of four images, of which three are certified at 0.25 and two at 0.5."""
     rows = [Row(index, 1, 1, radius, 1.0) for index, radius in enumerate((0.25, 0.5, 0.5))]
-    made = {"procedure": certifier, "parameters": parameters, **header}
-    return Summary(Certificates("a", [*rows, Row(3, 1, -1, 0.0, 1.0)], made))
+    stated = {"procedure": certifier, "parameters": parameters, **header}
+    return Summary(Certificates("a", [*rows, Row(3, 1, -1, 0.0, 1.0)], stated))
 
 
-SEQUENTIAL = asked("sequential", {"radii": [0.25, 0.5]})
+SEQUENTIAL = decided("sequential", {"radii": [0.25, 0.5]})
 
 
-def test_a_table_of_asked_radii_alone() -> None:
-    every = asked("sequential", {"radii": [0.0, 0.25, 0.5, 0.75]})
+def test_enough_tested_radii_are_the_radii_of_a_table() -> None:
+    every = decided("sequential", {"radii": [0.0, 0.25, 0.5, 0.75]})
     assert radii_of([every]) == [0.0, 0.25, 0.5, 0.75]
 
 
@@ -89,10 +89,10 @@ def test_untested_radii_are_bounds_or_unknown() -> None:
 
 
 def test_abstentions_are_known_where_nothing_else_can_be_missing() -> None:
-    assert asked("sequential", {"radii": [0.0]}).known_abstentions is None, "wrong and abstained look the same"
-    assert asked("sequential", {"radii": [0.0]}, label_known=False).known_abstentions == Share(1, 4)
-    assert asked("fixed", {"radius": 0.25}).known_abstentions is None
-    assert asked("fixed", {"radius": None}).known_abstentions == Share(1, 4)
+    assert decided("sequential", {"radii": [0.0]}).known_abstentions is None, "wrong and abstained look the same"
+    assert decided("sequential", {"radii": [0.0]}, label_known=False).known_abstentions == Share(1, 4)
+    assert decided("fixed", {"radius": 0.25}).known_abstentions is None
+    assert decided("fixed", {"radius": None}).known_abstentions == Share(1, 4)
 
 
 def test_line_of_a_file_contains_only_tested_radii() -> None:

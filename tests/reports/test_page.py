@@ -1,4 +1,4 @@
-"""The whole report: every file, self-contained, escaped, the same each time."""
+"""The whole report: every file is self-contained, escaped and reproducible."""
 
 import re
 import subprocess
@@ -13,6 +13,8 @@ from radii.errors import ParameterError
 from radii.reports.report import report
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
+from radii.smoothing.certificate import ABSTAIN
+from tests.reports.samples import write_log
 
 PAGES = {"report.md", "report.csv", "report.tex", "report.json", "report.html"}
 FILES = PAGES | {"curves.svg", "curves.pdf", "curves.png"}
@@ -25,7 +27,7 @@ SIGMA_HALF = """idx\tlabel\tpredict\tradius\tcorrect\ttime
 
 
 class Tags(HTMLParser):
-    """The tags of a page, and whether each is closed."""
+    """The tags of a page, and those that are still open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,8 +104,7 @@ def test_nothing_is_written_when_an_input_is_bad(tmp_path: Path) -> None:
 
 
 def test_report_without_any_certificate(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t-1\t0.0\t0\t1.0\n")
+    path = write_log(tmp_path / "a.tsv", (0, 3, ABSTAIN, 0.0))
     assert "0.000000" in report([path], tmp_path / "out").with_name("report.csv").read_text()
 
 
@@ -119,7 +120,7 @@ def test_the_report_starts_without_heavy_imports() -> None:
 
 
 def sequential(path: Path, images: int, least: float = 0.25) -> Path:
-    """A certificate file that decides two radii."""
+    """Write a certificate file of two tested radii."""
     header = {"procedure": "sequential", "parameters": {"radii": [0.25, 0.5], "failure": 0.01}}
     file = CertificateFile(path, header)
     for index in range(images):
@@ -187,7 +188,7 @@ def test_files_that_radii_did_not_write_are_not_replaced(tmp_path: Path) -> None
     assert [file.name for file in folder.iterdir()] == ["report.csv"]
     assert (folder / "report.csv").read_text() == "my own table"
     (folder / "report.html").write_text("<p>my own page</p>")
-    with pytest.raises(ParameterError, match="name another folder"):
+    with pytest.raises(ParameterError, match="Name another folder"):
         report([path], folder)
     assert (folder / "report.html").read_text() == "<p>my own page</p>"
 

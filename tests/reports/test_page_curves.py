@@ -1,4 +1,4 @@
-"""The curves of the page and what can be read off; colours; the other figures."""
+"""The curves of the page and their values, colours, and the table by class."""
 
 import json
 import re
@@ -17,11 +17,12 @@ from radii.reports.page.curves import data, figure
 from radii.reports.report import report
 from radii.reports.text import UNKNOWN
 from radii.runs.certificates import Certificates, Row
+from tests.reports.samples import write_log
 
 
 def entry(name: str, rows: list[Row], **header: Any) -> Entry:
-    made = {"procedure": "fixed", "parameters": {"failure": 0.001}, **header}
-    return Entry(name, Summary(Certificates("a", rows, made)))
+    stated = {"procedure": "fixed", "parameters": {"failure": 0.001}, **header}
+    return Entry(name, Summary(Certificates("a", rows, stated)))
 
 
 def rows(count: int, classes: int = 2) -> list[Row]:
@@ -29,59 +30,56 @@ def rows(count: int, classes: int = 2) -> list[Row]:
 
 
 def test_slider_texts_match_the_summary() -> None:
-    some = entry("a", rows(100))
-    found = json.loads(data([some, entry("b", rows(100))], 0.5))
-    assert found["start"] == 0.5
-    place = found["radii"].index(0.5)
-    assert found["texts"][place] == "0.50"
-    assert found["runs"][0]["value"][place] == "50.0"
-    assert found["runs"][0]["interval"][place] == "39.7–60.2"  # noqa: RUF001
-    assert found["runs"][1]["difference"][place] == "0.0 (-2.0 to +2.0)"
-    assert "dimensions" not in found, "the number of pixels is not known"
+    first = entry("a", rows(100))
+    texts = json.loads(data([first, entry("b", rows(100))], 0.5))
+    assert texts["start"] == 0.5
+    place = texts["radii"].index(0.5)
+    assert texts["texts"][place] == "0.50"
+    assert texts["runs"][0]["value"][place] == "50.0"
+    assert texts["runs"][0]["interval"][place] == "39.7–60.2"  # noqa: RUF001
+    assert texts["runs"][1]["difference"][place] == "0.0 (-2.0 to +2.0)"
+    assert "dimensions" not in texts, "the number of pixels is not known"
 
 
 def test_the_interval_of_a_difference_is_rounded_outwards() -> None:
     strong, weak = rows(500), [replace(row, radius=0.0) if row.index in (498, 499) else row for row in rows(500)]
-    found = json.loads(data([entry("a", strong), entry("b", weak)], 0.5))
-    differences = found["runs"][1]["difference"]
-    assert differences[found["radii"].index(4.9)] == "-0.4 (-1.1 to +0.3)"
+    texts = json.loads(data([entry("a", strong), entry("b", weak)], 0.5))
+    differences = texts["runs"][1]["difference"]
+    assert differences[texts["radii"].index(4.9)] == "-0.4 (-1.1 to +0.3)"
     assert differences[0] == "0.0 (-0.4 to +0.4)"
 
 
 def test_untested_radii_are_dashes_and_bounds() -> None:
     tested = {"procedure": "sequential", "parameters": {"radii": [0.5], "failure": 0.001}}
-    found = json.loads(data([entry("a", [Row(0, 1, 1, 0.5, 1.0)], **tested)], 0.5))
-    values = dict(zip(found["radii"], found["runs"][0]["value"], strict=True))
+    texts = json.loads(data([entry("a", [Row(0, 1, 1, 0.5, 1.0)], **tested)], 0.5))
+    values = dict(zip(texts["radii"], texts["runs"][0]["value"], strict=True))
     assert (values[0.25], values[0.5]) == ("≥ 100.0", "100.0")
-    found = json.loads(data([entry("a", [Row(0, 1, -1, 0.0, 1.0)], **tested)], 0.5))
-    assert dict(zip(found["radii"], found["runs"][0]["value"], strict=True))[0.25] == UNKNOWN
+    texts = json.loads(data([entry("a", [Row(0, 1, -1, 0.0, 1.0)], **tested)], 0.5))
+    assert dict(zip(texts["radii"], texts["runs"][0]["value"], strict=True))[0.25] == UNKNOWN
 
 
 def test_names_are_escaped_in_the_script(tmp_path: Path) -> None:
-    path = tmp_path / "a.tsv"
-    path.write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t1.0\t1\t1.0\n")
+    path = write_log(tmp_path / "a.tsv", (0, 3, 3, 1.0))
     name = "</script><script>alert(1)//"
     text = report([path], tmp_path / "out", labels={str(path): name}).read_text()
     assert text.count("<script") == 2
     assert "//" not in text.partition('id="data">')[2].partition("</script>")[0]
-    found = re.search(r'id="data">(.*?)</script>', text)
-    assert found is not None
-    assert json.loads(found[1])["runs"][0]["name"] == name
+    script = re.search(r'id="data">(.*?)</script>', text)
+    assert script is not None
+    assert json.loads(script[1])["runs"][0]["name"] == name
 
 
 def test_labels_must_be_of_inputs_and_differ(tmp_path: Path) -> None:
-    for name in ("a", "b"):
-        (tmp_path / name).write_text("idx\tlabel\tpredict\tradius\tcorrect\ttime\n0\t3\t3\t1.0\t1\t1.0\n")
-    paths = [tmp_path / "a", tmp_path / "b"]
-    with pytest.raises(ValueError, match="two inputs would have the name 'b'"):
+    paths = [write_log(tmp_path / name, (0, 3, 3, 1.0)) for name in ("a", "b")]
+    with pytest.raises(ValueError, match="Two inputs would have the name 'b'"):
         report(paths, tmp_path / "out", labels={str(paths[0]): "b"})
     with pytest.raises(ValueError, match="has a label but is not reported"):
         report(paths[:1], tmp_path / "out", labels={str(paths[1]): "c"})
 
 
 def test_classes_of_different_datasets_are_no_table(tmp_path: Path) -> None:
-    named = [NamedRun(tmp_path / str(number), names) for number, names in enumerate((("cat", "dog"), ("red", "green")))]
-    entries = [replace(entry("a", rows(10)), run=run) for run in named]
+    runs = [NamedRun(tmp_path / str(number), names) for number, names in enumerate((("cat", "dog"), ("red", "green")))]
+    entries = [replace(entry("a", rows(10)), run=run) for run in runs]
     assert by_class(entries[:1], 0.05) is not None
     assert by_class(entries, 0.05) is None
     assert by_class([entries[0], entry("a log", rows(10))], 0.05) is not None, "a log has no names"
@@ -122,9 +120,9 @@ def test_classes_have_shares_of_their_own() -> None:
     assert table is not None
     assert [[cell.text for cell in row] for row in table.rows] == [["class 0", "50", "50.0"], ["class 1", "50", "50.0"]]
     many = entry("a", rows(200, classes=100))
-    found = by_class([many], 0.5)
-    assert found is not None
-    assert len(found.rows) == MOST_CLASSES
+    table = by_class([many], 0.5)
+    assert table is not None
+    assert len(table.rows) == MOST_CLASSES
     assert "of the 50 lowest of 100 classes" in by_class_caption([many], 0.5)
 
 

@@ -18,10 +18,10 @@ def test_differences_are_those_of_the_shares_at_every_radius() -> None:
     rng = np.random.default_rng(0)
     one, other = (summary([float(r) for r in rng.uniform(-0.2, 1, 200).round(2)]) for _ in range(2))
     radii = [0.0, 0.01, 0.25, 0.5, 0.99, 1.0, 2.0]
-    for radius, found in zip(radii, paired_differences(one, other, radii), strict=True):
-        assert found is not None
-        assert found.value == pytest.approx(one.at(radius).value - other.at(radius).value)
-        assert found.lower <= found.value <= found.upper
+    for radius, difference in zip(radii, paired_differences(one, other, radii), strict=True):
+        assert difference is not None
+        assert difference.value == pytest.approx(one.at(radius).value - other.at(radius).value)
+        assert difference.lower <= difference.value <= difference.upper
 
 
 def test_inputs_that_do_not_compare_have_no_difference() -> None:
@@ -33,7 +33,11 @@ def test_inputs_that_do_not_compare_have_no_difference() -> None:
 def test_untested_radii_have_no_difference() -> None:
     tested = {"procedure": "sequential", "parameters": {"radii": [0.25], "failure": 0.001}}
     one, other = summary([0.25, 0.25], **tested), summary([0.25, 0.0], **tested)
-    assert [found is None for found in paired_differences(one, other, [0.0, 0.25, 0.5])] == [True, False, True]
+    assert [difference is None for difference in paired_differences(one, other, [0.0, 0.25, 0.5])] == [
+        True,
+        False,
+        True,
+    ]
 
 
 def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
@@ -41,6 +45,6 @@ def test_the_interval_covers_the_truth_as_often_as_it_says() -> None:
     inside = 0
     for _ in range(2000):
         gained, lost, _ = rng.multinomial(150, [0.12, 0.05, 0.83])
-        found = paired_difference(int(gained), int(lost), 150)
-        inside += found.lower <= 0.07 <= found.upper
+        difference = paired_difference(int(gained), int(lost), 150)
+        inside += difference.lower <= 0.07 <= difference.upper
     assert inside / 2000 > 0.935

@@ -10,42 +10,42 @@ from radii.reports import protocol
 from radii.reports.protocol import FEWEST_IMAGES, comparable, differences, label_known, planned_images
 from radii.runs.certificates import Certificates, Row
 
-ASKED: dict[str, tuple[dict[str, Any], tuple[float, ...] | None]] = {
+TESTED_RADII: dict[str, tuple[dict[str, Any], tuple[float, ...] | None]] = {
     "fixed": ({"estimation": 1000, "radius": None}, None),
     "planned": ({"most_samples": 1000}, None),
     "prediction": ({"samples": 1000}, (0.0,)),
     "sequential": ({"radii": [0.5, 0.25]}, (0.25, 0.5)),
     "soft": ({"estimation": 1000}, None),
 }
-"""The radii that each certifier tests, with such parameters."""
+"""Parameters of each certifier, and the radii that it tests with them."""
 
 
-def made(images: int = FEWEST_IMAGES, *, label: int = 1, **header: Any) -> Certificates:
+def certified(images: int = FEWEST_IMAGES, *, label: int = 1, **header: Any) -> Certificates:
     rows = [Row(index, label, 1, 0.5, 1.0, 100) for index in range(images)]
     return Certificates("a", rows, {"procedure": "fixed", "parameters": {"failure": 0.001}, **header})
 
 
 def test_every_certifier_is_in_the_table() -> None:
-    assert sorted(ASKED) == sorted(certifiers.names()), "say which radii a new certifier decides"
+    assert sorted(TESTED_RADII) == sorted(certifiers.names()), "add the radii that a new certifier tests"
 
 
-@pytest.mark.parametrize("certifier", ASKED)
+@pytest.mark.parametrize("certifier", TESTED_RADII)
 def test_tested_radii_of_a_certifier(certifier: str) -> None:
-    parameters, radii = ASKED[certifier]
-    certificates = made(procedure=certifier, parameters=parameters)
+    parameters, radii = TESTED_RADII[certifier]
+    certificates = certified(procedure=certifier, parameters=parameters)
     assert protocol.tested_radii(certificates) == radii
     assert label_known(certificates) == (certifier == "sequential")
 
 
 def test_single_radius_is_a_tested_radius() -> None:
-    assert protocol.tested_radii(made(parameters={"radius": 0.25})) == (0.25,)
-    assert protocol.tested_radii(Certificates("foreign", made().rows)) is None
-    assert protocol.tested_radii(made(parameters={"radii": ["x", True]})) is None, "no numbers"
+    assert protocol.tested_radii(certified(parameters={"radius": 0.25})) == (0.25,)
+    assert protocol.tested_radii(Certificates("foreign", certified().rows)) is None
+    assert protocol.tested_radii(certified(parameters={"radii": ["x", True]})) is None, "no numbers"
 
 
 def test_header_can_state_that_the_label_was_not_known() -> None:
-    assert not label_known(made(procedure="sequential", label_known=False))
-    assert label_known(made(procedure="mine:Own", label_known=True))
+    assert not label_known(certified(procedure="sequential", label_known=False))
+    assert label_known(certified(procedure="mine:Own", label_known=True))
 
 
 @pytest.mark.parametrize(
@@ -60,24 +60,24 @@ def test_header_can_state_that_the_label_was_not_known() -> None:
     ],
 )
 def test_the_number_of_chosen_images(header: dict[str, Any], images: int | None) -> None:
-    assert planned_images(Certificates("a", made().rows, header)) == images
+    assert planned_images(Certificates("a", certified().rows, header)) == images
 
 
-ALIKE = made(dataset="digits", noise={"name": "gaussian", "sigma": 0.25}, seed=0, sigma=0.25, engine="torch")
+ALIKE = certified(dataset="digits", noise={"name": "gaussian", "sigma": 0.25}, seed=0, sigma=0.25, engine="torch")
 
 
 @pytest.mark.parametrize(
     ("other", "word"),
     [
-        (made(parameters={"failure": 0.01}), "failure"),
-        (made(parameters={"failure": 0.001, "estimation": 10}), "budgets"),
-        (made(procedure="planned"), "certifiers"),
-        (made(FEWEST_IMAGES + 1), "images"),
-        (made(label=2), "images"),
-        (made(dataset="mnist"), "datasets"),
-        (made(noise={"name": "uniform"}), "noises"),
-        (made(label_known=True), "label"),
-        (Certificates("foreign", made().rows), "record their certifier"),
+        (certified(parameters={"failure": 0.01}), "failure"),
+        (certified(parameters={"failure": 0.001, "estimation": 10}), "budgets"),
+        (certified(procedure="planned"), "certifiers"),
+        (certified(FEWEST_IMAGES + 1), "images"),
+        (certified(label=2), "images"),
+        (certified(dataset="mnist"), "datasets"),
+        (certified(noise={"name": "uniform"}), "noises"),
+        (certified(label_known=True), "label"),
+        (Certificates("foreign", certified().rows), "record their certifier"),
     ],
 )
 def test_different_protocols_have_no_best(other: Certificates, word: str) -> None:
@@ -87,14 +87,14 @@ def test_different_protocols_have_no_best(other: Certificates, word: str) -> Non
 
 
 def test_different_sigma_seed_or_engine_is_comparable() -> None:
-    other = made(**{**ALIKE.header, "sigma": 0.5, "seed": 1, "engine": "openvino"})
+    other = certified(**{**ALIKE.header, "sigma": 0.5, "seed": 1, "engine": "openvino"})
     assert comparable([ALIKE, other])
     assert not comparable([ALIKE]), "one input is not the best of anything"
 
 
 def test_few_images_have_no_best() -> None:
-    assert not differences([made(3), made(3)])
-    assert not comparable([made(3), made(3)])
+    assert not differences([certified(3), certified(3)])
+    assert not comparable([certified(3), certified(3)])
 
 
 @dataclass(frozen=True)

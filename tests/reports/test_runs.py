@@ -14,21 +14,15 @@ from radii.reports.report import report
 from radii.reports.text import UNKNOWN
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
-from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
+from tests.reports.samples import write_run
 
 HEADER = {"parameters": {"failure": 0.001}, "sigma": 0.25, "every": 1, "images": 2, "seed": 0, "weights": "a" * 64}
 
 
-def made(path: Path, *procedures: str, seconds: Sequence[float] = ()) -> Run:
-    """A run with a certificate file for each procedure and epochs of these seconds."""
-    run = Run(path)
-    path.mkdir()
-    training = Training(epochs=3, images_per_step=8, learning_rate=0.1)
-    recipe = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=training)
-    disk.write(run.recipe_file, recipe.to_toml())
-    if seconds:
-        run.write_history([{"epoch": number, "seconds": value} for number, value in enumerate(seconds)])
+def certified(path: Path, *procedures: str, seconds: Sequence[float] = ()) -> Run:
+    """Write a run with epochs of these seconds, and a certificate file for each procedure."""
+    run = write_run(path, seconds)
     for number, procedure in enumerate(procedures):
         file = CertificateFile(run.certificates / f"{procedure}-{number}.tsv", {**HEADER, "procedure": procedure})
         file.append(Row(0, 1, 1, 0.5, 1.0, 100))
@@ -37,49 +31,49 @@ def made(path: Path, *procedures: str, seconds: Sequence[float] = ()) -> Run:
 
 
 def test_a_run_gives_a_row_per_certificate_file(tmp_path: Path) -> None:
-    one = made(tmp_path / "one", "fixed")
-    two = made(tmp_path / "two", "fixed", "planned")
-    twice = made(tmp_path / "twice", "fixed", "fixed")
+    one = certified(tmp_path / "one", "fixed")
+    two = certified(tmp_path / "two", "fixed", "planned")
+    twice = certified(tmp_path / "twice", "fixed", "fixed")
     names = ["one", "two (fixed)", "two (planned)", "twice (fixed-0)", "twice (fixed-1)"]
-    found = read([one.path, two.path, twice.path])
-    assert [entry.name for entry in found] == names
-    assert all(entry.run for entry in found)
+    entries = read([one.path, two.path, twice.path])
+    assert [entry.name for entry in entries] == names
+    assert all(entry.run for entry in entries)
 
 
 def test_a_file_without_rows_is_left_out_with_a_warning(tmp_path: Path) -> None:
-    run = made(tmp_path / "run", "fixed")
+    run = certified(tmp_path / "run", "fixed")
     CertificateFile(run.certificates / "empty.tsv", {**HEADER, "procedure": "planned"})
     with pytest.warns(RunWarning, match=r"empty\.tsv holds no certificates yet and is left out"):
         assert [entry.name for entry in read([run.path])] == ["run"]
 
 
 def test_error_for_a_run_without_certificates_says_how_to_make_them(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"`radii certify .*bare` makes them"):
-        read([made(tmp_path / "bare").path])
+    with pytest.raises(ValueError, match=r"Make them with `radii certify .*bare`"):
+        read([certified(tmp_path / "bare").path])
 
 
 def test_details_of_training(tmp_path: Path) -> None:
-    run = made(tmp_path / "run", "fixed", seconds=[10.0, 12.0, 14.0])
+    run = certified(tmp_path / "run", "fixed", seconds=[10.0, 12.0, 14.0])
     measured = epoch_time(run)
     assert measured is not None
     assert measured[:1] + measured[2:] == (12.0, 3, 36.0)
     assert measured.margin == pytest.approx(4.303 * 2 / 3**0.5, rel=1e-3), "Student's t with two degrees of freedom"
-    found = details(*read([run.path]))
-    assert (found["Model"], found["Objective"], found["Epochs"]) == ("digits_cnn", "gaussian", "3")
-    assert (found["Time per epoch"], found["Training time"]) == ("12 s ± 5 s", "36 s")
+    shown = details(*read([run.path]))
+    assert (shown["Model"], shown["Objective"], shown["Epochs"]) == ("digits_cnn", "gaussian", "3")
+    assert (shown["Time per epoch"], shown["Training time"]) == ("12 s ± 5 s", "36 s")
 
 
 def test_epoch_time_of_one_epoch_and_of_none(tmp_path: Path) -> None:
-    assert epoch_time(made(tmp_path / "one", seconds=[10.0])) == (10.0, None, 1, 10.0)
-    nothing = made(tmp_path / "none", "fixed")
+    assert epoch_time(certified(tmp_path / "one", seconds=[10.0])) == (10.0, None, 1, 10.0)
+    nothing = certified(tmp_path / "none", "fixed")
     assert epoch_time(nothing) is None
     assert details(*read([nothing.path]))["Epochs"] == UNKNOWN
 
 
 @pytest.mark.slow
 def test_runs_show_their_training_side_by_side(tmp_path: Path) -> None:
-    teacher = made(tmp_path / "teacher", "fixed", seconds=[40.0, 41.0])
-    student = made(tmp_path / "student", "fixed", "planned", seconds=[5.0, 6.0])
+    teacher = certified(tmp_path / "teacher", "fixed", seconds=[40.0, 41.0])
+    student = certified(tmp_path / "student", "fixed", "planned", seconds=[5.0, 6.0])
     page = report([teacher.path, student.path], tmp_path / "out")
     assert "40.5 s ± 6.4 s" in page.read_text()
     assert "at most 0.001 per image" in page.read_text()
@@ -92,9 +86,9 @@ def test_runs_show_their_training_side_by_side(tmp_path: Path) -> None:
     assert "times.svg" not in {file.name for file in alone.parent.iterdir()}
 
 
-def certified(path: Path, weights: bytes) -> Run:
-    """A run whose certificates are of the weights that it has."""
-    run = made(path, seconds=[1.0])
+def certified_weights(path: Path, weights: bytes) -> Run:
+    """Write a run with weights, and certificates of them."""
+    run = write_run(path, [1.0])
     disk.write(run.weights_file, weights)
     header = {**HEADER, "procedure": "fixed", "weights": disk.digest(run.weights_file)}
     CertificateFile(run.certificates / "fixed.tsv", header).append(Row(0, 1, 1, 0.5, 1.0, 100))
@@ -106,21 +100,21 @@ WEIGHTS = (2).to_bytes(8, "little") + b"{}"
 
 
 def test_certificates_of_the_present_weights_are_the_runs_own(tmp_path: Path) -> None:
-    (found,) = read([certified(tmp_path / "run", WEIGHTS).path])
-    assert (found.name, found.weights, found.own) == ("run", OWN, True)
+    (entry,) = read([certified_weights(tmp_path / "run", WEIGHTS).path])
+    assert (entry.name, entry.weights, entry.own) == ("run", OWN, True)
 
 
 @pytest.mark.parametrize("retrained", ["to the end", "half"])
 def test_certificates_of_previous_weights_are_marked(tmp_path: Path, retrained: str) -> None:
-    run = certified(tmp_path / "run", WEIGHTS)
+    run = certified_weights(tmp_path / "run", WEIGHTS)
     if retrained == "half":
         run.weights_file.unlink()
         run.checkpoint_file.touch()
     else:
         disk.write(run.weights_file, (3).to_bytes(8, "little") + b"{} ")
-    (found,) = read([run.path])
-    assert (found.name, found.own) == (f"run ({GONE})", False)
-    assert (details(found)["Weights"], details(found)["Epochs"]) == (GONE, UNKNOWN), (
+    (entry,) = read([run.path])
+    assert (entry.name, entry.own) == (f"run ({GONE})", False)
+    assert (details(entry)["Weights"], details(entry)["Epochs"]) == (GONE, UNKNOWN), (
         "the epochs are those of other weights"
     )
     page = report([run.path], tmp_path / "out")
@@ -130,14 +124,14 @@ def test_certificates_of_previous_weights_are_marked(tmp_path: Path, retrained: 
 
 
 def test_archive_without_weights_has_no_note(tmp_path: Path) -> None:
-    run = certified(tmp_path / "run", WEIGHTS)
+    run = certified_weights(tmp_path / "run", WEIGHTS)
     run.weights_file.unlink()
-    (found,) = read([run.path])
-    assert (found.name, details(found)["Weights"], details(found)["Epochs"]) == ("run", ABSENT, "1")
+    (entry,) = read([run.path])
+    assert (entry.name, details(entry)["Weights"], details(entry)["Epochs"]) == ("run", ABSENT, "1")
 
 
 def test_file_without_recorded_weights_is_not_the_runs_own(tmp_path: Path) -> None:
-    run = certified(tmp_path / "run", WEIGHTS)
+    run = certified_weights(tmp_path / "run", WEIGHTS)
     (run.certificates / "fixed.json").unlink()
-    (found,) = read([run.path])
-    assert found.name == f"run ({UNRECORDED})"
+    (entry,) = read([run.path])
+    assert entry.name == f"run ({UNRECORDED})"

@@ -22,6 +22,7 @@ from radii.reports.spread import (
 from radii.reports.text import UNKNOWN
 from radii.runs.certificates import Certificates, Row
 from radii.smoothing.certificate import ABSTAIN
+from tests.reports.samples import write_log
 
 
 def row(index: int, radius: float, counts: dict[int, int], label: int = 0, prediction: int | None = None) -> Row:
@@ -61,9 +62,7 @@ def test_cap_is_unknown_without_votes() -> None:
 
 
 def test_easiest_fifth_adds_its_share_of_the_acr() -> None:
-    share = easiest_share(summary())
-    assert share is not None
-    assert share.value == pytest.approx(0.9 / 1.8)
+    assert easiest_share(summary()) == pytest.approx(0.9 / 1.8)
     assert easiest_share(summary([row(0, 0.0, {1: 9}, prediction=1)])) is None
 
 
@@ -99,12 +98,11 @@ def test_spread_of_untested_radii_is_unknown() -> None:
 
 
 def test_numbers_are_in_every_form_of_the_report(tmp_path: Path) -> None:
-    lines = ["idx\tlabel\tpredict\tradius\tcorrect\ttime", "0\t1\t1\t0.5\t1\t1.0", "1\t2\t2\t0.25\t1\t1.0"]
-    (tmp_path / "a.tsv").write_text("\n".join(lines) + "\n")
-    page = report(tmp_path / "a.tsv", tmp_path / "report")
-    (found,) = json.loads(page.with_name("report.json").read_text())
-    assert found["acr_from_easiest_fifth"] == pytest.approx(2 / 3)
-    assert found["certified"]["0.25"] == 1.0
-    assert (found["at_the_cap"], found["top_probability"]) == (None, {})
+    path = write_log(tmp_path / "a.tsv", (0, 1, 1, 0.5), (1, 2, 2, 0.25))
+    page = report(path, tmp_path / "report")
+    (numbers,) = json.loads(page.with_name("report.json").read_text())
+    assert numbers["acr_from_easiest_fifth"] == pytest.approx(2 / 3)
+    assert numbers["certified"]["0.25"] == 1.0
+    assert (numbers["at_the_cap"], numbers["top_probability"]) == (None, {})
     assert "What the average hides" in page.read_text()
     assert "66.6" in page.with_name("report.md").read_text()

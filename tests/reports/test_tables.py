@@ -9,17 +9,11 @@ from radii.reports.accuracies import accuracies, csv_text, latex
 from radii.reports.inputs import OWN, Entry
 from radii.reports.metrics import Summary
 from radii.reports.tables import Cell, Table, html, markdown, terminal
-from radii.runs.certificates import Certificates, Row
-
-
-def entry(name: str, *radii: float, times: int = 1, **header: Any) -> Entry:
-    rows = [Row(index, 1, 1 if radius else -1, radius, 1.0) for index, radius in enumerate(radii * times)]
-    return Entry(name, Summary(Certificates(name, rows, {"sigma": 0.5, "procedure": "fixed", **header})))
-
+from radii.runs.certificates import Certificates
+from tests.reports.samples import SEQUENTIAL, entry
 
 WEAK = entry("weak_1", 0.25, 0.1, 0.0, times=100)
 STRONG = entry("strong|2", 0.3, 0.6, 0.0, times=100)
-SEQUENTIAL: dict[str, Any] = {"procedure": "sequential", "parameters": {"radii": [0.25, 0.5], "failure": 0.001}}
 HOW: dict[str, Any] = {"parameters": {"failure": 0.01}, "engine": "torch", "seed": 3, "every": 2, "images": 10}
 
 

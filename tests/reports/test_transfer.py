@@ -1,3 +1,5 @@
+"""The table of students beside their teachers."""
+
 from pathlib import Path
 
 import pytest
@@ -8,21 +10,16 @@ from radii.reports.report import report
 from radii.reports.transfer import transfers
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
-from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
+from tests.reports.samples import write_run
 
 HEADER = {"procedure": "fixed", "weights": "a"}
 
 
 def trained(path: Path, objective: str, seconds: float, origin: dict[str, dict[str, str]], radius: float) -> Run:
-    """A run directory as training and certification leave it."""
-    training = Training(epochs=2, images_per_step=8, learning_rate=0.1)
-    run = Run(path)
-    run.claim(
-        Recipe(dataset="digits", model="digits_cnn", sigma=0.25, objective={"name": objective}, training=training),
-        origin,
-    )
-    run.write_history([{"epoch": epoch, "seconds": seconds} for epoch in range(2)])
+    """Write a run of two epochs with a certificate."""
+    run = write_run(path, [seconds] * 2, objective)
+    disk.write_json(run.origin_file, origin)
     CertificateFile(run.certificates / "fixed.tsv", HEADER).append(Row(0, 3, 3, radius, 1.0, 100))
     return run
 
@@ -30,10 +27,10 @@ def trained(path: Path, objective: str, seconds: float, origin: dict[str, dict[s
 @pytest.fixture
 def student(tmp_path: Path) -> Run:
     teacher = trained(tmp_path / "teacher", "smoothmix", 20.0, {}, 0.5)
-    made = trained(tmp_path / "student", "transfer", 2.0, {"teacher": {"path": str(teacher.path), "hash": "a"}}, 0.4)
+    run = trained(tmp_path / "student", "transfer", 2.0, {"teacher": {"path": str(teacher.path), "hash": "a"}}, 0.4)
     cost = {"method": "smoothmix", "method_seconds_per_epoch": 30.98, "steps_timed": 5}
-    disk.write_json(made.path / "transfer.json", cost)
-    return made
+    disk.write_json(run.path / "transfer.json", cost)
+    return run
 
 
 def test_transfer_table_compares_teacher_and_student(student: Run) -> None:
@@ -74,8 +71,8 @@ def test_acr_of_a_retrained_teacher_is_not_shown(student: Run) -> None:
 
 
 def test_file_with_an_exact_acr_is_preferred(student: Run) -> None:
-    asked = {**HEADER, "procedure": "sequential", "parameters": {"radii": [0.25]}}
-    CertificateFile(student.certificates / "sequential.tsv", asked).append(Row(0, 3, 3, 0.25, 1.0, 100))
+    tested = {**HEADER, "procedure": "sequential", "parameters": {"radii": [0.25]}}
+    CertificateFile(student.certificates / "sequential.tsv", tested).append(Row(0, 3, 3, 0.25, 1.0, 100))
     table = transfers(read([student.path]))
     assert table is not None
     assert [row[2].text for row in table.rows] == ["0.4000"]

@@ -18,7 +18,7 @@ from radii.runs import readers
 from radii.runs.recipe import Recipe, Training, with_settings
 
 IN_EPOCHS = ("warmup_epochs", "start_epoch", "double_at")
-"""Fields of objectives that count epochs: a budget with fewer epochs scales them, and 0 stays 0."""
+"""Fields of objectives that count epochs; a budget with fewer epochs scales them, and 0 stays 0."""
 AT_LEAST_EVERY = {"folder": 100, "cifar10_c": 100}
 """The papers certify every 100th of the 50,000 images of ImageNet's validation set and of each kind of CIFAR-10-C."""
 REGISTRIES = {"dataset": "datasets", "model": "models", "objective": "objectives"}
@@ -28,12 +28,12 @@ IMAGE_SIDE, SHORTER_SIDE = 224, 256
 
 @dataclass(frozen=True, kw_only=True)
 class Budget:
-    """How much is trained and certified for a row."""
+    """How long to train and how much to certify for a row."""
 
     name: str
     about: str
     epochs: int | None = option(None, ge=1)
-    """None for as many as the recipe states."""
+    """None for the recipe's own epochs."""
     settings: tuple[str, ...] = ()
     datasets: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     """Further settings for the recipes of a dataset."""
@@ -46,11 +46,11 @@ class Budget:
         check(self, f"budget {self.name!r}")
 
     def every_of(self, dataset: str) -> int:
-        """Return n where every nth test image is certified; where the papers choose some, no more than they."""
+        """Return n, where every nth test image is certified; where the papers choose images, no more than they do."""
         return max(self.every, AT_LEAST_EVERY.get(dataset, 1))
 
     def recipe(self, system: System, varies: Collection[str] = (), seed: int = 0) -> Recipe:
-        """Return the recipe of a system at this budget; hyper-parameters that a table `varies` are not changed."""
+        """Return the recipe of a system at this budget; hyper-parameters that a table `varies` stay as they are."""
         full = system.load_recipe()
         settings = [*self.settings, *self.datasets.get(full.dataset["name"], ())]
         allowed = [setting for setting in settings if setting.partition("=")[0] not in varies]
@@ -60,7 +60,7 @@ class Budget:
     def run_name(self, system: System, varies: Collection[str] = (), seed: int = 0) -> str:
         """Return the folder of a system's run: a readable name and a digest of what decides the run.
 
-        Fields with their defaults are not in the digest, so that a later version finds the run again.
+        The digest leaves out fields with their defaults, so that a later version finds the run again.
         """
         recipe = self.recipe(system, varies, seed)
         sources = {role: self.run_name(source, (), seed) for role, source in system.sources().items()}
@@ -119,9 +119,9 @@ def find_budget(name: str) -> Budget:
 
 
 def identity(recipe: Recipe, varies: Collection[str] = ()) -> str:
-    """Return, as text, what a recipe trains, whatever the seed and the schedule.
+    """Return, as text, what a recipe trains, without the seed and the schedule.
 
-    A field with its default counts as unstated. Fields of the training count only if a table `varies` them.
+    Fields with their defaults are left out, and so are fields of the training unless a table `varies` them.
     """
     training = asdict(recipe.training) if recipe.training else {}
     return json.dumps(
@@ -137,7 +137,7 @@ def identity(recipe: Recipe, varies: Collection[str] = ()) -> str:
 
 
 def _identity_fields(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a component that differ from their defaults; of epochs, only whether there are any."""
+    """Return the fields of a component that differ from their defaults; of counts of epochs, whether they are 0."""
     usual = _defaults(REGISTRIES[kind], spec["name"])
     if spec["name"] == "folder":
         usual = usual | _folder_defaults(int(spec.get("size", IMAGE_SIDE)))
@@ -148,7 +148,7 @@ def _identity_fields(kind: str, spec: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _folder_defaults(size: int) -> dict[str, Any]:
-    """Return the fields that a run on `folder` records where its recipe leaves them out."""
+    """Return the defaults that a run on `folder` records although its recipe leaves them out."""
     resize = size * SHORTER_SIDE // IMAGE_SIDE if size >= IMAGE_SIDE else size
     return {"size": IMAGE_SIDE, "resize": resize, "mean": (0.485, 0.456, 0.406), "std": (0.229, 0.224, 0.225)}
 
@@ -162,7 +162,7 @@ def _objective_epochs(objective: Mapping[str, Any]) -> dict[str, int]:
 
 
 def schedule(recipe: Recipe) -> str:
-    """Return, as text, how long and how a recipe trains, without fields that have their default or are unused."""
+    """Return, as text, the training of a recipe without its start, and without fields with defaults or without use."""
     training = asdict(recipe.training) if recipe.training else {}
     unused = {"step": ("decay_at",), "multi_step": ("decay_every",)}
     for key in ("initial", *unused.get(training.get("schedule", ""), ("decay", "decay_at", "decay_every"))):

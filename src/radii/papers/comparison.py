@@ -23,7 +23,7 @@ from radii.papers.values import (
 )
 from radii.reports.metrics import Summary
 from radii.reports.protocol import describe_certifier, describe_images
-from radii.reports.tables import Cell, Table
+from radii.reports.tables import Table, text_table
 from radii.reports.text import UNKNOWN, down, duration, radius_text, up
 from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
@@ -38,15 +38,15 @@ OVERVIEW_HEAD = (
     *("Missing", "Cost of those not made", "Title"),
 )
 SPREADS = ("acr_std", "epoch_time_ci95_s")
-"""Columns that are deviations or half intervals."""
+"""Columns of deviations or half intervals."""
 TRAINING_FIELDS = ("optimizer", "momentum", "nesterov", "weight_decay", "warmup_epochs", "precision", "batch_norm")
-"""Fields of a training that are shown only where they differ from the recipe's."""
+"""Fields of the training that are shown only where they differ from the recipe."""
 Costs = Mapping[str, Mapping[str, float]]
-"""Estimated seconds of rows, by label and by part: a part that two rows share is made once."""
+"""Estimated seconds by the label of a row, then by run or votes, which rows may share."""
 
 
 class Group(NamedTuple):
-    """Results of a row that differ only in their seeds, with the number that the page shows for them."""
+    """Results of a row that differ only in their seeds, and the number that the page shows for them."""
 
     number: int
     row: Row
@@ -59,15 +59,11 @@ def numbered_groups(table: PaperTable, results: Results) -> list[Group]:
     return [Group(number, row, group) for number, (row, group) in enumerate(groups, 1)]
 
 
-def _text_table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-    return Table(head, [[Cell(text) for text in row] for row in rows])
-
-
 # Reported, here, difference.
 
 
 def comparison(table: PaperTable, results: Results) -> Table:
-    """Return every row as reported, then as measured here, once for each way it was made, with the difference."""
+    """Return every row as reported, then as measured here in each way that it was made, with the difference."""
     columns, groups, baseline = table.columns(), numbered_groups(table, results), results.get(BASELINE, ())
     lines: list[list[str]] = []
     for row in table.rows:
@@ -80,7 +76,7 @@ def comparison(table: PaperTable, results: Results) -> Table:
             lines.append(["", "recipe", *(_setting(row, column) for column in columns)])
         elif not own:
             lines.append(["", "missing" if row.why else "not made yet", *("" for _ in columns)])
-    return _text_table(["", "", *map(column_title, columns)], lines)
+    return text_table(["", "", *map(column_title, columns)], lines)
 
 
 def _measured_lines(
@@ -105,7 +101,7 @@ def column_title(column: str) -> str:
 
 
 def _shown_digits(reported: Reported | None) -> int:
-    """Return one digit more than is printed: a reader can see which way it would round."""
+    """Return one digit more than is printed, which shows how the value would round."""
     return 3 if reported is None else digits_of(reported) + 1
 
 
@@ -139,8 +135,8 @@ def _setting(row: Row, column: str) -> str:
     """Return the value of a column of settings in the row's recipe, as text."""
     if row.system is None or column not in row.fields:
         return UNKNOWN
-    part, _, name = row.fields[column].partition(".")
-    stated = getattr(row.system.load_recipe(), part)
+    section, _, name = row.fields[column].partition(".")
+    stated = getattr(row.system.load_recipe(), section)
     setting = stated.get(name) if isinstance(stated, Mapping) else getattr(stated, name)
     if isinstance(setting, tuple):
         return ";".join(map(str, setting)) or UNKNOWN
@@ -151,8 +147,8 @@ def _setting(row: Row, column: str) -> str:
 
 
 def provenance(table: PaperTable, results: Results) -> Table:
-    """Return how every result was made; its budget is part of it."""
-    return _text_table(PROVENANCE_HEAD, [_provenance_line(table, group) for group in numbered_groups(table, results)])
+    """Return how every result was made, with its budget."""
+    return text_table(PROVENANCE_HEAD, [_provenance_line(table, group) for group in numbered_groups(table, results)])
 
 
 def _provenance_line(table: PaperTable, group: Group) -> list[str]:
@@ -177,7 +173,7 @@ def _provenance_line(table: PaperTable, group: Group) -> list[str]:
 
 
 def _without_kind(certified: Certificates) -> Certificates:
-    """Return certificates without their kind of corruption: files of all kinds then have the same choice of images."""
+    """Return certificates without their kind of corruption, so that files of all kinds are described alike."""
     if "evaluated_on" not in certified.header:
         return certified
     stated = {key: value for key, value in certified.header["evaluated_on"].items() if key != "kind"}
@@ -185,7 +181,7 @@ def _without_kind(certified: Certificates) -> Certificates:
 
 
 def _sources(results: Sequence[Result]) -> str:
-    """Return where results come from: each source, or the one folder of many files."""
+    """Return the sources of results, or the folder that many files are in."""
     folders = {str(Path(result.source).parent) for result in results}
     if all(result.run is None for result in results) and len(results) > 1 and len(folders) == 1:
         return f"{folders.pop()} ({len(results)} files)"
@@ -193,7 +189,7 @@ def _sources(results: Sequence[Result]) -> str:
 
 
 def budget_text(result: Result) -> str:
-    """Return the budget of a result; the paper's only if training and certification are both the paper's."""
+    """Describe the budget of a result; it is the paper's only if both training and certification are."""
     if result.run is None:
         return "that of the file"
     return result.budget or "its own"
@@ -218,14 +214,14 @@ def _schedule(trained: Recipe | None, row: Row) -> str:
 
 
 def _certifier(certified: Certificates) -> str:
-    """Return the certifier with its parameters, and a noise that is not the papers'."""
+    """Describe the certifier, and the noise if it is not the papers'."""
     noise = noise_name(certified)
     return describe_certifier(certified) + ("" if noise == NOISES[0] else f", noise {noise}")
 
 
 def _seeds(results: Sequence[Result]) -> str:
     training = ", ".join(dict.fromkeys(str(result.seed) for result in results if result.seed is not None)) or UNKNOWN
-    noise = {str(result.certificates.header.get("seed", UNKNOWN)) for result in results if result.certificates}
+    noise = {str(result.header.get("seed", UNKNOWN)) for result in results if result.certificates}
     return f"training {training}; certification {', '.join(sorted(noise)) or UNKNOWN}"
 
 
@@ -233,13 +229,13 @@ def _seeds(results: Sequence[Result]) -> str:
 
 
 def overview(tables: Sequence[tuple[PaperTable, Results, Costs]]) -> Table:
-    """Return a line for every table."""
-    return _text_table(OVERVIEW_HEAD, [_overview_line(*line) for line in tables])
+    """Return a line for every table: its rows done, not made yet and missing, and the cost of those not made."""
+    return text_table(OVERVIEW_HEAD, [_overview_line(*line) for line in tables])
 
 
 def _overview_line(table: PaperTable, results: Results, costs: Costs) -> list[str]:
     done = {row.label: complete for row in table.rows if (complete := complete_results(table, results, row))}
-    waiting = rows_not_made(table, results)
+    not_made = rows_not_made(table, results)
     budgets = Counter(
         name for row_results in done.values() for name in {result.budget or "other budgets" for result in row_results}
     )
@@ -250,37 +246,37 @@ def _overview_line(table: PaperTable, results: Results, costs: Costs) -> list[st
         ", ".join(table.dataset),
         str(len(table.rows)),
         f"{len(done)}{counts}" if table.kind != "settings" else UNKNOWN,
-        str(len(waiting)) if table.kind != "settings" else UNKNOWN,
+        str(len(not_made)) if table.kind != "settings" else UNKNOWN,
         str(sum(bool(row.why) and row.label not in done for row in table.rows)),
-        _cost([costs.get(label) for label in waiting]),
+        _cost([costs.get(label) for label in not_made]),
         table.title,
     ]
 
 
 def costs_of_rows(table: PaperTable, results: Results, costs: Costs) -> Table:
     """Return the known costs of the rows that have no result."""
-    waiting = [label for label in rows_not_made(table, results) if label in costs]
-    return _text_table(("Row", "Cost"), [[label, _cost([costs[label]])] for label in waiting])
+    labels = [label for label in rows_not_made(table, results) if label in costs]
+    return text_table(("Row", "Cost"), [[label, _cost([costs[label]])] for label in labels])
 
 
 def rows_not_made(table: PaperTable, results: Results) -> list[str]:
-    """Return the labels of the rows that can be made and lack a result, or have fewer seeds than the paper."""
+    """Return the labels of the rows that can be made and have no result, or fewer seeds than the paper."""
     if table.kind == "settings":
         return []
     return [row.label for row in table.rows if not row.why and not complete_results(table, results, row)]
 
 
 def complete_results(table: PaperTable, results: Results, row: Row) -> list[Result]:
-    """Return the results of a row with as many seeds, or as many kinds of corruption, as the paper's numbers have."""
+    """Return the results of a row with as many seeds, or as many kinds of corruption, as the paper has."""
     complete = [result for result in results.get(row.label, ()) if result.complete]
     groups = [group for group in group_results(table, complete) if len(group) >= table.seeds]
     return [result for group in groups if not missing_corruptions(table, group) for result in group]
 
 
 def _cost(rows: Sequence[Mapping[str, float] | None]) -> str:
-    known = [parts for parts in rows if parts is not None]
+    known = [seconds for seconds in rows if seconds is not None]
     if not known:
         return UNKNOWN
-    seconds = {name: cost for parts in known for name, cost in parts.items()}
-    text = f"about {duration(sum(seconds.values()))}"
+    by_name = {name: seconds for row in known for name, seconds in row.items()}  # what rows share is made once
+    text = f"about {duration(sum(by_name.values()))}"
     return text if len(known) == len(rows) else f"{text} for {len(known)} of {len(rows)}"

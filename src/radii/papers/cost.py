@@ -46,9 +46,9 @@ class Seconds(NamedTuple):
 
 
 def row_cost(table: PaperTable, row: Row, budget: Budget, timings: "Timings") -> dict[str, float] | None:
-    """Return the seconds to make a row at a budget, by part; None where the cost is unknown.
+    """Return the seconds to make a row at a budget, by the name of a run or votes; None if they are unknown.
 
-    Everything that the row learns from is included. A training that two rows share is a part of the same name.
+    Everything that the row learns from is included. What two rows share has the same name.
     """
     system = row.trainable
     if system is None or table.kind == "settings":
@@ -69,23 +69,23 @@ def row_cost(table: PaperTable, row: Row, budget: Budget, timings: "Timings") ->
 def _training_cost(
     system: System, varies: Collection[str], budget: Budget, timings: "Timings"
 ) -> dict[str, float] | None:
-    """Return the seconds to train a system and everything that it learns from."""
+    """Return the seconds to train a system and everything that it learns from, by name."""
     recipe = budget.recipe(system, varies)
     seconds = timings.of(recipe, budget.recipe(system.teacher) if system.teacher else None)
     size = _size(recipe.dataset["name"])
     if seconds is None or recipe.training is None or size is None:
         return None
-    parts = {budget.run_name(system, varies): seconds.training * size.train * recipe.training.epochs}
+    costs = {budget.run_name(system, varies): seconds.training * size.train * recipe.training.epochs}
     for role, source in system.sources().items():
         before = _training_cost(source, (), budget, timings)
         if before is None:
             return None
-        parts |= before
+        costs |= before
         if role == "soft_labels":
             voter = timings.of(budget.recipe(source))
             votes = voter.sample * size.train * budget.soft_label_samples if voter else 0.0
-            parts[f"votes of {budget.run_name(source)}"] = votes
-    return parts
+            costs[f"votes of {budget.run_name(source)}"] = votes
+    return costs
 
 
 def _size(dataset: str) -> Size | None:
@@ -96,8 +96,8 @@ def _size(dataset: str) -> Size | None:
 class Timings:
     """Times measured on this machine, kept in a file of a folder.
 
-    What is not in the file is timed if `measure`; with `again`, what is there is timed anew: the machine may have been
-    busy at that time.
+    What is not in the file is timed if `measure`. With `again`, what is there is timed again, because the machine may
+    have been busy.
     """
 
     def __init__(
@@ -110,7 +110,7 @@ class Timings:
         self._samples: dict[str, float] = {}
 
     def of(self, recipe: Recipe, teacher: Recipe | None = None) -> Seconds | None:
-        """Return the seconds of a recipe, taught by another if `teacher`; None where they are not known."""
+        """Return the seconds of a recipe, taught by that of the teacher if given; None if they are not known."""
         taught_by = teacher.model if teacher else None
         objective = _cost_fields(recipe.objective)
         key = json.dumps((recipe.dataset["name"], recipe.model, objective, taught_by), sort_keys=True)
@@ -129,13 +129,13 @@ class Timings:
 
 
 def _cost_fields(objective: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields that the cost depends on: of a weight or a length only whether it is 0."""
+    """Return the fields that the cost depends on; of a weight or a length, whether it is 0."""
     stated = {key: value for key, value in objective.items() if key not in IN_EPOCHS}
     return {key: value != 0 if isinstance(value, float) else value for key, value in stated.items()}
 
 
 def _keep_times(file: Path, key: str, seconds: list[float]) -> None:
-    """Add a time to the file, which other processes may change as well."""
+    """Add a time to the file, which other processes may change at the same time."""
     disk.make_folder(file.parent)
     with disk.locked(file, wait=True):
         times = _read_times(file)
@@ -223,7 +223,7 @@ def _model_spec(recipe: Recipe) -> ModelSpec:
 
 
 def _objective(recipe: Recipe, teacher: Recipe | None, spec: ModelSpec) -> Objective:
-    """Return the objective with an untrained teacher and uniform soft labels in place of those that it learns from."""
+    """Return the objective, with an untrained teacher or uniform soft labels where it needs them."""
     name, device = recipe.objective["name"], default_device()
     stand_ins: dict[str, Callable[[], Any]] = {
         "teacher": lambda: make_model(teacher or recipe, spec).to(device).eval(),

@@ -1,4 +1,4 @@
-"""Train and certify a row of a table at a budget, with everything that it learns from; the same call continues."""
+"""Train and certify a row of a table at a budget, and everything that it learns from; the same call continues."""
 
 from collections.abc import Callable, Collection, Sequence
 from concurrent.futures import Executor
@@ -21,7 +21,7 @@ from radii.training.transfer import train_students
 
 @dataclass(frozen=True)
 class Listeners:
-    """Functions that are called with the progress."""
+    """Functions that are called with progress."""
 
     on_step: OnStep = lambda _: None
     on_image: OnImage = lambda *_: None
@@ -38,16 +38,16 @@ class Maker:
     workers: int | None = None
     listeners: Listeners = Listeners()
     executor: Executor | None = None
-    """Certifies and votes in place of `workers` processes on this machine."""
+    """Used to certify and vote, in place of `workers` processes on this machine."""
 
     def make(self, table: PaperTable, row: Row, seed: int = 0) -> Run:
-        """Train and certify a row: for a table of times only train it, for one of corruptions certify every kind."""
+        """Train and certify a row; for a table of times only train it, for one of corruptions certify every kind."""
         if row.trainable is None:
             raise TableError(f"the row {row.label!r} of {table.name} cannot be made: {row.why}")
         sets = corrupted_sets(table.dataset[0]) if table.kind == "corruptions" else ()
         corrupted = [dataset_key(spec) for spec in sets]
         for images in corrupted:
-            open_other(images, self.data).part("test")  # fail now, not after hours of training
+            open_other(images, self.data).part("test")  # raises now and not after hours of training
         run = self.train(row.trainable, table.varies, seed)
         if table.kind != "time":
             dataset = table.dataset[0] if corrupted else row.trainable.load_recipe().dataset["name"]
@@ -67,7 +67,7 @@ class Maker:
         return train(recipe, path, data=self.data, soft_labels=labels, on_step=on_step)
 
     def _vote(self, system: System, seed: int) -> Path:
-        """Return the file of soft labels by the votes of a system."""
+        """Return the file with the soft labels of a system, and make it first if it is missing."""
         run = self.train(system, seed=seed)
         if run.soft_labels_file.is_file():
             return run.soft_labels_file
@@ -81,7 +81,7 @@ class Maker:
         )
 
     def _certify(self, run: Run, sets: Sequence[Key], every: int) -> None:
-        """Certify test images of each dataset; an empty key is the run's own, and all sets have as many images."""
+        """Certify test images of datasets of equal size; an empty key is the run's own dataset."""
 
         def on_image(images: int, row: certificates.Row | None) -> None:
             self.listeners.on_image(len(sets) * images, row)

@@ -1,11 +1,12 @@
-"""Match runs to the rows of a table: a run has to train what the row states, at any budget and seed."""
+"""Match runs to the rows of a table: a run must train what the row states, at any budget and seed."""
 
 import json
 import warnings
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
+from typing import Any, TypeVar
 
 from radii.errors import RunWarning
 from radii.papers.budgets import Budget, budgets, identity, schedule
@@ -18,37 +19,33 @@ from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
 
+T = TypeVar("T")
+
 FOLDERS = ("results", "runs")
-"""Default folders to look for runs in."""
+"""The default folders to look for runs in."""
 FAILED_RUNS = "tried"
-"""A folder of failed experiments, which are never matched."""
+"""The name of folders with failed experiments, which are never matched."""
 BASELINE = "baseline"
 """The label of the results that a slow-down is relative to."""
 NOISES = ("gaussian", "grid")
-"""Noises with radii in l2, the papers' norm."""
+"""Noises with radii in l2, the papers' norm; the first is the papers' noise."""
 FIXED_DEFAULTS = {"selection": 100, "failure": 0.001, "bound": "top", "radius": None}
 """The papers' parameters of the certifier `fixed`."""
 CERTIFICATION_FIELDS = ("procedure", "parameters", "noise", "every", "most", "images", "split", "label_known")
-"""Fields of a header that say how certificates were made; the seed is not one of them."""
+"""Fields of a header that say how certificates were made, without the seed."""
 
 
 @dataclass(frozen=True, eq=False)
 class ScannedRun:
-    """A run directory, its files read once; the code that its recipe names is never used."""
+    """A run whose files are read once; code that its recipe names is never imported."""
 
     run: Run
     recipe: Recipe
 
     @cached_property
     def certificates(self) -> list[Certificates]:
-        """The certificate files of the run; a warning names a file that cannot be read."""
-        readable = []
-        for file in sorted(self.run.certificates.glob("*.tsv")):
-            try:
-                readable.append(certificates.read(file))
-            except (ValueError, OSError) as error:
-                warnings.warn(f"{file} is left out: {error}", RunWarning, stacklevel=2)
-        return readable
+        """The certificate files of the run; a warning names each file that cannot be read."""
+        return _read_or_warn(sorted(self.run.certificates.glob("*.tsv")), certificates.read)
 
     @cached_property
     def epoch_time(self) -> EpochTime | None:
@@ -56,7 +53,7 @@ class ScannedRun:
 
     @cached_property
     def sources(self) -> Mapping[str, "ScannedRun | None"]:
-        """The runs of the teacher and of the voter of the soft labels; None where there is none to read."""
+        """The runs of the teacher and of the voter of the soft labels; None where there is no readable one."""
         return {role: self._source(role) for role in ("teacher", "soft_labels")}
 
     def _source(self, role: str) -> "ScannedRun | None":
@@ -76,7 +73,7 @@ class Result:
     trained: ScannedRun | None = None
     certificates: Certificates | None = None
     budget: str = ""
-    """The name of its budget; empty where it has none of the known ones."""
+    """The name of the budget that it follows; empty if it follows none."""
     remark: str = ""
 
     @property
@@ -88,19 +85,24 @@ class Result:
         return None if self.trained is None else self.trained.recipe
 
     @property
+    def header(self) -> Mapping[str, Any]:
+        """The header of the certificate file; empty without a file."""
+        return self.certificates.header if self.certificates else {}
+
+    @property
     def seed(self) -> int | None:
         return None if self.trained is None else self.trained.recipe.seed
 
     @property
     def file(self) -> Path | None:
-        """The certificate file; None where only the training is used."""
+        """The certificate file; None if only the training is used."""
         if self.certificates is None:
             return None
         return Path(self.source) if self.run is None else self.run.certificates / f"{self.certificates.name}.tsv"
 
     @property
     def complete(self) -> bool:
-        """Whether all chosen images are certified; True for a file that does not record the choice."""
+        """Whether all chosen images are certified; True for a file that does not record its choice."""
         chosen = protocol.planned_images(self.certificates) if self.certificates else None
         return self.certificates is None or chosen is None or len(self.certificates.rows) >= chosen
 
@@ -116,20 +118,24 @@ def open_run(path: Path) -> ScannedRun:
 
 
 def scan_runs(folders: Iterable[Path]) -> list[ScannedRun]:
-    """Return the runs in these folders, at any depth; a warning names a run that cannot be read."""
-    runs = []
-    for path in sorted({file.parent for folder in folders for file in folder.rglob("recipe.toml")}):
-        if FAILED_RUNS in path.parts:
-            continue
+    """Return the runs in these folders, at any depth; a warning names each run that cannot be read."""
+    paths = {file.parent for folder in folders for file in folder.rglob("recipe.toml")}
+    return _read_or_warn(sorted(path for path in paths if FAILED_RUNS not in path.parts), open_run)
+
+
+def _read_or_warn(paths: Iterable[Path], read: Callable[[Path], T]) -> list[T]:
+    """Read each path, with a warning for each that cannot be read."""
+    contents = []
+    for path in paths:
         try:
-            runs.append(open_run(path))
+            contents.append(read(path))
         except (ValueError, OSError) as error:
-            warnings.warn(f"{path} is left out: {error}", RunWarning, stacklevel=2)
-    return runs
+            warnings.warn(f"{path} is left out: {error}", RunWarning, stacklevel=3)
+    return contents
 
 
 def match_runs(table: PaperTable, runs: Sequence[ScannedRun]) -> dict[str, list[Result]]:
-    """Return the results of every row, by its label; those of the baseline under BASELINE."""
+    """Return the results of every row by its label, and those of the baseline by BASELINE."""
     baseline = [Row(label=BASELINE, reported={}, system=table.baseline)] if table.baseline else []
     rows = (*table.rows, *baseline)
     return {row.label: [result for trained in runs for result in _results(table, row, trained)] for row in rows}
@@ -150,7 +156,7 @@ def _result(table: PaperTable, row: Row, trained: ScannedRun, certified: Certifi
 
 
 def _has_all_epochs(trained: ScannedRun) -> bool:
-    """Return whether the times of all epochs are recorded; a warning names a run with only some."""
+    """Return whether the times of all epochs are recorded; if not, a warning names the run."""
     path, epochs = trained.run.path, trained.recipe.training.epochs_begun if trained.recipe.training else 0
     try:
         recorded = len(trained.run.history())
@@ -190,7 +196,7 @@ def _soft_label_remark(trained: ScannedRun, system: System | None) -> str:
 
 
 def soft_label_samples(run: Run) -> int | None:
-    """Return how many votes the soft labels of a run are made of; None where that is not recorded."""
+    """Return the votes for each of a run's soft labels; None if that is not recorded."""
     path = run.source("soft_labels")
     try:
         samples = readers.json_object(path.with_suffix(".json")).get("samples") if path else None
@@ -213,7 +219,7 @@ def has_own_test_images(certified: Certificates) -> bool:
 
 
 def has_present_weights(trained: ScannedRun, certified: Certificates) -> bool:
-    """Return whether certificates can belong to the run's present weights, under l2 noise of its sigma."""
+    """Return whether certificates can be of the run's present weights, under l2 noise of its sigma."""
     recorded = certified.header.get("weights")
     same_weights = recorded is None or not trained.run.finished or recorded == trained.run.weights_digest()
     return same_weights and certified.sigma in (None, trained.recipe.sigma) and noise_name(certified) in NOISES
@@ -225,7 +231,7 @@ def noise_name(certified: Certificates) -> str:
 
 
 def _budget_name(table: PaperTable, row: Row, trained: ScannedRun, certified: Certificates | None) -> str:
-    """Return the first budget that both the training and the certificates follow; empty where there is none."""
+    """Return the first budget that both the training and the certificates follow; empty if there is none."""
     for budget in budgets().values():
         follows = row.system is not None and trained_at(budget, row.system, trained, table.varies)
         if follows and (certified is None or certified_at(budget, certified)):
@@ -234,7 +240,7 @@ def _budget_name(table: PaperTable, row: Row, trained: ScannedRun, certified: Ce
 
 
 def trained_at(budget: Budget, system: System, trained: ScannedRun, varies: Collection[str] = ()) -> bool:
-    """Return whether a run, and what it learned from, is what the budget would train for a system."""
+    """Return whether a run, and everything that it learned from, was trained as the budget says."""
     if schedule(budget.recipe(system, varies, trained.recipe.seed)) != schedule(trained.recipe):
         return False
     if system.soft_labels is not None and soft_label_samples(trained.run) != budget.soft_label_samples:
@@ -250,20 +256,20 @@ def certified_at(budget: Budget, certified: Certificates) -> bool:
     stated = certified.certifier, header.get("every"), header.get("most"), noise_name(certified)
     same = all(certified.parameters.get(key, value) == value for key, value in expected.items())
     complete = protocol.planned_images(certified) == len(certified.rows)
-    return complete and same and not is_int8(certified) and stated == ("fixed", every, None, NOISES[0])
+    return complete and same and not is_int8(header) and stated == ("fixed", every, None, NOISES[0])
 
 
-def is_int8(certified: Certificates) -> bool:
+def is_int8(header: Mapping[str, Any]) -> bool:
     """Return whether certificates are about an int8 model, which is another function than the trained one."""
-    return str(certified.header.get("engine")).endswith("int8")
+    return str(header.get("engine")).endswith("int8")
 
 
 def group_results(table: PaperTable, results: Iterable[Result]) -> list[list[Result]]:
-    """Group results that differ only in the seed of training; for corruptions, the kinds of one training."""
+    """Group results that differ only in the seed of training; for corruptions, only in the kind."""
     groups: dict[str, dict[object, Result]] = {}
     for result in results:
         if table.kind != "corruptions":
-            # A training that lies in two folders counts once; files without a run have no seed and are all kept.
+            # Two copies of a training count once; files without a run have no seed, and each counts.
             member = result.seed if result.trained else result.source
             groups.setdefault(_except_seed(result), {})[member] = result
         elif result.complete:  # a kind with fewer images would distort a mean
@@ -274,14 +280,13 @@ def group_results(table: PaperTable, results: Iterable[Result]) -> list[list[Res
 def _except_seed(result: Result) -> str:
     """Return, as text, how a result was made, without the seeds and the engine.
 
-    Engines compute the same function up to rounding, and `auto` takes the fastest; int8 is another function.
+    Engines compute the same function up to rounding, and `auto` takes the fastest; only int8 is another function.
     """
     certified, trained = result.certificates, result.recipe
-    header = certified.header if certified else {}
     settings = {
-        **({key: header.get(key) for key in CERTIFICATION_FIELDS} if trained else {"file": result.source}),
+        **({key: result.header.get(key) for key in CERTIFICATION_FIELDS} if trained else {"file": result.source}),
         "rows": len(certified.rows) if certified else None,
-        "int8": certified is not None and is_int8(certified),
+        "int8": is_int8(result.header),
     }
     training = {**asdict(trained), "seed": 0, "dataset": trained.dataset["name"]} if trained else {}
     return json.dumps([settings, training, result.remark], sort_keys=True)
@@ -289,14 +294,13 @@ def _except_seed(result: Result) -> str:
 
 def _except_kind(result: Result) -> str:
     """Return, as text, what the files of all kinds of corruption share: the weights and how they were certified."""
-    header = result.certificates.header if result.certificates else {}
+    header = result.header
     folder = result.source if result.run else str(Path(result.source).parent)
     settings = {key: header.get(key) for key in (*CERTIFICATION_FIELDS, "seed")}
-    int8 = result.certificates is not None and is_int8(result.certificates)
-    return json.dumps([header.get("weights", folder), settings, int8, result.budget, result.remark], sort_keys=True)
+    weights = header.get("weights", folder)
+    return json.dumps([weights, settings, is_int8(header), result.budget, result.remark], sort_keys=True)
 
 
 def _kind_of(result: Result) -> str:
-    """Return, as text, the corrupted images of a file; two engines may have certified the same ones."""
-    header = result.certificates.header if result.certificates else {}
-    return json.dumps(header.get("evaluated_on", {"file": result.source}), sort_keys=True)
+    """Return, as text, the corrupted images of a result; two files may be of the same ones."""
+    return json.dumps(result.header.get("evaluated_on", {"file": result.source}), sort_keys=True)

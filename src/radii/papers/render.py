@@ -1,9 +1,8 @@
-"""Render a paper's table beside what was measured here: Markdown, LaTeX, CSV, figures and one HTML page."""
+"""Render a paper's table beside what was measured here, as Markdown, LaTeX, CSV, figures and one HTML page."""
 
 from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
-from string import Template
 from typing import TYPE_CHECKING
 
 from radii.papers.comparison import Group, budget_text, column_title, comparison, numbered_groups, provenance
@@ -12,10 +11,11 @@ from radii.papers.savings import savings_table
 from radii.papers.tables import PaperTable
 from radii.papers.values import as_precise, difference, radius_of, shift_of, value
 from radii.reports import tables
-from radii.reports.figures import MUTED, add_legend, legend_name, light_colour, make_axes, to_bytes
+from radii.reports.figures import MUTED, Point, add_legend, legend_name, light_colour, make_axes, to_bytes
 from radii.reports.report import write_files
 from radii.reports.tables import Table
-from radii.reports.text import UNKNOWN, html_text, markdown_text, plain
+from radii.reports.template import render
+from radii.reports.text import UNKNOWN, markdown_text, plain
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -30,7 +30,6 @@ CSV_COLUMNS = (
     *("table", "row", "column", "unit", "reported", "here", "deviation", "lower", "upper", "difference"),
     *("difference_lower", "difference_upper", "budget", "seeds", "from"),
 )
-Point = tuple[float, float]
 
 
 def write(table: PaperTable, results: Results, out: Path) -> Path:
@@ -48,16 +47,16 @@ def write(table: PaperTable, results: Results, out: Path) -> Path:
 
 def sections(table: PaperTable, results: Results) -> dict[str, Table]:
     """Return the tables to show, by their headings."""
-    parts = {"Reported and here": comparison(table, results)}
-    if saved := savings_table(table, results):
-        parts["Speed-up and saving"] = saved
+    shown = {"Reported and here": comparison(table, results)}
+    if savings := savings_table(table, results):
+        shown["Speed-up and saving"] = savings
     if (origins := provenance(table, results)).rows:
-        parts["How each was made"] = origins
-    return parts
+        shown["How each was made"] = origins
+    return shown
 
 
 def remarks(table: PaperTable, results: Results) -> list[str]:
-    """Return sentences on the unit, the images, missing rows and what is uncertain."""
+    """Return sentences on the unit, the images, missing rows and uncertain numbers."""
     about = [f"Reported: {table.unit}."]
     if table.images:
         about.append(f"Test images of the paper: {table.images}.")
@@ -76,12 +75,12 @@ def remarks(table: PaperTable, results: Results) -> list[str]:
 
 def markdown(table: PaperTable, results: Results, figure_names: Sequence[str]) -> str:
     """Return the table as Markdown, with links to its figures."""
-    parts = [f"# {markdown_text(table.source)}: {markdown_text(table.title)}", CAVEAT]
+    blocks = [f"# {markdown_text(table.source)}: {markdown_text(table.title)}", CAVEAT]
     for title, content in sections(table, results).items():
-        parts += [f"## {title}", tables.markdown(content).strip()]
-    parts += [f"![{name}]({table.name}-{name}.svg)" for name in figure_names]
-    parts.append("\n".join(f"- {markdown_text(text)}" for text in remarks(table, results)))
-    return "\n\n".join(parts) + "\n"
+        blocks += [f"## {title}", tables.markdown(content).strip()]
+    blocks += [f"![{name}]({table.name}-{name}.svg)" for name in figure_names]
+    blocks.append("\n".join(f"- {markdown_text(text)}" for text in remarks(table, results)))
+    return "\n\n".join(blocks) + "\n"
 
 
 def latex(table: PaperTable, results: Results) -> str:
@@ -91,7 +90,7 @@ def latex(table: PaperTable, results: Results) -> str:
 
 
 def csv_text(table: PaperTable, results: Results) -> str:
-    """Return one line for every number measured here, in the unit of the reported one, and for every unmeasured one."""
+    """Return one line for every reported or measured number, in the unit of the reported one."""
     records = [map(str, record) for record in _csv_records(table, results)]
     rows = [["" if cell in (UNKNOWN, "None") else cell for cell in record] for record in records]
     return tables.csv_text(CSV_COLUMNS, rows)
@@ -128,16 +127,13 @@ def _csv_provenance(group: Group) -> list[object]:
 
 def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
     """Return one HTML page that needs no other file."""
-    template = Template(Path(__file__).with_name("table.html").read_text(encoding="utf-8"))
-    shown = sections(table, results)
-    parts = [f"<h2>{title}</h2>\n{tables.html(content, words=True)}" for title, content in shown.items()]
-    drawn = [f"<figure>{svg.decode()[svg.decode().index('<svg') :]}</figure>" for svg in svgs.values()]
-    return template.substitute(
-        title=html_text(table.title),
-        source=html_text(table.source),
-        budget=html_text(CAVEAT),
-        content="\n".join([*parts, *drawn]),
-        notes="".join(f"<li>{html_text(text)}</li>" for text in remarks(table, results)),
+    return render(
+        Path(__file__).with_name("table.html"),
+        table=table,
+        caveat=CAVEAT,
+        sections={title: tables.html(content, words=True) for title, content in sections(table, results).items()},
+        figures=[svg.decode()[svg.decode().index("<svg") :] for svg in svgs.values()],
+        remarks=remarks(table, results),
     )
 
 
@@ -145,7 +141,7 @@ def html(table: PaperTable, results: Results, svgs: dict[str, bytes]) -> str:
 
 
 def figures(table: PaperTable, results: Results) -> "dict[str, Figure]":
-    """Draw ACR and two certified accuracies over the smoothed accuracy; nothing for tables without a sweep."""
+    """Draw ACR and certified accuracies over the smoothed accuracy; nothing for tables without a sweep."""
     if not table.varies or "r0.00" not in table.columns():
         return {}
     radii = [column for column in table.columns() if (radius_of(column) or 0) in (1.0, 2.0)]
@@ -153,7 +149,7 @@ def figures(table: PaperTable, results: Results) -> "dict[str, Figure]":
 
 
 def reported_points(table: PaperTable, column: str) -> dict[str, list[Point]]:
-    """Return the reported points of every series, in the order of the rows."""
+    """Return the reported points of every series."""
     points: dict[str, list[Point]] = {}
     for row in table.rows:
         x, y = row.reported.get("r0.00"), row.reported.get(column)
@@ -163,7 +159,7 @@ def reported_points(table: PaperTable, column: str) -> dict[str, list[Point]]:
 
 
 def _measured_points(table: PaperTable, results: Results, column: str) -> dict[str, list[Point]]:
-    """Return the points measured here, one line for each series and budget."""
+    """Return the points measured here, of every series and budget."""
     points: dict[str, list[Point]] = {}
     for group in numbered_groups(table, results):
         x, y = (value(table, name, group.results) for name in ("r0.00", column))
@@ -175,7 +171,7 @@ def _measured_points(table: PaperTable, results: Results, column: str) -> dict[s
 
 
 def _trade_off(table: PaperTable, results: Results, column: str) -> "Figure":
-    """Draw a column over the smoothed accuracy: reported lines dashed, those measured here solid."""
+    """Draw a column over the smoothed accuracy, reported lines dashed and those measured here solid."""
     figure, axes = make_axes(7.2, 4.5)
     reported = reported_points(table, column)
     colour_of = {name: light_colour(number) for number, name in enumerate(reported)}

@@ -7,14 +7,14 @@ from statistics import fmean
 from radii.papers.match import Results, group_results
 from radii.papers.tables import PaperTable, Row
 from radii.papers.values import value
-from radii.reports.tables import Cell, Table
+from radii.reports.tables import Table, text_table
 from radii.reports.text import UNKNOWN, down
 
 TOTALS = ("total_time_h", "total_hours")
 EPOCHS = ("epoch_time_s", "sec_per_epoch")
 HEAD = ("", "Generations", "Speed-up of an epoch", "Speed-up in all", "By the method, h", "By transfer, h", "Saved")
 TimeOf = Callable[[Row, str], float | None]
-"""Return the time of a row in a column; None where it is unknown."""
+"""A function that returns the time of a row in a column; None where it is unknown."""
 
 
 @dataclass(frozen=True)
@@ -46,20 +46,22 @@ class Saving:
 
 
 def saving(table: PaperTable, time_of: TimeOf) -> Saving | None:
-    """Return what transfer saves; None for a table without rows of both kinds and their times."""
+    """Return what transfer saves; None for a table without times of both a direct and a taught row."""
     total, epoch = (next((column for column in table.columns() if column in names), None) for names in (TOTALS, EPOCHS))
     if total is None:
         return None
-    pairs = [(a, b) for a, b in _pairs(table) if time_of(a, total) and time_of(b, total)]
+    pairs = [(direct, taught) for direct, taught in _pairs(table) if time_of(direct, total) and time_of(taught, total)]
     if not pairs:
         return None
-    ratios = [(time_of(a, epoch), time_of(b, epoch)) for a, b in pairs] if epoch else []
-    return Saving(
-        [time_of(direct, total) or 0.0 for direct, _ in pairs],
-        [time_of(taught, total) or 0.0 for _, taught in pairs],
-        _teacher_hours(table, pairs[0][1], total, time_of),
-        [slow / fast for slow, fast in ratios if slow and fast],
-    )
+    direct_hours, taught_hours = zip(*_times(pairs, total, time_of), strict=True)
+    ratios = [slow / fast for slow, fast in _times(pairs, epoch, time_of)] if epoch else []
+    return Saving(direct_hours, taught_hours, _teacher_hours(table, pairs[0][1], total, time_of), ratios)
+
+
+def _times(pairs: Sequence[tuple[Row, Row]], column: str, time_of: TimeOf) -> list[tuple[float, float]]:
+    """Return the times of those pairs of rows that both have one."""
+    times = [(time_of(direct, column), time_of(taught, column)) for direct, taught in pairs]
+    return [(slow, fast) for slow, fast in times if slow and fast]
 
 
 def _pairs(table: PaperTable) -> list[tuple[Row, Row]]:
@@ -74,7 +76,7 @@ def _pairs(table: PaperTable) -> list[tuple[Row, Row]]:
 
 
 def _teacher_hours(table: PaperTable, student: Row, total: str, time_of: TimeOf) -> float | None:
-    """Return the hours of the first student's teacher; None if the students' times already include them."""
+    """Return the hours of the first student's teacher; None if the reported times include them, or if unknown."""
     if table.teacher_time:
         return None
     own = [row for row in table.rows if row.system and student.system and row.system == student.system.teacher]
@@ -90,14 +92,14 @@ def reported_time(row: Row, column: str) -> float | None:
 def savings_table(table: PaperTable, results: Results) -> Table | None:
     """Return speed-up and saving as reported and as measured here, by budget; None for tables without them."""
     known = {"reported": saving(table, reported_time)}
-    for budget in sorted({result.budget for some in results.values() for result in some}):
+    for budget in sorted({result.budget for row_results in results.values() for result in row_results}):
         known[f"here, {budget or 'other budgets'}"] = saving(table, _measured_time(table, results, budget))
     rows = [_cells(name, saved) for name, saved in known.items() if saved]
-    return Table(HEAD, [[Cell(text) for text in row] for row in rows]) if rows else None
+    return text_table(HEAD, rows) if rows else None
 
 
 def _measured_time(table: PaperTable, results: Results, budget: str) -> TimeOf:
-    """Return a function that gives the times of one budget; times of two budgets are not compared."""
+    """Return a function that gives the times of one budget; times of different budgets are not compared."""
 
     def time_of(row: Row, column: str) -> float | None:
         groups = group_results(table, [result for result in results.get(row.label, ()) if result.budget == budget])

@@ -15,19 +15,19 @@ from radii.runs.recipe import PACKAGE, Recipe
 
 KINDS = ("certified", "spread", "time", "settings", "corruptions")
 BUDGETS = "budgets"
-"""The one file of tables/ that is not a table."""
+"""The name of the only file in tables/ that is not a table."""
 SYSTEM_KEYS = ("recipe", "settings", "teacher", "soft_labels")
 Reported = Decimal | int | str
-"""A cell with the digits that the paper prints."""
+"""A reported cell, with the digits that the paper prints."""
 
 
 class TableError(ValueError):
-    """A table file that cannot be used, or a table, row or budget that does not exist; the message says why."""
+    """A table file or a certificate file that cannot be used, or a table, row or budget that does not exist."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class System:
-    """What to train: a recipe with settings, and the systems that it learns from."""
+    """A recipe with settings to train, and the systems that it learns from."""
 
     recipe: str
     settings: tuple[str, ...] = ()
@@ -36,11 +36,11 @@ class System:
     """The system whose votes are the soft labels of CAT-RS."""
 
     def load_recipe(self) -> Recipe:
-        """Return the recipe with its settings; a file is read once."""
+        """Return the recipe with its settings; each file is read once."""
         return _load_recipe(recipe.find(self.recipe).resolve(), self.settings)
 
     def sources(self) -> dict[str, "System"]:
-        """Return the systems that have to be trained before this one, by their role."""
+        """Return the systems that must be trained before this one, by their role."""
         roles = {"teacher": self.teacher, "soft_labels": self.soft_labels}
         return {role: system for role, system in roles.items() if system is not None}
 
@@ -59,11 +59,11 @@ class Row:
     """Rows of one sweep have the same series."""
     system: System | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
-    """In a table of settings: the field of the recipe that a column shows."""
+    """In a table of settings: the field of the recipe for a column."""
     note: str = ""
     status: str = option("", choices=("", "missing"))
     why: str = ""
-    """The reason why the row cannot be made; stated if, and only if, its status is missing."""
+    """Why the row cannot be made; stated if, and only if, its status is missing."""
 
     def __post_init__(self) -> None:
         check(self, f"row {self.label!r}")
@@ -113,7 +113,7 @@ class PaperTable:
             raise ValueError(f"dataset = {self.dataset[0]!r}, expected one of {', '.join(CORRUPTIONS)} for corruptions")
         labels = [row.label for row in self.rows]
         if repeated := {label for label in labels if labels.count(label) > 1}:
-            raise ValueError(f"two rows are labelled {min(repeated)!r}: labels name rows, state each once")
+            raise ValueError(f"two rows are labelled {min(repeated)!r}. Give each row its own label.")
 
     def columns(self) -> list[str]:
         """Return the names of the reported columns, in the order of the rows that have them."""
@@ -149,7 +149,7 @@ def load(name: Path | str) -> PaperTable:
 
 
 def find(name: Path | str) -> Path:
-    """Return the file of a shipped table; a path that ends in .toml is returned unchanged."""
+    """Return the file of a shipped table; return a path that ends in .toml unchanged."""
     path = Path(name)
     if path.suffix == ".toml":
         return path
@@ -163,7 +163,7 @@ def read(path: Path) -> PaperTable:
     try:
         return _table(_tuples(tomllib.loads(readers.text(path), parse_float=Decimal)), path.stem)
     except OSError as error:
-        raise TableError(f"cannot read the table {path}: {error.strerror}; `radii table` names them") from error
+        raise TableError(f"cannot read the table {path}: {error.strerror}. `radii table` lists the tables.") from error
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         reason = error.args[0] if error.args else type(error).__name__
         raise TableError(f"{path}: {readers.short(reason, 1000)}") from error

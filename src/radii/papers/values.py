@@ -17,7 +17,7 @@ from radii.published_datasets import KINDS, SEVERITIES
 from radii.reports import protocol
 from radii.reports.corruptions import EXACT, MEASURES, PUBLISHED_BLOCK, Corrupted, block_of, groups, mean
 from radii.reports.inputs import Entry
-from radii.reports.metrics import CONFIDENCE, Share, Summary, Value, epoch_time
+from radii.reports.metrics import Share, Summary, Value, epoch_time, mean_margin
 from radii.runs.certificates import Certificates
 from radii.runs.lineage import teachers
 from radii.runs.run import Run
@@ -30,7 +30,7 @@ KindAndSeverity = tuple[str, int | None]
 
 
 class Measured(NamedTuple):
-    """A value, its deviation over seeds where there are several, and its 95 % interval where it has one."""
+    """A value, with its deviation over seeds and its 95 % interval where they are known."""
 
     value: float
     deviation: float | None = None
@@ -40,7 +40,7 @@ class Measured(NamedTuple):
 
 
 class Difference(NamedTuple):
-    """A value here minus the reported one, with the interval of the former and the rounding of the latter."""
+    """A value here minus the reported one, with an interval that includes the rounding of the reported one."""
 
     value: float
     interval: Interval | None
@@ -95,7 +95,7 @@ def _teacher_certificates(result: Result) -> Certificates | None:
 def _over_seeds(values: Sequence[Measured | None], most: float = math.inf) -> Measured | None:
     """Return the mean over seeds, with an interval between 0 and `most` for the choice of images and of seeds.
 
-    The share of the images is as wide as for one seed: all seeds are certified on the same images.
+    More seeds do not make the images' part of the interval narrower, because all are certified on the same images.
     """
     known = [measured for measured in values if measured is not None]
     if not known or len(known) < len(values):
@@ -113,13 +113,8 @@ def _over_seeds(values: Sequence[Measured | None], most: float = math.inf) -> Me
 
 
 def _margin(values: Sequence[float]) -> float | None:
-    """Return half the 95 % interval of a mean; None for a single value, or for equal ones, which show no spread."""
-    if len(values) < 2 or not stdev(values):
-        return None
-    from scipy.special import stdtrit
-
-    count = len(values)
-    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * stdev(values) / math.sqrt(count)
+    """Return half the 95 % interval of a mean; None for a single value, and for equal ones, which show no spread."""
+    return mean_margin(values) or None
 
 
 def _around(middle: float, margin: float | None) -> Interval | None:
@@ -130,7 +125,7 @@ def _around(middle: float, margin: float | None) -> Interval | None:
 
 
 def _time(table: PaperTable, column: str, group: Group, baseline: Group) -> Measured | None:
-    """Return a column of training times; None for a column that this module does not know."""
+    """Return the value of a column of times; None for a column that is not one."""
     times = [result.trained.epoch_time for result in group if result.trained and result.trained.epoch_time]
     if not times:
         return None
@@ -171,21 +166,21 @@ def _corruption_value(table: PaperTable, column: str, group: Group) -> Measured 
     images = by_image(table, column, group)
     if not is_accuracy(table, column):
         return Measured(known.value, None, _around(known.value, _margin(images)))
-    # The widest case: an image is right, or wrong, under all of its corruptions (Clopper and Pearson over images).
+    # Clopper and Pearson over images, in the widest case: an image is right, or wrong, under all of its corruptions.
     failure = max(result.certificates.failure or 0.0 for result in group if result.certificates)
     return Measured(known.value, None, Share(known.value * len(images), len(images)).interval(failure))
 
 
 def corruption_mean(table: PaperTable, column: str, group: Group) -> Value | None:
-    """Return the ACR or accuracy of a kind of corruption, or the mean over kinds; None if a file is not there."""
+    """Return the ACR or accuracy of a kind of corruption, or the mean over kinds; None if a file is missing."""
     measure, summaries = MEASURES["accuracy" if is_accuracy(table, column) else "ACR"][0], _summaries(table, group)
     return mean([measure(summaries[pair]) if pair in summaries else None for pair in _pairs(table, column)])
 
 
 def by_image(table: PaperTable, column: str, group: Group) -> list[float]:
-    """Return a value for each image before it was corrupted; their mean is the column's value.
+    """Return a value for each image before its corruptions; their mean is the value of the column.
 
-    Only the images were chosen independently, not their corruptions.
+    The images were chosen independently, their corruptions were not.
     """
     if (known := corruption_mean(table, column, group)) is None:
         return []
@@ -201,18 +196,18 @@ def by_image(table: PaperTable, column: str, group: Group) -> list[float]:
 
 
 def is_accuracy(table: PaperTable, column: str) -> bool:
-    """Return whether a column of corruptions holds accuracies in per cent; it holds radii otherwise."""
+    """Return whether a column of corruptions holds accuracies in per cent; otherwise it holds radii."""
     return column.casefold().startswith(("acc", "macc")) or table.unit.startswith("percent")
 
 
 def missing_corruptions(table: PaperTable, group: Group) -> list[str]:
-    """Return, in words, the kinds and severities without files or with fewer images; empty if nothing is missing."""
+    """Describe the kinds and severities without files or with too few images; empty if nothing is missing."""
     if table.kind != "corruptions":
         return []
     kinds, summaries = _certified_kinds(table, group), _summaries(table, group)
     absent = [kind for kind in KINDS[table.dataset[0]].values() if kind not in kinds]
     short = [pair for pair in _all_pairs(table) if pair[0] in kinds and pair not in summaries]
-    empty = [pair for pair in short if _part(kinds[pair[0]], pair[1]) is None]
+    empty = [pair for pair in short if _summary_at(kinds[pair[0]], pair[1]) is None]
     missing = {
         "no complete file of": absent,
         "no images of": [_in_words(*pair) for pair in empty],
@@ -245,12 +240,12 @@ def _severities(table: PaperTable, column: str) -> Sequence[int | None]:
 
 
 def _summaries(table: PaperTable, group: Group) -> Mapping[KindAndSeverity, Summary]:
-    """Return the certificates of each kind and severity that has as many images as the others, or one fewer."""
+    """Return the summary of each kind and severity that has as many images as the others, or one fewer."""
     kinds = _certified_kinds(table, group)
-    parts = {pair: _part(kinds[pair[0]], pair[1]) for pair in _all_pairs(table) if pair[0] in kinds}
-    known = {pair: part for pair, part in parts.items() if part is not None}
-    most = max((part.images for part in known.values()), default=0)
-    return {pair: part for pair, part in known.items() if part.images >= most - 1}
+    summaries = {pair: _summary_at(kinds[pair[0]], pair[1]) for pair in _all_pairs(table) if pair[0] in kinds}
+    known = {pair: summary for pair, summary in summaries.items() if summary is not None}
+    most = max((summary.images for summary in known.values()), default=0)
+    return {pair: summary for pair, summary in known.items() if summary.images >= most - 1}
 
 
 def _certified_kinds(table: PaperTable, group: Group) -> Mapping[str, Corrupted]:
@@ -258,10 +253,10 @@ def _certified_kinds(table: PaperTable, group: Group) -> Mapping[str, Corrupted]
         Entry(result.source, Summary(result.certificates), folder="files") for result in group if result.certificates
     ]
     known = [entry for entry in entries if entry.corruption in KINDS[table.dataset[0]].values()]
-    return {corrupted.kind: corrupted for some in groups(known).values() for corrupted in some}
+    return {corrupted.kind: corrupted for members in groups(known).values() for corrupted in members}
 
 
-def _part(corrupted: Corrupted, severity: int | None) -> Summary | None:
+def _summary_at(corrupted: Corrupted, severity: int | None) -> Summary | None:
     return corrupted.whole if severity is None else corrupted.severities.get(severity)
 
 
@@ -269,7 +264,7 @@ def _part(corrupted: Corrupted, severity: int | None) -> Summary | None:
 
 
 def shift_of(table: PaperTable, column: str) -> int:
-    """Return by how many digits the table prints a column larger than it is measured: 2 for shares in per cent."""
+    """Return how many digits the decimal point of a printed value is shifted: 2 for shares in per cent, else 0."""
     if table.kind == "corruptions":
         return 2 if is_accuracy(table, column) else 0
     return 2 if table.percent and radius_of(column) is not None else 0
@@ -288,7 +283,7 @@ def difference(measured: Measured, reported: Reported, shift: int = 0) -> Differ
 
 
 def as_precise(row: Row, column: str) -> Reported | None:
-    """Return a reported cell; a whole accuracy gets as many digits as the others of its row: MACER's 0 is 0.00."""
+    """Return a reported cell; a whole accuracy gets as many digits as others in its row: MACER's 0 is 0.00."""
     reported = row.reported.get(column)
     if not isinstance(reported, int) or radius_of(column) is None:
         return reported

@@ -1,4 +1,4 @@
-"""Attacked accuracy: the share of images with a right answer that no attack changed to a wrong one within a radius."""
+"""Attacked accuracy: the share of images whose right answer no attack turned into a wrong one within a radius."""
 
 from collections.abc import Iterator
 
@@ -12,16 +12,17 @@ from radii.smoothing.norms import L2, NORMS
 
 
 def largest_attack(entry: Entry) -> RunAttack | None:
-    """Return the attack with the most images, and of those with the most steps; None if there was none."""
-    return max(entry.attacks, key=lambda candidate: _size(candidate.attack), default=None)
+    """Return the attack on the most images, and of those the one with the most gradients; None if there is none."""
 
+    def size(candidate: RunAttack) -> tuple[int, int]:
+        header = candidate.attack.header
+        return len(candidate.attack.rows), header["steps"] * header["copies"]
 
-def _size(attack: Attack) -> tuple[int, int]:
-    return len(attack.rows), attack.header["steps"] * attack.header["copies"]
+    return max(entry.attacks, key=size, default=None)
 
 
 def broken_certificates(entry: Entry) -> int:
-    """Count the certified images that any attack changed inside their radius: these certificates are wrong."""
+    """Count the certificates that are wrong: an attack changed their answer by a change shorter than their radius."""
     certified = {row.digest: row for row in entry.certificates.rows if row.digest and row.prediction != ABSTAIN}
     broken = {
         digest
@@ -34,7 +35,7 @@ def broken_certificates(entry: Entry) -> int:
 
 
 def _changes(entry: Entry) -> Iterator[tuple[str, int | None, float]]:
-    """Yield digest, answer and length of every recorded change, from the rows and from the pictures."""
+    """Yield digest, answer and length of every recorded change, from the rows and from the pictures of the attacks."""
     for recorded in entry.attacks:
         for row in recorded.attack.rows:
             if row.distance is not None:
@@ -50,7 +51,7 @@ def attacked_accuracy(attack: Attack, radius: float) -> Share | None:
 
 
 def in_words(attack: Attack) -> str:
-    """Describe an attack in one line; shares are rounded up, because they are bounds from above."""
+    """Describe an attack in one line; shares are upper bounds, rounded up."""
     shares = [
         f"{up(share.value, 1, 2)}% at {radius_text(radius)}"
         for radius in (0.0, *attack.header["radii"])

@@ -1,4 +1,4 @@
-"""Write the page for auditors: claims, tests, data, how to check them, and limits."""
+"""The page for auditors: claims, how they were tested and on which data, how to check them, and limits."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -9,14 +9,15 @@ from typing import Any, NamedTuple
 
 from radii import disk
 from radii.errors import ParameterError
-from radii.reports import attacks as attack_words
-from radii.reports import population as population_words
-from radii.reports.inputs import begun_files
+from radii.reports.attacks import in_words as attack_in_words
+from radii.reports.inputs import begun_files, present_attacks, present_certificates
 from radii.reports.model_card import MEANING, describe
+from radii.reports.population import in_words as population_in_words
+from radii.reports.population import present_proofs
 from radii.reports.protocol import describe_certifier, describe_images, describe_noise
 from radii.reports.report import write_files
+from radii.reports.template import render
 from radii.reports.text import down
-from radii.runs import attacks, certificates, population
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run
 
@@ -43,7 +44,7 @@ LIMITS = (
 
 
 class Pointer(NamedTuple):
-    """An article or section of a framework, and the section of this page about it."""
+    """An article or section of a framework, its topic, and the sections of the page about it."""
 
     place: str
     topic: str
@@ -75,7 +76,7 @@ POINTERS = (
 
 @dataclass(frozen=True)
 class ServedAnswers:
-    """Counts of the answers in a server's evidence, after its log was checked."""
+    """Counts of the answers in a server's evidence, and the outcome of checking its log."""
 
     name: str
     lines: int
@@ -90,12 +91,10 @@ class ServedAnswers:
 
 def write_page(runs: Sequence[Run], out: Path, served: Sequence[ServedAnswers] = (), command: str = "") -> Path:
     """Write the page about runs, and about answers that were served with them, to a folder; return the page."""
-    from jinja2 import Environment, StrictUndefined
-
     if not runs:
         raise ParameterError("The page for auditors is about runs. Name at least one.", "inputs")
-    template = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    page = template.from_string(TEMPLATE.read_text(encoding="utf-8")).render(
+    page = render(
+        TEMPLATE,
         runs=[_run(run) for run in runs],
         served=served,
         limits=LIMITS,
@@ -110,46 +109,35 @@ def write_page(runs: Sequence[Run], out: Path, served: Sequence[ServedAnswers] =
 
 def _run(run: Run) -> dict[str, Any]:
     """Return what the page says about one run."""
-    weights = run.weights_digest()
-    files = [certificates.read(path) for path in begun_files(run)]
-    present = [file for file in files if file.header.get("weights") == weights]
-    proofs = [population.read(path) for path in population.files(run)]
-    recipe = run.recipe
+    files, recipe = present_certificates(run), run.recipe
+    signed = f"{SIGNATURE} is there: check it with the signer's public key"
     return {
         "name": run.name,
-        "facts": {
+        "properties": {
             "model": recipe.model["name"],
             "trained on": recipe.dataset["name"],
             "method": recipe.objective["name"],
-            "weights, SHA-256": weights,
+            "weights, SHA-256": run.weights_digest(),
             "recipe, SHA-256": disk.digest(run.recipe_file),
-            "signature": f"{SIGNATURE} is there: check it with the signer's public key"
-            if (run.path / SIGNATURE).is_file()
-            else "none",
+            "signature": signed if (run.path / SIGNATURE).is_file() else "none",
         },
-        "certificates": [_claim(file, present) for file in present],
-        "others": len(files) - len(present),
-        "population": [
-            sentence
-            for proof in proofs
-            if proof.header.get("weights") == weights
-            for sentence in population_words.in_words(proof)
-        ],
-        "attacks": _attacks(run, weights),
+        "certificates": [_claim(file, files) for file in files],
+        "others": len(begun_files(run)) - len(files),
+        "population": [sentence for proof in present_proofs(run) for sentence in population_in_words(proof)],
+        "attacks": [f"{path.name}: {attack_in_words(attack)}" for path, attack in present_attacks(run).items()],
     }
 
 
 def _claim(file: Certificates, others: Sequence[Certificates]) -> dict[str, Any]:
-    """Return what one certificate file claims and how it was made."""
-    summary, header = describe(file, others), file.header
-    shares = {radius: f"{down(value, 2, 2)} %" for radius, value in summary["certified_accuracy"].items()}
-    acr = summary["average_certified_radius_at_least"]
+    """Return what one certificate file claims, and how it was made and on which data."""
+    described, header = describe(file, others), file.header
+    shares = {radius: f"{down(value, 2, 2)} %" for radius, value in described["certified_accuracy"].items()}
     tested = {
         "certifier": describe_certifier(file),
         "noise": describe_noise(file),
         "images": describe_images(file),
-        "label given to the certifier": {True: "yes", False: "no", None: "unknown"}[summary["label_known"]],
-        "other settings for the same images": str(summary["other_settings"]),
+        "label given to the certifier": {True: "yes", False: "no", None: "unknown"}[described["label_known"]],
+        "other settings for the same images": str(described["other_settings"]),
         "engine": header.get("engine", "unknown"),
         "copies in a forward pass": header.get("batch_size", "unknown"),
         "seed": header.get("seed", "unknown"),
@@ -158,19 +146,7 @@ def _claim(file: Certificates, others: Sequence[Certificates]) -> dict[str, Any]
         "dataset": header.get("evaluated_on") or header.get("dataset", "unknown"),
         "part": header.get("split", "test"),
         "digest of the images": header.get("data", "unknown"),
-        "images with certificates": summary["images"],
+        "images with certificates": described["images"],
     }
+    acr = described["average_certified_radius_at_least"]
     return {"name": file.name, "shares": shares, "acr": acr, "tested": tested, "data": data}
-
-
-def _attacks(run: Run, weights: str) -> list[str]:
-    """Describe the attacks on the present weights; attacks that cannot be read are left out."""
-    descriptions = []
-    for path in sorted((run.path / "attacks").glob("*.jsonl")):
-        try:
-            attack = attacks.read(path)
-        except ValueError:
-            continue
-        if attack.header.get("weights") == weights:
-            descriptions.append(f"{path.name}: {attack_words.in_words(attack)}")
-    return descriptions

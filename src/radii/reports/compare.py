@@ -1,26 +1,27 @@
-"""Compare runs: accuracy without noise, certified and attacked accuracy, and the cost of an answer, side by side."""
+"""Compare runs: accuracy without noise, certified and attacked accuracy, and the cost of an answer."""
 
 import json
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from radii.reports import protocol
 from radii.reports.attacks import attacked_accuracy, largest_attack
 from radii.reports.costs import AnswerCost, answer_cost, milliseconds, share_in_words, without_noise
-from radii.reports.inputs import Entry, ReportedRun, begun_files
+from radii.reports.inputs import Entry, ReportedRun, present_certificates
 from radii.reports.metrics import Share, Summary, paired_differences
-from radii.reports.tables import Cell, Table, html, terminal
-from radii.reports.text import UNKNOWN, down, radius_text, up
-from radii.runs import certificates
+from radii.reports.tables import Table, html, terminal, text_table
+from radii.reports.text import UNKNOWN, down, radius_text, rounded_down, up
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run, RunError
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True)
 class ComparedRun:
-    """A run in a comparison, and the certificate file that stands for it."""
+    """A run in a comparison, and the certificate file that it is compared by."""
 
     run: ReportedRun
     summary: Summary
@@ -36,8 +37,14 @@ class ComparedRun:
 
     @property
     def cost(self) -> AnswerCost | None:
-        """What an answer took on the machine that certified."""
+        """The mean cost of an answer on the machine that certified; None if it is not recorded."""
         return answer_cost(self.summary)
+
+    @property
+    def unfinished(self) -> str:
+        """A sentence on the images that have no certificate yet."""
+        missing = self.summary.certificates.missing
+        return f"The certificates of {self.name} are not finished: {missing:,} images are missing."
 
     def certified(self, radius: float) -> Share:
         """Count the images that are certified and right at a radius; if it was not tested, at the next larger one."""
@@ -53,7 +60,7 @@ class ComparedRun:
 
 @dataclass(frozen=True, repr=False)
 class Comparison:
-    """Runs side by side; `print` shows a table, a notebook too."""
+    """Runs side by side; `print` and notebooks show a table."""
 
     runs: Sequence[ComparedRun]
     radii: Sequence[float]
@@ -63,36 +70,29 @@ class Comparison:
         return self.accuracy_for(radius, 2.0, run)
 
     def reaches(self, share: float, radius: float, run: int = -1) -> bool:
-        """Tell whether a run, by default the last, has this certified accuracy; a larger tested radius can prove it."""
+        """Return whether a run, by default the last, has this certified accuracy, also if a larger radius proves it."""
         return self.accuracy_for(radius, share, run) >= share
 
     def accuracy_for(self, radius: float, enough: float, run: int = -1) -> float:
         """Return the certified accuracy at a radius, or a bound of at least `enough`; otherwise raise a ValueError."""
         compared = self.runs[run]
-        if missing := compared.summary.certificates.missing:
-            raise ValueError(
-                f"The certificates of {compared.name} are not finished: {missing:,} images are missing. "
-                "Finish them with the command that began them."
-            )
+        if compared.summary.certificates.missing:
+            raise ValueError(f"{compared.unfinished} Finish them with the command that began them.")
         known = compared.summary.known(radius)
         if known is None or (not known.exact and known.value < enough):
             tested = ", ".join(f"{value:g}" for value in compared.summary.tested_radii or ())
             raise ValueError(
-                f"radius {radius:g} was not tested for {compared.name}, only {tested}: certify it with that radius too"
+                f"radius {radius:g} was not tested for {compared.name}, only {tested}. Certify it with that radius too."
             )
         return known.value
 
     @property
     def notes(self) -> list[str]:
-        """What to know before comparing: how the certifications differ, and the difference image by image."""
+        """How the certifications differ; if they do not, the differences of two runs image by image."""
         files = [compared.summary.certificates for compared in self.runs]
         notes = [f"{note}." for note in protocol.differences(files)]
-        notes += [
-            f"The certificates of {compared.name} are not finished: {file.missing:,} images are missing."
-            for compared, file in zip(self.runs, files, strict=True)
-            if file.missing
-        ]
-        if len({json.dumps(dict(file.noise), sort_keys=True) for file in files}) > 1:
+        notes += [compared.unfinished for compared in self.runs if compared.summary.certificates.missing]
+        if len(set(map(_noise, files))) > 1:
             notes.append("The noises differ in their parameters.")
         if len(self.runs) == 2 and not notes:
             notes += self._differences()
@@ -111,19 +111,23 @@ class Comparison:
     def table(self) -> Table:
         """Return a table with a row per measure and a column per run, in per cent with 95 % intervals."""
         lines = {"sigma": [_sigma(compared.summary.certificates) for compared in self.runs]}
-        lines["right without noise"] = [_share(compared.without_noise) for compared in self.runs]
+        lines["right without noise"] = [_known(compared.without_noise, share_in_words) for compared in self.runs]
         for radius in self.radii:
-            words = "smoothed accuracy (radius 0)" if radius == 0 else f"certified at {radius_text(radius)}"
-            lines[words] = [_certified(compared.summary, radius) for compared in self.runs]
+            title = "smoothed accuracy (radius 0)" if radius == 0 else f"certified at {radius_text(radius)}"
+            lines[title] = [_certified(compared.summary, radius) for compared in self.runs]
         for radius in self.radii:
             shares = [compared.attacked(radius) for compared in self.runs]
             if any(shares):
-                lines[f"under attack at {radius_text(radius)}, at most"] = [_share_up(share) for share in shares]
+                title = f"under attack at {radius_text(radius)}, at most"
+                lines[title] = [_known(share, _upper_bound) for share in shares]
         lines["images certified"] = [f"{compared.summary.images:,}" for compared in self.runs]
-        lines["an answer"] = [_cost(compared.cost) for compared in self.runs]
-        lines["one copy alone"] = [_pass(compared.cost) for compared in self.runs]
-        rows = [[Cell(title), *map(Cell, texts)] for title, texts in lines.items()]
-        return Table(["", *(compared.name for compared in self.runs)], rows)
+        costs = [compared.cost for compared in self.runs]
+        lines["an answer"] = [_known(cost, str) for cost in costs]
+        lines["one copy alone"] = [
+            _known(cost, lambda cost: milliseconds(cost.milliseconds / cost.copies)) for cost in costs
+        ]
+        rows = [[title, *texts] for title, texts in lines.items()]
+        return text_table(["", *(compared.name for compared in self.runs)], rows)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the numbers as plain data, shares rounded down."""
@@ -137,7 +141,7 @@ class Comparison:
 
 
 def compare(*runs: Run | Path | str, radii: Sequence[float] = (), sigma: float | None = None) -> Comparison:
-    """Compare certified runs, if possible by files with the same protocol; `sigma` chooses the noise.
+    """Compare certified runs by files of the same protocol if possible, and of noise `sigma` if it is given.
 
     >>> import radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -162,17 +166,15 @@ def compare(*runs: Run | Path | str, radii: Sequence[float] = (), sigma: float |
 def _files(run: Run, sigma: float | None) -> list[Certificates]:
     """Read the certificate files of a run's present weights and own test images.
 
-    Files at the recipe's sigma come first, then finished ones, then those with most rows.
+    Files at the recipe's sigma come first, then finished ones, then those with the most rows.
     """
-    weights = run.weights_digest()
-    files = [certificates.read(path) for path in begun_files(run)]
-    own = [file for file in files if file.header.get("weights") == weights and not protocol.evaluated_on(file)]
+    own = [file for file in present_certificates(run) if not protocol.evaluated_on(file)]
+    if not own:
+        raise RunError(f"{run.path} has no certificates. Make them with `radii certify {run.path}`.")
     matching = [file for file in own if sigma is None or file.sigma == sigma]
     if not matching:
-        if own:
-            others = ", ".join(sorted({_sigma(file) for file in own}))
-            raise RunError(f"{run.path} has no certificates at sigma {sigma:g}, only at {others}: certify it so too")
-        raise RunError(f"{run.path} has no certificates: `radii certify {run.path}` makes them")
+        others = ", ".join(sorted({_sigma(file) for file in own}))
+        raise RunError(f"{run.path} has no certificates at sigma {sigma:g}, only at {others}. Certify it at that too.")
     trained = run.stated_recipe().sigma
     return sorted(matching, key=lambda file: (file.sigma == trained, not file.missing, len(file.rows)), reverse=True)
 
@@ -180,12 +182,10 @@ def _files(run: Run, sigma: float | None) -> list[Certificates]:
 def _choose_files(files: Sequence[Sequence[Certificates]]) -> list[Certificates]:
     """Choose one file per run: of the same protocol if possible, else of the same noise, else the first."""
     for key_of in (_protocol, _noise):
-        by_key: list[Mapping[Hashable, Certificates]] = [
-            {key_of(file): file for file in reversed(of_run)} for of_run in files
-        ]
+        by_key = [{key_of(file): file for file in reversed(of_run)} for of_run in files]
         for key in map(key_of, files[-1]):
-            if all(key in table for table in by_key):
-                return [table[key] for table in by_key]
+            if all(key in of_run for of_run in by_key):
+                return [of_run[key] for of_run in by_key]
     return [of_run[0] for of_run in files]
 
 
@@ -202,44 +202,30 @@ def _sigma(file: Certificates) -> str:
     return UNKNOWN if file.sigma is None else f"{file.sigma:g}"
 
 
-def _share(share: Share | None) -> str:
-    return UNKNOWN if share is None else share_in_words(share)
+def _known(value: T | None, write: Callable[[T], str]) -> str:
+    return UNKNOWN if value is None else write(value)
 
 
-def _share_up(share: Share | None) -> str:
-    """Format a share that is a bound from above."""
-    return UNKNOWN if share is None else f"{up(share.value, 1, 2)} % of {share.images:,}"
+def _upper_bound(share: Share) -> str:
+    return f"{up(share.value, 1, 2)} % of {share.images:,}"
 
 
 def _certified(summary: Summary, radius: float) -> str:
-    known = summary.known(radius)
-    if known is None:
-        return UNKNOWN
-    if not known.exact:
-        return f"at least {down(known.value, 1, 2)} %"
-    lower, upper = summary.interval(radius)
-    return f"{down(known.value, 1, 2)} % ({down(lower, 1, 2)}-{up(upper, 1, 2)})"
-
-
-def _cost(cost: AnswerCost | None) -> str:
-    return UNKNOWN if cost is None else str(cost)
-
-
-def _pass(cost: AnswerCost | None) -> str:
-    return UNKNOWN if cost is None else milliseconds(cost.milliseconds / cost.copies)
+    if summary.decided(radius):
+        return share_in_words(summary.at(radius), summary.certificates.failure or 0.0)
+    return _known(summary.known(radius), lambda known: f"at least {down(known.value, 1, 2)} %")
 
 
 def _as_data(compared: ComparedRun, radii: Sequence[float]) -> dict[str, Any]:
     plain, cost, summary = compared.without_noise, compared.cost, compared.summary
-    attacked = {f"{radius:g}": share for radius in radii if (share := compared.attacked(radius)) is not None}
+    attacked = {radius: share for radius in radii if (share := compared.attacked(radius))}
+    certified = {radius: known for radius in radii if (known := summary.known(radius))}
     return {
         "run": compared.name,
         "sigma": summary.certificates.sigma,
-        "without_noise": None if plain is None else float(down(plain.value, 4)),
+        "without_noise": None if plain is None else rounded_down(plain.value),
         "images": summary.images,
-        "certified_accuracy": {
-            f"{radius:g}": float(down(known.value, 4)) for radius in radii if (known := summary.known(radius))
-        },
-        "attacked_accuracy": {radius: float(up(share.value, 4)) for radius, share in attacked.items()},
-        "answer": None if cost is None else {"copies": cost.copies, "milliseconds": cost.milliseconds},
+        "certified_accuracy": {f"{radius:g}": rounded_down(known.value) for radius, known in certified.items()},
+        "attacked_accuracy": {f"{radius:g}": float(up(share.value, 4)) for radius, share in attacked.items()},
+        "answer": cost and cost._asdict(),
     }

@@ -8,14 +8,14 @@ from radii.published_datasets import SEVERITIES, SIZES
 from radii.reports import protocol, tables
 from radii.reports.inputs import Entry
 from radii.reports.metrics import Summary, Value, shown
-from radii.reports.tables import Cell, Table
+from radii.reports.tables import Table, text_table
 from radii.reports.text import down
 from radii.runs.certificates import Certificates, Row
 
 PUBLISHED_BLOCK = SIZES["cifar10_c"].test // len(SEVERITIES)
-"""The images of one severity in a file of CIFAR-10-C, where the severities follow each other."""
+"""The images of one severity in a file of CIFAR-10-C, which has the five severities one after the other."""
 EXACT = 12
-"""Digits to which a mean, or a difference, of decimal numbers is exact in floating point."""
+"""Digits to which a mean or a difference of decimal numbers is exact in floating point."""
 HEAD = (
     *("", "images"),
     *("ACR", *(f"ACR {severity}" for severity in SEVERITIES)),
@@ -45,7 +45,7 @@ def groups(entries: Sequence[Entry]) -> dict[str, list[Corrupted]]:
 
 
 def _can_merge(entries: Sequence[Entry]) -> bool:
-    """Tell whether several entries of one kind are all of different severities."""
+    """Return whether the entries of one kind of corruption are all of different severities."""
     stated = [_stated_severity(entry) for entry in entries]
     return len(entries) == 1 or (0 not in stated and len(set(stated)) == len(stated))
 
@@ -64,13 +64,13 @@ def _merge(kind: str, entries: Sequence[Entry]) -> Corrupted:
 
 
 def _stated_severity(entry: Entry) -> int:
-    """Return the severity in the header; 0 if it is all of them, or none is stated."""
+    """Return the severity in the header; 0 for all severities, or if none is stated."""
     stated = entry.certificates.header.get("evaluated_on", {}).get("severity", 0)
     return stated if stated in SEVERITIES else 0
 
 
 def _severity_of(entry: Entry) -> Callable[[Row], int]:
-    """Return a function from a row to its severity: stated, or by its place in a file of five blocks, or 0."""
+    """Return a function that gives the severity of a row: as stated, or by the row's block, or 0 if unknown."""
     if stated := _stated_severity(entry):
         return lambda _: stated
     block = block_of(entry.certificates)
@@ -78,7 +78,7 @@ def _severity_of(entry: Entry) -> Callable[[Row], int]:
 
 
 def block_of(certificates: Certificates) -> int:
-    """Return the number of images per severity in a file of all five; 0 if it holds one severity or does not say."""
+    """Return the number of images per severity in a file of all five; 0 for a file of one, or if that is unknown."""
     other, images = certificates.header.get("evaluated_on", {}), certificates.header.get("images")
     if "severity" in other:
         return images // len(SEVERITIES) if other["severity"] == 0 and isinstance(images, int) else 0
@@ -91,9 +91,9 @@ def mean(values: Sequence[Value | None]) -> Value | None:
     known = [value for value in values if value is not None]
     if not known or len(known) < len(values):
         return None
-    # Rounded: a sum of shares such as 0.1 may end just below its value, and is rounded down when it is shown.
-    middle = round(math.fsum(value.value for value in known) / len(known), EXACT)
-    return Value(middle, all(value.exact for value in known))
+    # A sum of shares such as 0.1 may end just below its value, and is rounded down when it is shown.
+    rounded = round(math.fsum(value.value for value in known) / len(known), EXACT)
+    return Value(rounded, all(value.exact for value in known))
 
 
 MEASURES: Mapping[str, tuple[Callable[[Summary], Value | None], int, int]] = {
@@ -104,7 +104,7 @@ MEASURES: Mapping[str, tuple[Callable[[Summary], Value | None], int, int]] = {
 
 
 def values(kinds: Sequence[Corrupted], measure: str) -> list[Value | None]:
-    """Return the mean of a metric over some kinds, of all images and then at each severity."""
+    """Return the mean of a metric over kinds of corruption: of all images, then at each severity."""
     metric = MEASURES[measure][0]
     whole = mean([metric(kind.whole) for kind in kinds])
     at = [mean([metric(kind.severities[s]) if s in kind.severities else None for kind in kinds]) for s in SEVERITIES]
@@ -112,29 +112,29 @@ def values(kinds: Sequence[Corrupted], measure: str) -> list[Value | None]:
 
 
 def table(kinds: Sequence[Corrupted]) -> Table:
-    """Return a row for every kind, and a last one of the means: mACR and mean accuracy, in all and by severity."""
+    """Return a row for every kind of corruption, and a last one of their means: mACR and mean accuracy."""
     differing = set(protocol.differences([kind.whole.certificates for kind in kinds])) - {protocol.IMAGES}
     caution = ", which were certified differently" if differing else ""
     last = _row(f"mean of {len(kinds)} kind{'s' * (len(kinds) > 1)}{caution}", kinds)
-    return Table(HEAD, [*(_row(kind.kind, [kind]) for kind in kinds), last])
+    return text_table(HEAD, [*(_row(kind.kind, [kind]) for kind in kinds), last])
 
 
-def _row(name: str, kinds: Sequence[Corrupted]) -> list[Cell]:
+def _row(name: str, kinds: Sequence[Corrupted]) -> list[str]:
     images = f"{sum(kind.whole.images for kind in kinds):,}"
     cells = [shown(value, *MEASURES[measure][1:]) for measure in MEASURES for value in values(kinds, measure)]
-    return [Cell(text) for text in (name, images, *cells)]
+    return [name, images, *cells]
 
 
 def csv_text(by_group: Mapping[str, Sequence[Corrupted]]) -> str:
     """Write corruptions.csv: one row per kind and severity, with six digits, rounded down.
 
-    Severity 0 is all of them; the kind `mean` is the mean over the kinds.
+    Severity 0 stands for all severities, the kind `mean` for the mean over the kinds.
     """
 
     def rows() -> Iterator[list[str]]:
         for name, kinds in by_group.items():
-            for kind, some in [*((corrupted.kind, [corrupted]) for corrupted in kinds), ("mean", kinds)]:
-                pairs = zip(*(values(some, measure) for measure in MEASURES), strict=True)
+            for kind, members in [*((corrupted.kind, [corrupted]) for corrupted in kinds), ("mean", kinds)]:
+                pairs = zip(*(values(members, measure) for measure in MEASURES), strict=True)
                 for severity, pair in enumerate(pairs):
                     if any(pair):
                         yield [name, kind, str(severity), *map(_digits, pair)]

@@ -8,9 +8,9 @@ from radii.reports.text import down, up
 from radii.runs.run import Run
 
 WITHOUT_NOISE = ("imported", "standard")
-"""The objectives whose models were not trained with noise, as far as is known."""
+"""Objectives whose models were not trained with noise, as far as is known."""
 LOST = 0.5
-"""A model loses its answers under noise if less than this share of them stays right."""
+"""A model loses its answers under noise if less than this share of its right answers stays right."""
 
 
 class AnswerCost(NamedTuple):
@@ -24,7 +24,7 @@ class AnswerCost(NamedTuple):
 
 
 def milliseconds(value: float) -> str:
-    """Format milliseconds, or seconds if there are many."""
+    """Format a time in milliseconds; as seconds from 1000 on."""
     return f"{value:.3g} ms" if value < 1000 else f"{value / 1000:.3g} s"
 
 
@@ -39,38 +39,41 @@ def answer_cost(summary: Summary) -> AnswerCost | None:
 def without_noise(run: Run) -> Share | None:
     """Return the share of test images that the network alone gets right without noise; None if not measured."""
     check = run.check()
-    return Share(check["right"], check["images"]) if check else None
+    return _right(check) if check else None
 
 
-def share_in_words(share: Share) -> str:
-    """Format a share in per cent with its 95 % interval, for any terminal."""
-    lower, upper = share.interval()
+def _right(measured: Mapping[str, Any]) -> Share:
+    return Share(measured["right"], measured["images"])
+
+
+def share_in_words(share: Share, failure: float = 0.0) -> str:
+    """Format a share in per cent with its 95 % interval, in ASCII; `failure` is that of `Share.interval`."""
+    lower, upper = share.interval(failure)
     return f"{down(share.value, 1, 2)} % ({down(lower, 1, 2)}-{up(upper, 1, 2)})"
 
 
 def check_in_words(check: Mapping[str, Any]) -> str:
     """Format the accuracy without noise."""
-    share = Share(check["right"], check["images"])
-    return f"{share_in_words(share)} of {check['images']:,} test images right without noise"
+    return f"{share_in_words(_right(check))} of {check['images']:,} test images right without noise"
 
 
 def noisy_in_words(check: Mapping[str, Any]) -> str:
     """Format the accuracy of single noisy copies by sigma; empty if it was not measured."""
     if not (noisy := check.get("noisy")):
         return ""
-    shares = [f"{down(row['right'] / row['images'], 1, 2)} % at sigma {row['sigma']:g}" for row in noisy]
+    shares = [f"{down(_right(row).value, 1, 2)} % at sigma {row['sigma']:g}" for row in noisy]
     return f"one noisy copy each of {noisy[0]['images']:,} images: {', '.join(shares)}"
 
 
-def loses_answers(check: Mapping[str, Any], sigma: float) -> bool:
-    """Tell whether most right answers are lost at the largest measured sigma that is at most `sigma`."""
+def _loses_answers(check: Mapping[str, Any], sigma: float) -> bool:
+    """Return whether most right answers are lost at the largest measured sigma that is at most `sigma`."""
     below = [row for row in check.get("noisy", ()) if row["sigma"] <= sigma]
     if not below or not check["right"]:
         return False
     nearest = max(below, key=lambda row: float(row["sigma"]))
-    return bool(nearest["right"] / nearest["images"] < LOST * check["right"] / check["images"])
+    return _right(nearest).value < LOST * _right(check).value
 
 
 def never_saw_noise(run: Run, sigma: float) -> bool:
-    """Tell whether a run fails under noise because it was never trained with noise."""
-    return run.stated_recipe().objective["name"] in WITHOUT_NOISE and loses_answers(run.check(), sigma)
+    """Return whether a run fails under noise because it was never trained with noise."""
+    return run.stated_recipe().objective["name"] in WITHOUT_NOISE and _loses_answers(run.check(), sigma)

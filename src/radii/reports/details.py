@@ -1,4 +1,4 @@
-"""How the numbers of a report were computed: images, certifier, engine, weights, cost and training."""
+"""The details of a report, how its numbers were computed: images, certifier, engine, weights, cost and training."""
 
 import math
 from collections.abc import Sequence
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from radii.reports import protocol
 from radii.reports.costs import share_in_words
 from radii.reports.inputs import Entry, ReportedRun
-from radii.reports.tables import Cell, Table
+from radii.reports.tables import Table, text_table
 from radii.reports.text import UNKNOWN, duration
 
 MOST_COLUMNS = 4
@@ -17,10 +17,9 @@ TRAINING = ("Dataset", "Model", "Objective", "Classes", "Epochs", "Time per epoc
 
 
 def details(entry: Entry) -> dict[str, str]:
-    """Return the details of one input by title; a dash stands for what is not recorded."""
-    certificates, summary = entry.certificates, entry.summary
+    """Return the details of one input by title, with a dash for what is not recorded."""
+    certificates, summary, alone = entry.certificates, entry.summary, entry.without_noise
     samples = summary.samples
-    alone = entry.without_noise
     return {
         "Right without noise": UNKNOWN if alone is None else f"{share_in_words(alone)} of {alone.images:,} images",
         "Images": protocol.describe_images(certificates),
@@ -55,21 +54,20 @@ def _training(run: ReportedRun) -> dict[str, str]:
 def details_tables(entries: Sequence[Entry]) -> dict[str, Table]:
     """Return the details of all inputs, as tables by title.
 
-    Up to MOST_COLUMNS inputs are the columns of one table. For more, one table holds what all share, and another has
-    a row per input with what differs. Details that no input records are left out.
+    Up to MOST_COLUMNS inputs are the columns of one table. For more, one table has what they share, and another has a
+    row per input with what differs. Details that no input records are left out.
     """
     known = [details(entry) for entry in entries]
     names = [entry.name for entry in entries]
     recorded = [key for key in known[0] if any(values[key] != UNKNOWN for values in known)]
     if len(entries) <= MOST_COLUMNS:
-        rows = [[Cell(key), *(Cell(values[key]) for values in known)] for key in recorded]
-        return {COMPUTED: Table(["", *names], rows)}
+        return {COMPUTED: text_table(["", *names], [[key, *(values[key] for values in known)] for key in recorded])}
     shared = [key for key in recorded if len({values[key] for values in known}) == 1]
-    own = [key for key in recorded if key not in shared]
-    shown = {}
+    differing = [key for key in recorded if key not in shared]
+    tables = {}
     if shared:
-        shown[SHARED] = Table(["", "All inputs"], [[Cell(key), Cell(known[0][key])] for key in shared])
-    if own:
-        rows = [[Cell(name), *(Cell(values[key]) for key in own)] for name, values in zip(names, known, strict=True)]
-        shown[COMPUTED] = Table(["", *own], rows)
-    return shown
+        tables[SHARED] = text_table(["", "All inputs"], [[key, known[0][key]] for key in shared])
+    if differing:
+        rows = [[name, *(values[key] for key in differing)] for name, values in zip(names, known, strict=True)]
+        tables[COMPUTED] = text_table(["", *differing], rows)
+    return tables

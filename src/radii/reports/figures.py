@@ -1,4 +1,4 @@
-"""The figures of a report: curves of certified accuracy, bars of times, and the colours of the inputs."""
+"""The figures of a report by matplotlib: curves of certified accuracy and bars of times; colours of the inputs."""
 
 import colorsys
 import importlib.util
@@ -25,7 +25,7 @@ LIGHT = (
     *("#0b69b7", "#c84e06", "#0c8362", "#b03f93", "#8a6200", "#5b5bd6", "#b3261e", "#0e7490", "#4d7c0f", "#6b7280"),
     *("#7c3aed", "#9f1239"),
 )
-"""After Okabe and Ito: the first seven are distinguishable with any colour vision."""
+"""Colours after Okabe and Ito; the first seven are distinguishable with any colour vision."""
 DARK = (
     *("#58a9ec", "#f08a4b", "#3fc49b", "#e07fc4", "#e3b341", "#a5a5f7", "#f28b82", "#4fc3dc", "#a3cf5f", "#a9b2bf"),
     *("#c4a1ff", "#fb8fa6"),
@@ -36,12 +36,13 @@ GOLDEN = 0.618033988749895
 INK, MUTED, GRID, PAPER = "#1c2430", "#5d6878", "#dfe3e8", "#ffffff"
 DASHES = ("solid", (0, (5, 2)), (0, (1, 1.5)), (0, (5, 2, 1, 2)))
 POINTS = 600
-"""Radii at which a curve is evaluated: finer than a pixel."""
+"""The radii of a curve; their distance is less than a pixel."""
 MOST_BANDS = 3
-"""The most curves that are drawn with intervals; more bands would overlap."""
+"""The most curves that are drawn with intervals, because more bands would overlap."""
 MOST_NAMES_INSIDE, LONGEST_NAME_INSIDE = 8, 36
-LONGEST_LINE, LONGEST_AT_A_BAR = 80, 36
-"""Characters of a name below the curves, and beside a bar; longer ones are wrapped."""
+"""The most names, and characters of a name, of a legend inside the plot."""
+LONGEST_LINE, LONGEST_BESIDE_BAR = 80, 36
+"""Characters of a name below the curves and beside a bar; longer names are wrapped."""
 MOST_MARKS = 9
 """The most labelled radii on the axis."""
 UNSTATED = {
@@ -49,13 +50,13 @@ UNSTATED = {
     "png": ("Software",),
     "pdf": ("Creator", "Producer", "CreationDate"),
 }
-"""Metadata that would differ from day to day, by the kind of file."""
+"""Metadata that is left out because it changes with the day or the version, by the kind of file."""
 
 Point = tuple[float, float]
 
 
 def light_colour(number: int) -> str:
-    """Return the colour of input `number` on a light page; none is used twice."""
+    """Return the colour of input `number` on a light page; every input has another one."""
     return LIGHT[number] if number < len(LIGHT) else _further_colour(number, 0.38, 0.62)
 
 
@@ -78,13 +79,13 @@ class Curve(NamedTuple):
 
     points: Sequence[Point]
     intervals: Sequence[tuple[float, float, float]]
-    """Radius, and the ends of the 95 % interval in per cent; empty if they are not drawn."""
+    """Radius and both ends of the 95 % interval in per cent; empty if intervals are not drawn."""
     tested: bool
-    """Whether the points are the tested radii: between two of them, the curve shows what the larger one proves."""
+    """Whether the points are at tested radii; between two of them, the curve shows what the larger one proves."""
 
 
 def accuracy_curve(summary: Summary, end: float, *, intervals: bool, every: int = 1) -> Curve:
-    """Evaluate the certified accuracy from radius 0 to `end`, or where it is 0; intervals at `every` n-th radius."""
+    """Return the certified accuracy from radius 0 to `end`, or to where it is 0, with intervals at every nth radius."""
     tested = summary.tested_radii
     radii = [end * number / POINTS for number in range(POINTS + 1)] if tested is None else list(tested)
     shares = [summary.at(radius).value for radius in radii]
@@ -97,7 +98,7 @@ def accuracy_curve(summary: Summary, end: float, *, intervals: bool, every: int 
 
 
 def draw_curves(entries: Sequence[Entry]) -> "Figure":
-    """Draw certified accuracy over the radius, one curve per input, the largest ACR first in the legend."""
+    """Draw certified accuracy over the radius, one curve per input; the legend begins with the largest ACR."""
     marks = thinned(steps_of([entry.summary for entry in entries]), MOST_MARKS)
     end = 1.03 * max(marks[-1], *(entry.summary.largest for entry in entries))
     figure, axes = make_axes(7.2, 4.5)
@@ -113,7 +114,7 @@ def draw_curves(entries: Sequence[Entry]) -> "Figure":
 
 
 def plot(summary: Summary, axes: "Axes | None", label: str) -> "Axes":
-    """Draw one curve into axes of the caller's, by default those of pyplot; return the axes."""
+    """Draw a curve into the given axes, by default those of pyplot, and return the axes."""
     _import_matplotlib()
     if axes is None:
         from matplotlib import pyplot
@@ -150,7 +151,7 @@ def draw_bars(names: Sequence[str], values: Sequence[float], unit: str) -> "Figu
     figure, axes = make_axes(7.2, 0.6 + 0.34 * len(names))
     bars = axes.barh(range(len(names)), values, height=0.55, color=light_colour(0))
     axes.bar_label(bars, [f"{value:.3g}" for value in values], padding=5, color=INK, fontsize=10)
-    axes.set_yticks(range(len(names)), [fill(legend_name(name), LONGEST_AT_A_BAR) for name in names])
+    axes.set_yticks(range(len(names)), [fill(legend_name(name), LONGEST_BESIDE_BAR) for name in names])
     axes.tick_params(axis="y", labelcolor=INK)
     axes.set_xlim(0, 1.12 * max(values))
     axes.invert_yaxis()
@@ -180,12 +181,12 @@ def make_axes(width: float, height: float) -> "tuple[Figure, Axes]":
 
 
 def can_draw() -> bool:
-    """Return whether matplotlib is installed; the page draws its own curves without it."""
+    """Return whether matplotlib is installed."""
     return importlib.util.find_spec("matplotlib") is not None
 
 
 def _import_matplotlib() -> None:
-    """Import matplotlib without the matplotlibrc of the current folder, which may be a stranger's."""
+    """Import matplotlib without the matplotlibrc of the current folder, which may be untrusted."""
     if sys.modules.get("matplotlib") is None:
         try:
             with chdir(Path(__file__).parent):
@@ -210,17 +211,17 @@ def add_legend(figure: "Figure", axes: "Axes") -> None:
 
 
 def legend_name(name: str) -> str:
-    """Escape a name: matplotlib would parse $ as a formula and hide names that begin with an underscore."""
+    """Escape a name, because matplotlib parses $ as a formula and hides names that begin with an underscore."""
     return plain(name).replace("$", r"\$").lstrip("_") or name
 
 
 def to_bytes(figure: "Figure", kind: str) -> bytes:
-    """Return a figure as svg, pdf or png: the same bytes for the same figure."""
+    """Return a figure as svg, pdf or png, always with the same bytes."""
     import matplotlib
 
     content = io.BytesIO()
     # Text stays text, for search and for screen readers.
     with matplotlib.rc_context({"svg.fonttype": "none", "svg.hashsalt": "radii", "pdf.fonttype": 42}):
-        nothing = dict.fromkeys(UNSTATED[kind])
-        figure.savefig(content, format=kind, dpi=200, metadata=nothing, bbox_inches="tight", facecolor=PAPER)
+        left_out = dict.fromkeys(UNSTATED[kind])
+        figure.savefig(content, format=kind, dpi=200, metadata=left_out, bbox_inches="tight", facecolor=PAPER)
     return content.getvalue()

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from radii.errors import RunWarning
 from radii.published_datasets import is_corruption
 from radii.reports import protocol
+from radii.reports.costs import without_noise
 from radii.reports.metrics import EpochTime, Share, Summary, epoch_time
 from radii.runs import attacks, certificates, gallery, readers, repeats
 from radii.runs.attacks import Attack
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
     Pixels = NDArray[np.float32]
 
+# Which weights certificates are of.
 OWN = "the run’s own"  # noqa: RUF001
 ABSENT = "the weights are not in the run"
 GONE = "of weights that the run no longer has"
@@ -45,7 +47,7 @@ class RunAttack:
 
 
 class ReportedRun(Run):
-    """A run whose files are read when a report first needs them, and kept."""
+    """A run with what a report needs of it, read once."""
 
     @cached_property
     def attacks(self) -> Sequence[RunAttack]:
@@ -53,22 +55,8 @@ class ReportedRun(Run):
         return [RunAttack(path, attack) for path, attack in attacks.read_all(self).items()]
 
     @cached_property
-    def _history(self) -> list[dict[str, str]]:
-        return super().history()
-
-    def history(self) -> list[dict[str, str]]:
-        return self._history
-
-    @cached_property
     def epoch_time(self) -> EpochTime | None:
         return epoch_time(self)
-
-    @cached_property
-    def _class_names(self) -> tuple[str, ...]:
-        return super().class_names()
-
-    def class_names(self) -> tuple[str, ...]:
-        return self._class_names
 
     @cached_property
     def transfer_cost(self) -> Mapping[str, Any] | None:
@@ -97,9 +85,9 @@ class Entry:
     summary: Summary
     run: ReportedRun | None = None
     mark: str = ""
-    """Distinguishes this certificate file from the others of its run; empty if there is only one."""
+    """What distinguishes this certificate file from the others of its run; empty if there is only one."""
     weights: str = ""
-    """Which weights the certificates are of: OWN, ABSENT, GONE or UNRECORDED; empty for a single file."""
+    """OWN, ABSENT, GONE or UNRECORDED; empty for a file without a run."""
     folder: str = ""
     """The folder of logs that the file is in; empty for other files and for runs."""
     path: Path | None = None
@@ -128,13 +116,10 @@ class Entry:
     @property
     def without_noise(self) -> Share | None:
         """How many test images the network alone gets right; None if unknown, or of other images or weights."""
-        if self.run is None or not self.own or self.evaluated:
-            return None
-        check = self.run.check()
-        return Share(check["right"], check["images"]) if check else None
+        return without_noise(self.run) if self.run and self.own and not self.evaluated_on else None
 
     @property
-    def evaluated(self) -> str:
+    def evaluated_on(self) -> str:
         """The dataset and split, if they are not the test split of the run's own dataset."""
         return protocol.evaluated_on(self.certificates)
 
@@ -144,13 +129,13 @@ class Entry:
 
     @property
     def corruption(self) -> str:
-        """The kind of corruption of the images: stated in the header, or the name of a log in a folder of logs."""
+        """The kind of corruption: from the header, or from the name of a log in a folder of logs; empty if none."""
         other, name = self.certificates.header.get("evaluated_on", {}), self.certificates.name
         return str(other.get("kind", "")) or (name if self.folder and is_corruption(name) else "")
 
     @property
     def group(self) -> str:
-        """The group for means over kinds of corruption: a folder of logs, or a run's dataset and certifier."""
+        """The name of the files that a mean over corruptions is of: a folder of logs, or a run with its certifier."""
         other = self.certificates.header.get("evaluated_on", {})
         return self.folder or f"{self.source} ({other.get('name')}, {_certifier(self.certificates)})"
 
@@ -177,49 +162,49 @@ class Entry:
 def read(paths: Sequence[Path], trusted: Collection[str] = (), labels: Mapping[str, str] | None = None) -> list[Entry]:
     """Read run directories and certificate files.
 
-    `trusted` are the modules that the runs may name, `labels` the names to show, by the path of a run or file.
+    The runs may name code of the modules `trusted`; `labels` are the names to show, by the path of a run or file.
     """
     for path, times in Counter(path.resolve() for path in paths).items():
         if times > 1:
-            raise ValueError(f"{path.name} is named {times} times: name each run or certificate file once")
+            raise ValueError(f"{path.name} is named {times} times. Name each run or certificate file once.")
     paths = _with_teachers(paths)
     named = zip(paths, _labelled(paths, labels or {}), strict=True)
     entries = [entry for path, name in named for entry in _read(path, name, trusted)]
     if not entries:
-        raise ValueError("nothing to report: name run directories or certificate files")
+        raise ValueError("There is nothing to report. Name run directories or certificate files.")
     return entries
 
 
 def _with_teachers(paths: Sequence[Path]) -> list[Path]:
-    """Insert a student's teacher before it if the teacher has certificates too."""
-    inserted: list[Path] = []
+    """Return the paths, and before each student its teacher if that has certificates."""
+    extended: list[Path] = []
     for path in paths:
         teacher = Run(path).source("teacher") if path.is_dir() else None
-        known = {other.resolve() for other in (*paths, *inserted)}
-        if teacher and teacher.resolve() not in known and any(Run(teacher).certificates.glob("*.tsv")):
-            inserted.append(teacher)
-        inserted.append(path)
-    return inserted
+        listed = {other.resolve() for other in (*paths, *extended)}
+        if teacher and teacher.resolve() not in listed and any(Run(teacher).certificates.glob("*.tsv")):
+            extended.append(teacher)
+        extended.append(path)
+    return extended
 
 
 def _labelled(paths: Sequence[Path], labels: Mapping[str, str]) -> list[str]:
     """Return the name of every path: its label, or the end of the path."""
     label_of = {Path(path).resolve(): name for path, name in labels.items()}
     if unknown := set(label_of) - {path.resolve() for path in paths}:
-        raise ValueError(f"{unknown.pop().name} has a label but is not reported: name it as a run or file too")
+        raise ValueError(f"{unknown.pop().name} has a label but is not reported. Name it as a run or file too.")
     names = [label_of.get(path.resolve(), name) for path, name in zip(paths, _names(paths), strict=True)]
     if twice := [name for name, times in Counter(names).items() if times > 1]:
-        raise ValueError(f"two inputs would have the name {twice[0]!r}: give each its own")
+        raise ValueError(f"Two inputs would have the name {twice[0]!r}. Give each its own label.")
     return names
 
 
 def _names(paths: Sequence[Path]) -> list[str]:
-    """Return the last part of each path, and as many parent folders as make it unique."""
-    parts = [(*path.resolve().parts[:-1], path.resolve().name.removesuffix(".tsv")) for path in paths]
+    """Return the last folder or file of each path, with as many parent folders as make it unique."""
+    steps = [(*path.resolve().parts[:-1], path.resolve().name.removesuffix(".tsv")) for path in paths]
     names = []
-    for own in parts:
+    for own in steps:
         depth = 1
-        while sum(other[-depth:] == own[-depth:] for other in parts) > 1 and depth < len(own):
+        while sum(other[-depth:] == own[-depth:] for other in steps) > 1 and depth < len(own):
             depth += 1
         names.append("/".join(own[-depth:]))
     return names
@@ -234,16 +219,16 @@ def _read(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
         return _read_run(run, name)
     logs = [certificates.read(file) for file in sorted(path.glob("*.tsv"))]
     if not logs:
-        raise ValueError(f"{path} is not a run, it has no recipe.toml: name a run, or certificate files such as *.tsv")
+        raise ValueError(f"{path} is not a run: it has no recipe.toml. Name a run, or certificate files such as *.tsv.")
     return [Entry(f"{name}/{log.name}", Summary(log), folder=name) for log in logs]
 
 
 def _read_run(run: ReportedRun, name: str) -> list[Entry]:
-    run.recipe  # noqa: B018  untrusted code is refused here
+    run.recipe  # noqa: B018  raises if the recipe names code that is not trusted
     files = [certificates.read(file) for file in begun_files(run, warn=True)]
     if not files:
         only = " of images, only a proof about a population" if any(run.population.glob("*.tsv")) else ""
-        raise ValueError(f"{run.path} holds no certificates{only}: `radii certify {run.path}` makes them")
+        raise ValueError(f"{run.path} holds no certificates{only}. Make them with `radii certify {run.path}`.")
     present = run.weights_digest() if run.finished else None
     return [
         Entry(name, Summary(file), run, mark, _weights(file, run, present))
@@ -251,12 +236,26 @@ def _read_run(run: ReportedRun, name: str) -> list[Entry]:
     ]
 
 
+def present_certificates(run: Run) -> list[Certificates]:
+    """Read the certificate files of a run's present weights."""
+    weights = run.weights_digest()
+    files = [certificates.read(path) for path in begun_files(run)]
+    return [file for file in files if file.header.get("weights") == weights]
+
+
+def present_attacks(run: Run) -> dict[Path, Attack]:
+    """Read the attack files about a run's present weights that have rows."""
+    weights = run.weights_digest()
+    files = attacks.read_all(run)
+    return {path: attack for path, attack in files.items() if attack.rows and attack.header["weights"] == weights}
+
+
 def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
     """Return the certificate files of a run that have rows; with `warn`, warn about those without."""
     files = sorted(run.certificates.glob("*.tsv"))
     begun = [file for file in files if certificates.has_rows(file)]
-    for file in files if begun and warn else ():
-        if file not in begun:
+    if begun and warn:
+        for file in sorted(set(files) - set(begun)):
             warnings.warn(f"{file} holds no certificates yet and is left out", RunWarning, stacklevel=2)
     return begun
 
@@ -273,7 +272,7 @@ def _weights(file: Certificates, run: Run, present: str | None) -> str:
 
 
 def _marks(files: Sequence[Certificates]) -> list[str]:
-    """Return a mark that distinguishes each certificate file of a run: dataset, certifier, both, or the file's name."""
+    """Return what distinguishes each certificate file of a run: its dataset, certifier, both, or its name."""
     if len(files) == 1:
         return [protocol.evaluated_on(files[0])]
     for fields in ((protocol.evaluated_on,), (_certifier,), (protocol.evaluated_on, _certifier)):

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
+from statistics import fmean, stdev
 from typing import NamedTuple
 
 from radii.reports import protocol
@@ -15,19 +16,20 @@ from radii.runs.run import Run
 from radii.smoothing.certificate import ABSTAIN
 
 STEP = 0.25
-"""Between two radii of a table."""
+"""The step between two radii of a table."""
 MOST_RADII = 400
-"""In a table; if the radii are so large that it would need more, the steps are larger."""
+"""The most radii of a table; for large radii the steps are larger."""
 CONFIDENCE = 0.95
 NORMAL = 1.959963984540054
 """The two-sided 95 % point of the normal distribution."""
 
 
 class Value(NamedTuple):
-    """A number computed from certificates, or a lower bound of it."""
+    """A number computed from certificates."""
 
     value: float
     exact: bool = True
+    """False for a lower bound."""
 
 
 class Share(NamedTuple):
@@ -55,7 +57,7 @@ class Share(NamedTuple):
 
 @dataclass(frozen=True)
 class Summary:
-    """The metrics of one certificate file; abstentions count as images that are not certified."""
+    """The metrics of one certificate file; an abstention counts as not certified."""
 
     certificates: Certificates
 
@@ -82,7 +84,7 @@ class Summary:
         return protocol.tested_radii(self.certificates)
 
     def decided(self, radius: float) -> bool:
-        """Tell whether the certified accuracy at this radius is known exactly."""
+        """Return whether the certified accuracy at this radius is known exactly."""
         return self.tested_radii is None or radius in self.tested_radii
 
     def known(self, radius: float) -> Value | None:
@@ -97,9 +99,9 @@ class Summary:
 
     @property
     def known_abstentions(self) -> Share | None:
-        """The abstentions; None if they cannot be distinguished from wrong predictions.
+        """The abstentions; None if only larger radii, or only the label, were tested.
 
-        This happens if only larger radii, or only the label, were tested.
+        Then abstentions look like wrong predictions.
         """
         return self.abstained if self.decided(0.0) and not protocol.label_known(self.certificates) else None
 
@@ -142,7 +144,7 @@ class Summary:
 
 
 def in_words(summary: Summary) -> str:
-    """Describe a certificate file in one line that every terminal can show."""
+    """Describe a certificate file in one line of ASCII."""
     if (radii := summary.tested_radii) is None:
         shares = [f"{down(summary.clean.value, 1, 2)}%"]
     else:
@@ -164,7 +166,7 @@ def shown(value: Value | None, digits: int, shift: int = 0) -> str:
 
 
 def steps_of(summaries: Sequence[Summary]) -> list[float]:
-    """Return 0, 0.25, ... up to the largest radius, at least three steps; smaller steps if sigma is small."""
+    """Return radii 0, 0.25, ... up to the largest, at least four; the steps are smaller if sigma is small."""
     sigma = max((summary.certificates.sigma or STEP for summary in summaries), default=STEP)
     step = next((step for step in (STEP, 0.1, 0.05, 0.02) if step <= 1.1 * sigma), 0.01)
     steps = max(4, math.floor(max(summary.largest for summary in summaries) / step) + 1)
@@ -192,9 +194,10 @@ class Difference(NamedTuple):
 
 
 def paired_differences(one: Summary, other: Summary, radii: Sequence[float]) -> list[Difference | None]:
-    """Return the certified accuracy of `one` minus that of `other` at increasing radii; None if they do not compare.
+    """Return the certified accuracy of `one` minus that of `other` at increasing radii.
 
-    Both certify the same images, so the random choice of images cancels out.
+    None where a radius was not tested, or if the two were not certified in the same way. Both certify the same images,
+    so the random choice of images cancels out.
     """
     if protocol.differences([one.certificates, other.certificates]):
         return [None] * len(radii)
@@ -217,7 +220,7 @@ def paired_difference(gained: int, lost: int, images: int) -> Difference:
 
 
 def _radius_by_image(summary: Summary) -> dict[int, float]:
-    """Return the certified radius of every image; -1 if it is not classified correctly."""
+    """Return the certified radius of every image by its index; -1 for a wrong prediction or an abstention."""
     return {row.index: row.radius if row.correct else -1.0 for row in summary.certificates.rows}
 
 
@@ -243,16 +246,18 @@ class EpochTime(NamedTuple):
 
 
 def epoch_time(run: Run) -> EpochTime | None:
-    """Measure the epochs of a run from training.csv; None before the first one has ended."""
+    """Return the time of a run's epochs, from training.csv; None before the first one has ended."""
     seconds = [float(row["seconds"]) for row in run.history()]
     if not seconds:
         return None
-    count, total = len(seconds), math.fsum(seconds)
-    mean = total / count
-    if count == 1:
-        return EpochTime(mean, None, count, total)
+    return EpochTime(fmean(seconds), mean_margin(seconds), len(seconds), math.fsum(seconds))
+
+
+def mean_margin(values: Sequence[float]) -> float | None:
+    """Return half the 95 % interval of a mean, by Student's t; None for a single value."""
+    count = len(values)
+    if count < 2:
+        return None
     from scipy.special import stdtrit
 
-    deviation = math.sqrt(math.fsum((value - mean) ** 2 for value in seconds) / (count - 1))
-    margin = float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * deviation / math.sqrt(count)
-    return EpochTime(mean, margin, count, total)
+    return float(stdtrit(count - 1, (1 + CONFIDENCE) / 2)) * stdev(values) / math.sqrt(count)

@@ -7,12 +7,11 @@ from radii.reports import population, tables
 from radii.reports.accuracies import accuracies
 from radii.reports.attacks import in_words
 from radii.reports.costs import answer_cost, check_in_words, without_noise
-from radii.reports.inputs import Entry, begun_files
+from radii.reports.inputs import Entry, present_attacks, present_certificates
 from radii.reports.metrics import Summary, radii_of
 from radii.reports.protocol import describe_certifier, describe_images, describe_noise, label_known, norm_names
-from radii.reports.tables import Cell, Table
-from radii.reports.text import UNKNOWN, down, markdown_text
-from radii.runs import attacks, certificates
+from radii.reports.tables import text_table
+from radii.reports.text import UNKNOWN, markdown_text, rounded_down
 from radii.runs.certificates import Certificates
 from radii.runs.repeats import repeats
 from radii.runs.run import Run
@@ -32,20 +31,18 @@ MEANING = (
     "except with the failure probability of the certifier. It says nothing about larger changes, about other "
     "kinds of change, or about images of other data. Never predict from one pass without noise."
 )
-DIGITS = 4
 
 
 def certified(run: Run) -> list[dict[str, Any]]:
-    """Describe every certificate file of the run's present weights with `describe`."""
-    weights = run.weights_digest()
-    files = [certificates.read(path) for path in begun_files(run)]
-    return [describe(file, files, run) for file in files if file.header.get("weights") == weights]
+    """Describe every certificate file of a run's present weights with `describe`."""
+    files = present_certificates(run)
+    return [describe(file, files, run) for file in files]
 
 
 def describe(file: Certificates, others: Sequence[Certificates] = (), run: Run | None = None) -> dict[str, Any]:
-    """Return how a certificate file was made, and the certified accuracy at the radii that were tested, rounded down.
+    """Return how a certificate file was made, and its certified accuracy at the tested radii, rounded down.
 
-    The average certified radius is null if only some radii were tested; then `average_certified_radius_at_least` is
+    The average certified radius is None if only some radii were tested; then `average_certified_radius_at_least` is
     a lower bound. `other_settings` counts the ways in which `others` certified the same images and weights.
     `without_noise` is the network's own accuracy, if it was measured in `run`; `answer` is the mean cost of an answer.
     """
@@ -65,26 +62,26 @@ def describe(file: Certificates, others: Sequence[Certificates] = (), run: Run |
         "label_known": None if file.certifier is None else label_known(file),
         "images": summary.images,
         "other_settings": len(repeats(file, others)),
-        "certified_accuracy": {f"{radius:g}": _down(summary.at(radius).value) for radius in radii},
-        "smoothed_accuracy": _down(summary.clean.value) if summary.decided(0.0) else None,
+        "certified_accuracy": {f"{radius:g}": rounded_down(summary.at(radius).value) for radius in radii},
+        "smoothed_accuracy": rounded_down(summary.clean.value) if summary.decided(0.0) else None,
         "without_noise": plain_accuracy(run) if run and not header.get("evaluated_on") else None,
-        "answer": None if cost is None else {"copies": cost.copies, "milliseconds": cost.milliseconds},
-        "average_certified_radius": _down(acr.value) if acr and acr.exact else None,
-        "average_certified_radius_at_least": _down(acr.value) if acr else None,
+        "answer": cost and cost._asdict(),
+        "average_certified_radius": rounded_down(acr.value) if acr and acr.exact else None,
+        "average_certified_radius_at_least": rounded_down(acr.value) if acr else None,
     }
 
 
 def plain_accuracy(run: Run) -> dict[str, Any] | None:
     """Return the accuracy of the network alone, without noise; None if it was not measured."""
     share = without_noise(run)
-    return None if share is None else {"accuracy": _down(share.value), "images": share.images}
+    return None if share is None else {"accuracy": rounded_down(share.value), "images": share.images}
 
 
 def markdown(run: Run, repository: str) -> str:
-    """Write the card of a run for the hub: what it is, how to use it, what was certified and how."""
+    """Write the model card of a run for the hub: how to use it, and what was certified and how."""
     code = [name for name in run.recipe.names() if module_of(name)]
     trust = f", trust=[{module_of(code[0])!r}]" if code else ""
-    parts = [
+    sections = [
         f"{FRONT}\n# {markdown_text(repository.rpartition('/')[2])}",
         f"An image classifier to be used under Gaussian noise of deviation {run.recipe.sigma:g} (pixels in [0, 1]), "
         "with certified radii. Made by radii.",
@@ -99,7 +96,7 @@ def markdown(run: Run, repository: str) -> str:
         _population_text(run),
         f"## What this means\n\n{MEANING}",
     ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return "\n\n".join(filter(None, sections)) + "\n"
 
 
 def _training_table(run: Run) -> str:
@@ -115,43 +112,33 @@ def _training_table(run: Run) -> str:
         "Without noise": check_in_words(run.check()) if run.check() else "",
         "Weights, SHA-256": run.weights_digest(),
     }
-    return tables.markdown(Table(["", ""], [[Cell(key), Cell(text)] for key, text in fields.items() if text])).strip()
+    return tables.markdown(text_table(["", ""], [(key, text) for key, text in fields.items() if text])).strip()
 
 
 def _certified_text(run: Run) -> str:
-    """Return the accuracies of every certificate file of the present weights, how they were made, and the attacks."""
-    weights = run.weights_digest()
-    files = [certificates.read(path) for path in begun_files(run)]
-    entries = [Entry(file.name, Summary(file)) for file in files if file.header.get("weights") == weights]
-    if not entries:
+    """Return the table of the present weights' certificates, how they were made, and the attacks on them."""
+    files = present_certificates(run)
+    if not files:
         return "Nothing was certified yet."
-    norms = norm_names([entry.certificates for entry in entries])
     intro = (
-        f"Per cent of all images whose answer is right and certified at each radius ({norms}, pixels in [0, 1]), "
-        "rounded down; abstentions count as errors. ACR is the average certified radius."
+        f"Per cent of all images whose answer is right and certified at each radius ({norm_names(files)}, pixels in "
+        "[0, 1]), rounded down; abstentions count as errors. ACR is the average certified radius."
     )
-    attacked = [
-        attack for attack in attacks.read_all(run).values() if attack.header["weights"] == weights and attack.rows
-    ]
-    notes = [_how(entry.certificates) for entry in entries] + [f"Attacked: {in_words(attack)}." for attack in attacked]
+    table = accuracies([Entry(file.name, Summary(file)) for file in files])
+    notes = [*map(_how, files), *(f"Attacked: {in_words(attack)}." for attack in present_attacks(run).values())]
     listed = "\n".join(f"- {markdown_text(note)}" for note in notes)
-    return f"{intro}\n\n{tables.markdown(accuracies(entries)).strip()}\n\n{listed}"
+    return f"{intro}\n\n{tables.markdown(table).strip()}\n\n{listed}"
 
 
 def _population_text(run: Run) -> str:
-    """Return what is proven about answers by one noisy pass each; empty if nothing is."""
-    proofs = population.of_runs([(run.recipe.model["name"], run)])
-    own = [(name, proof) for name, proof in proofs if proof.header.get("weights") == run.weights_digest()]
-    if not own:
+    """Return the section about answers by one noisy pass each; empty if nothing is proven about them."""
+    proofs = [(run.recipe.model["name"], proof) for proof in population.present_proofs(run) if proof.proven]
+    if not proofs:
         return ""
-    return f"## {population.TITLE}\n\n{population.CAPTION}\n\n{tables.markdown(population.table(own)).strip()}"
+    return f"## {population.TITLE}\n\n{population.CAPTION}\n\n{tables.markdown(population.table(proofs)).strip()}"
 
 
 def _how(file: Certificates) -> str:
     """Describe how a certificate file was made, in one line."""
     known = (describe_images(file), describe_certifier(file), describe_noise(file))
     return f"{file.name}: {'; '.join(text for text in known if text != UNKNOWN)}."
-
-
-def _down(value: float) -> float:
-    return float(down(value, DIGITS))

@@ -1,18 +1,17 @@
-"""Show proofs about a population as words, data and a table, separate from certificates of images."""
+"""Proofs about a population, apart from certificates of images: as sentences, as data and as a table."""
 
 from collections.abc import Sequence
 from typing import Any
 
 from radii.reports.protocol import describe_images, norm_name
-from radii.reports.tables import Cell, Table
-from radii.reports.text import UNKNOWN, down, radius_text
+from radii.reports.tables import Table, text_table
+from radii.reports.text import UNKNOWN, down, radius_text, rounded_down
 from radii.runs.certificates import Certificates
 from radii.runs.population import Population, read
 from radii.runs.population import files as population_files
 from radii.runs.repeats import repeats
 from radii.runs.run import Run
 
-DIGITS = 4
 LIMITS = (
     "nothing is promised about one picture, nor to somebody who may ask again and again, nor about pictures of another "
     "kind than these"
@@ -27,7 +26,7 @@ CAPTION = (
 
 
 def in_words(population: Population) -> list[str]:
-    """Return sentences: what is proven at every radius, and what is not promised."""
+    """Return sentences on what is proven at every radius, and on what is not promised."""
     if not population.proven:
         return [f"nothing is proven yet: {population.missing} images have no votes"]
     norm = norm_name(population.certificates)
@@ -36,25 +35,24 @@ def in_words(population: Population) -> list[str]:
         f"change of {norm} length up to {radius_text(radius)} that does not know the noise of the request"
         for radius, accuracy in population.proven.items()
     ]
-    return [*proven, f"{_how(population)}; {LIMITS}"]
-
-
-def _how(population: Population) -> str:
-    right = f"{down(population.accuracy, 1, 2)} % of the votes are right without an attack"
-    wrong = f"failure {population.failure:g}" + (" for all radii together" if len(population.radii) > 1 else "")
-    return f"{wrong}; {describe_images(population.certificates)}, {population.votes} votes each; {right}"
+    together = " for all radii together" if len(population.radii) > 1 else ""
+    settings = (
+        f"failure {population.failure:g}{together}; {describe_images(population.certificates)}, "
+        f"{population.votes} votes each; {down(population.accuracy, 1, 2)} % of the votes are right without an attack"
+    )
+    return [*proven, f"{settings}; {LIMITS}"]
 
 
 def describe(population: Population, others: Sequence[Certificates] = ()) -> dict[str, Any]:
-    """Return what is proven as plain data, rounded down, for the card of an export and for JSON."""
+    """Return what is proven as plain data, rounded down, for exports and JSON."""
     header = population.header
     return {
         "population": population.certificates.name,
         "proven_one_pass_accuracy": {
-            f"{radius:g}": float(down(accuracy, DIGITS)) for radius, accuracy in population.proven.items()
+            f"{radius:g}": rounded_down(accuracy) for radius, accuracy in population.proven.items()
         },
         "failure": population.failure,
-        "one_pass_accuracy_without_attack": float(down(population.accuracy, DIGITS)),
+        "one_pass_accuracy_without_attack": rounded_down(population.accuracy),
         "images": population.images,
         "missing": population.missing,
         "votes": population.votes,
@@ -70,15 +68,19 @@ def describe(population: Population, others: Sequence[Certificates] = ()) -> dic
 
 
 def proven(run: Run) -> list[dict[str, Any]]:
-    """Describe the proofs about a population for the present weights of a run with `describe`."""
+    """Describe the finished proofs about a population for the present weights of a run with `describe`."""
+    own = present_proofs(run)
+    return [describe(proof, [other.certificates for other in own]) for proof in own if proof.proven]
+
+
+def present_proofs(run: Run) -> list[Population]:
+    """Read the proofs about a population for the present weights of a run."""
     weights = run.weights_digest()
-    files = [read(path) for path in population_files(run)]
-    own = [file for file in files if file.header.get("weights") == weights]
-    return [describe(file, [other.certificates for other in own if other is not file]) for file in own if file.proven]
+    return [file for file in map(read, population_files(run)) if file.header.get("weights") == weights]
 
 
 def of_runs(runs: Sequence[tuple[str, Run]]) -> list[tuple[str, Population]]:
-    """Return the finished proofs about a population in runs, with the name of the run and its weights."""
+    """Return the finished proofs about a population in runs, each with a name that says which run and weights."""
     named = []
     for name, run in runs:
         present = run.weights_digest() if run.finished else None
@@ -90,7 +92,7 @@ def of_runs(runs: Sequence[tuple[str, Run]]) -> list[tuple[str, Population]]:
 
 
 def table(populations: Sequence[tuple[str, Population]]) -> Table:
-    """Return one row for every file and radius; the name says which run and weights it is of."""
+    """Return a table with a row for every proof and radius."""
     head = ("Run", "Length", "Proven, %", "Without attack, %", "Failure", "Images and votes", "Engine")
     rows = [
         (
@@ -105,4 +107,4 @@ def table(populations: Sequence[tuple[str, Population]]) -> Table:
         for name, population in populations
         for radius, accuracy in population.proven.items()
     ]
-    return Table(head, [[Cell(text) for text in row] for row in rows])
+    return text_table(head, rows)

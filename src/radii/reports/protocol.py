@@ -1,4 +1,4 @@
-"""How certificates were made, from their header: images, certifier, noise; and whether two files can be compared."""
+"""How certificates were made, as their header says, and whether files of certificates can be compared."""
 
 import json
 from collections.abc import Callable, Hashable, Mapping, Sequence
@@ -7,9 +7,10 @@ from typing import Any
 
 from radii.reports.text import UNKNOWN, ordinal
 from radii.runs.certificates import Certificates
+from radii.runs.readers import is_integer, is_number
 
 FEWEST_IMAGES = 100
-"""With fewer images, one image is more than one per cent, and the best is chance."""
+"""The fewest images for which a best is named: of fewer, one image is more than one per cent."""
 BUDGETS = "The certifiers or their budgets differ"
 IMAGES = "The inputs were certified on different images"
 UNRECORDED_NORM = "a norm that is not recorded"
@@ -22,11 +23,11 @@ def tested_radii(certificates: Certificates) -> tuple[float, ...] | None:
         return (0.0,)
     radii, radius = certificates.parameters.get("radii"), certificates.parameters.get("radius")
     stated: Sequence[Any] = radii if isinstance(radii, list | tuple) else [radius]
-    return tuple(sorted({float(value) for value in stated if _is_number(value)})) or None
+    return tuple(sorted({float(value) for value in stated if is_number(value)})) or None
 
 
 def label_known(certificates: Certificates) -> bool:
-    """Tell whether the label itself was tested, so that every prediction is the label or an abstention."""
+    """Return whether the label itself was tested, so that every prediction is the label or an abstention."""
     return bool(certificates.header.get("label_known", certificates.certifier == "sequential"))
 
 
@@ -67,7 +68,7 @@ def describe_images(certificates: Certificates) -> str:
 
 
 def _describe_indices(indices: Sequence[int]) -> str:
-    """Describe images by their numbers, for files that do not record how they were chosen."""
+    """Describe images by their indices, for files that do not record how they were chosen."""
     count, first, last = len(indices), indices[0], indices[-1]
     strides = {b - a for a, b in pairwise(indices)}
     if len(strides) != 1:
@@ -89,21 +90,17 @@ def describe_certifier(certificates: Certificates) -> str:
 def _parameter(value: Any) -> str:
     if isinstance(value, list | tuple):
         return " ".join(map(_parameter, value))
-    return f"{value:,}" if isinstance(value, int) and not isinstance(value, bool) else str(value)
+    return f"{value:,}" if is_integer(value) else str(value)
 
 
 def bias_warning(certificates: Certificates, class_names: Sequence[str] = ()) -> str:
-    """Warn if the images are of less than half of the classes although there are enough for all; empty otherwise."""
+    """Warn if enough images for all classes are of less than half of them; empty otherwise."""
     rows = certificates.rows
     labels = {label for row in rows for label in (row.label, row.prediction, *row.counts)}
     classes, seen, count = max(len(class_names), max(labels) + 1), len({row.label for row in rows}), len(rows)
     if count < classes or 2 * seen >= classes:
         return ""
     return f"the {count:,} images are of {seen} of {classes} classes: a biased choice, which says little of the others"
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
 
 
 def _settings(certificates: Certificates) -> Hashable:
@@ -149,11 +146,11 @@ ASPECTS: Mapping[str, Callable[[Certificates], Hashable]] = {
     "The radii are of different norms, which do not compare": norm_name,
     "The label was known for some inputs only": label_known,
 }
-"""What must be equal, beside the images, for numbers to be comparable; the key is the note for a difference."""
+"""What must be equal, besides the images, for numbers to be comparable; the key is the note on a difference."""
 
 
 def differences(files: Sequence[Certificates]) -> list[str]:
-    """List how the certification of the files differs, as notes; files without a recorded certifier are skipped."""
+    """List how the certification of files differs, as notes; files without a recorded certifier are not compared."""
     recorded = [certificates for certificates in files if certificates.certifier is not None]
     notes = [note for note, value in ASPECTS.items() if len(set(map(value, recorded))) > 1]
     if _on_different_images(files):
@@ -172,7 +169,7 @@ def _on_different_images(files: Sequence[Certificates]) -> bool:
 
 
 def comparable(files: Sequence[Certificates]) -> bool:
-    """Tell whether one of several files can be called the best: same protocol, same images, and enough of them."""
+    """Return whether one of the files can be called the best: same protocol, same images, and enough of them."""
     if len(files) < 2 or min(len(certificates.rows) for certificates in files) < FEWEST_IMAGES:
         return False
     return not differences(files)

@@ -1,4 +1,4 @@
-"""Write a report: tables, curves and an HTML page."""
+"""Write a report: tables, figures and an HTML page."""
 
 import json
 import warnings
@@ -11,7 +11,7 @@ from radii.errors import ParameterError, RunWarning, install
 from radii.reports import accuracies, corruptions, figures
 from radii.reports.inputs import Entry, read
 from radii.reports.page.page import TITLE, Content, html, markdown
-from radii.reports.spread import as_json
+from radii.reports.spread import as_json as spread_as_json
 from radii.runs import readers
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 MOST_PAGE = 1 << 30
-"""The largest page that is read, in bytes."""
+"""The largest page that is read, to see whether radii wrote it, in bytes."""
 
 
 def report(
@@ -32,10 +32,10 @@ def report(
     labels: Mapping[str, str] | None = None,
     command: str = "",
 ) -> Path:
-    """Write the report of runs and certificate files to a folder; returns the page, report.html.
+    """Write the report of runs and certificate files to a folder, and return the page, report.html.
 
-    `radii` are those of the tables, by default ones that fit the data; `labels` are names to show, by path; `command`
-    is named on the page as the command that made it.
+    `radii` are the radii of the tables, by default chosen to fit the data; `labels` are names to show, by path; the
+    page names `command` as the command that made it.
 
     >>> import os, radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -48,18 +48,18 @@ def report(
     if any(not 0 <= radius <= 1000 for radius in radii):
         raise ValueError(f"radii = {tuple(radii)}, expected numbers from 0 to 1000, such as 0, 0.25, 0.5")
     all_entries = read([Path(path) for path in paths], trust, labels)
-    # Certificates of another dataset are not mixed with those of the run's own.
+    # Certificates of another dataset are not mixed with those of the run's own dataset.
     entries = [entry for entry in all_entries if "evaluated_on" not in entry.certificates.header] or all_entries
     corrupted = corruptions.groups(all_entries)
     corruption_tables = {f"Corruptions: {name}": corruptions.table(kinds) for name, kinds in corrupted.items()}
     content = Content(entries, title, tuple(sorted(set(radii))), command, corruption_tables)
-    drawn = _figure_files(entries)
+    figure_files = _figure_files(entries)
     files: dict[str, str | bytes] = {
-        **drawn,
-        "report.md": markdown(content, [name for name in drawn if name.endswith(".svg")]),
+        **figure_files,
+        "report.md": markdown(content, [name for name in figure_files if name.endswith(".svg")]),
         "report.csv": accuracies.csv_text(all_entries, content.radii),
         "report.tex": accuracies.latex(entries, content.radii),
-        "report.json": _as_json(content),
+        "report.json": _json_text(content),
         **({"corruptions.csv": corruptions.csv_text(corrupted)} if corrupted else {}),
         PAGE: html(content),
     }
@@ -67,44 +67,45 @@ def report(
 
 
 def write_files(folder: Path, files: Mapping[str, str | bytes], page: str) -> Path:
-    """Write the files to a folder, the page first, and return its path.
+    """Write files to a folder, the page first, and return the path of the page.
 
-    Files are replaced only beside a page that says it was made by radii.
+    Existing files are replaced only beside a page that radii wrote.
     """
-    mine = folder / page
-    is_ours = mine.is_file() and b"radii" in readers.content(mine, MOST_PAGE)
+    path = folder / page
+    is_ours = path.is_file() and b"radii" in readers.content(path, MOST_PAGE)
     if not is_ours and (existing := [name for name in files if (folder / name).exists()]):
         raise ParameterError(
-            f"{folder / existing[0]} exists, and no {page} beside it says that radii wrote it: name another folder",
+            f"{folder / existing[0]} exists, and no {page} beside it says that radii wrote it. Name another folder.",
             "out",
         )
     disk.make_folder(folder)
     for name in sorted(files, key=page.__ne__):  # a kill must not leave files without their page
         disk.write(folder / name, files[name])
-    return mine
+    return path
 
 
-def _as_json(content: Content) -> str:
-    """Write the numbers of the tables for programs, one object for each input; unknown numbers are null."""
-    data = [accuracies.as_json(entry, content.radii) | as_json(entry, content.radius) for entry in content.entries]
-    return json.dumps(data, indent=2, allow_nan=False) + "\n"
+def _json_text(content: Content) -> str:
+    """Write the numbers of the tables as JSON, one object for each input; unknown numbers are null."""
+    rows = [
+        accuracies.as_json(entry, content.radii) | spread_as_json(entry, content.radius) for entry in content.entries
+    ]
+    return json.dumps(rows, indent=2, allow_nan=False) + "\n"
 
 
 def _figure_files(entries: Sequence[Entry]) -> dict[str, bytes]:
-    """Draw the figures as files, by name; none, with a warning, if matplotlib is not installed."""
+    """Draw the figures, as files by name; warn and draw none if matplotlib is not installed."""
     if not figures.can_draw():
         message = "The page draws its own curves; curves.svg, .pdf and .png need matplotlib, which is not installed."
         warnings.warn(f"{message} Install it by: {install('plot')}", RunWarning, stacklevel=3)
         return {}
     drawn = {"curves": figures.draw_curves(entries), **_draw_times(entries)}
-    # First as SVG: after a figure was drawn as PDF, its SVG would have other ids.
-    svgs = {f"{name}.svg": figures.to_bytes(figure, "svg") for name, figure in drawn.items()}
-    pdfs = {f"{name}.pdf": figures.to_bytes(figure, "pdf") for name, figure in drawn.items()}
-    return {**svgs, **pdfs, "curves.png": figures.to_bytes(drawn["curves"], "png")}
+    # SVG comes first, because drawing a figure as PDF changes the ids in its SVG.
+    files = {f"{name}.{kind}": figures.to_bytes(drawn[name], kind) for kind in ("svg", "pdf") for name in drawn}
+    return {**files, "curves.png": figures.to_bytes(drawn["curves"], "png")}
 
 
 def _draw_times(entries: Sequence[Entry]) -> "dict[str, Figure]":
-    """Draw the training times if there are several runs with any."""
+    """Draw the training times of the runs; nothing for fewer than two."""
     times = {entry.source: entry.run.epoch_time.seconds for entry in entries if entry.run and entry.run.epoch_time}
     if len(times) < 2:
         return {}

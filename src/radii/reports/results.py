@@ -25,12 +25,12 @@ if TYPE_CHECKING:
     from pandas import DataFrame
 
 MOST_RADII = 8
-"""The most radii of the table in a notebook."""
+"""The most radii in the table of a notebook."""
 
 
 @dataclass(frozen=True, repr=False)
 class Results:
-    """Certificates of the images of a dataset; shares are of all images, abstentions included."""
+    """The certificates of a dataset's images; shares are of all images, abstentions included."""
 
     certificates: Certificates
     path: Path | None = None
@@ -47,7 +47,7 @@ class Results:
 
     @property
     def rows(self) -> Sequence[Row]:
-        """One row for each image: index, label, prediction, radius, samples, counts and a digest."""
+        """One row for each image, with its index, label, prediction, radius, samples, votes and digest."""
         return self.certificates.rows
 
     def accuracy(self, radius: float) -> float:
@@ -57,7 +57,7 @@ class Results:
     def interval(self, radius: float) -> tuple[float, float]:
         """Return the exact 95 % interval of the certified accuracy over the choice of images (Clopper & Pearson).
 
-        Its lower end allows for the certificates' own probability of failure.
+        Its lower end includes the failure probability of the certificates.
         """
         return self._at(radius).interval(radius)
 
@@ -67,7 +67,7 @@ class Results:
         return self._summary.acr
 
     def to_pandas(self) -> "DataFrame":
-        """Return one row for each image, under its number in the dataset, as a DataFrame; needs the extra `pandas`.
+        """Return a DataFrame with a row for each image, by its index in the dataset; needs the extra `pandas`.
 
         An abstention has the prediction -1 and the radius 0.
         """
@@ -84,23 +84,28 @@ class Results:
     def plot(self, ax: "Axes | None" = None, label: str | None = None) -> "Axes":
         """Draw the certified accuracy over the radius, with its 95 % interval; needs the extra `plot`.
 
-        `ax` are axes of matplotlib, by default the current ones: several results can be drawn into one figure.
+        Several results can be drawn into the same axes `ax`, by default matplotlib's current ones.
         """
         return figures.plot(self._summary, ax, self.certificates.name if label is None else label)
 
     def _repr_html_(self) -> str:
         """Return a table and the curve for notebooks."""
         summary = self._summary
-        known = [(radius, shown(summary.known(radius), 1, 2)) for radius in radii_of([summary], MOST_RADII)]
-        ends = {r: percent_range(summary.interval(r)) for r, _ in known if summary.decided(r)}
-        rows = [(radius_text(radius), value, ends.get(radius, UNKNOWN)) for radius, value in known]
+        rows = [
+            (
+                radius_text(radius),
+                shown(summary.known(radius), 1, 2),
+                percent_range(summary.interval(radius)) if summary.decided(radius) else UNKNOWN,
+            )
+            for radius in radii_of([summary], MOST_RADII)
+        ]
         title = radius_title([self.certificates])
         table = notebook.table((title, "Certified accuracy, %", "95 % interval"), rows, in_words(summary))
         steps = certificates.accuracy_steps(self.certificates)
         return table + notebook.curves([("", steps)], f"certified accuracy, %, over the {title[0].lower()}{title[1:]}")
 
     def report(self, folder: Path | str) -> Path:
-        """Write tables, curves and a page to a folder; returns the page.
+        """Write tables, figures and a page to a folder, and return the page.
 
         The certificates are written there too, unless they have a file.
         """
@@ -116,7 +121,7 @@ class Results:
             raise ValueError(f"radius = {radius!r}, expected a number >= 0")
         if not summary.decided(radius):
             tested = ", ".join(map(str, summary.tested_radii or ()))
-            raise ValueError(f"radius {radius} was not tested, expected one of {tested}: certify with that radius too")
+            raise ValueError(f"radius {radius} was not tested, expected one of {tested}. Certify with that radius too.")
         return summary
 
     def _write(self, path: Path) -> Path:
@@ -131,7 +136,7 @@ class Results:
 
 
 def read_results(path: Path | str) -> Results:
-    """Read a certificate file, of radii or with the columns of Cohen et al., or the only one of a run.
+    """Read a certificate file, by radii or with the columns of Cohen et al., or the only one of a run.
 
     >>> import os, radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -147,8 +152,8 @@ def read_results(path: Path | str) -> Results:
 
 
 def _only_file(run: Run) -> Path:
-    """Return the certificate file of a run, or raise a ParameterError if there are several or none."""
-    run.stated_recipe()
+    """Return the certificate file of a run; raise a ParameterError if there are several or none."""
+    run.stated_recipe()  # raises if the folder is not a run
     files = begun_files(run)
     if not files:
         raise ParameterError(f"{run.path} holds no certificates. Make them with `radii certify {run.path}`.", "path")

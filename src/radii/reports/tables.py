@@ -1,4 +1,4 @@
-"""A table of text, and its writers: Markdown, LaTeX, CSV, HTML and text for a terminal."""
+"""A table of text, and functions that write it as Markdown, LaTeX, CSV, HTML or text for a terminal."""
 
 import csv
 import io
@@ -29,32 +29,37 @@ class Table(NamedTuple):
     rows: Sequence[Sequence[Cell]]
 
 
+def text_table(head: Sequence[str], rows: Iterable[Iterable[str]]) -> Table:
+    """Return a table of cells that have text only."""
+    return Table(head, [[Cell(text) for text in row] for row in rows])
+
+
 def markdown(table: Table) -> str:
     """Write a table as Markdown, the best of a column in bold."""
 
-    def line(texts: Sequence[str]) -> str:
+    def line(texts: Iterable[str]) -> str:
         return "| " + " | ".join(texts) + " |"
 
-    def cell(cell: Cell) -> str:
+    def content(cell: Cell) -> str:
         return f"**{markdown_text(cell.text)}**" if cell.best else markdown_text(cell.text)
 
     rule = "|" + "|".join([" --- ", *(" ---: " for _ in table.head[1:])]) + "|"
-    rows = [line([*map(cell, row)]) for row in table.rows]
-    return "\n".join([line([*map(markdown_text, table.head)]), rule, *rows]) + "\n"
+    rows = [line(map(content, row)) for row in table.rows]
+    return "\n".join([line(map(markdown_text, table.head)), rule, *rows]) + "\n"
 
 
 def latex(table: Table, remark: str = "") -> str:
     r"""Write a table as a tabular for \usepackage{booktabs}, the best of a column in bold, a remark below."""
 
-    def line(texts: Sequence[str]) -> str:
+    def line(texts: Iterable[str]) -> str:
         return " & ".join(texts) + r" \\"
 
-    def cell(cell: Cell) -> str:
+    def content(cell: Cell) -> str:
         return rf"\textbf{{{latex_text(cell.text)}}}" if cell.best else latex_text(cell.text)
 
     columns = len(table.head)
-    head = [rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}", r"\toprule", line([*map(latex_text, table.head)])]
-    rows = [line([*map(cell, row)]) for row in table.rows]
+    head = [rf"\begin{{tabular}}{{l{'r' * (columns - 1)}}}", r"\toprule", line(map(latex_text, table.head))]
+    rows = [line(map(content, row)) for row in table.rows]
     last = [rf"\multicolumn{{{columns}}}{{l}}{{\footnotesize {latex_text(remark)}}} \\"] if remark else []
     return "\n".join([*head, r"\midrule", *rows, r"\bottomrule", *last, r"\end{tabular}"]) + "\n"
 
@@ -71,12 +76,12 @@ def csv_text(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 def html(table: Table, *, dots: bool = False, sortable: bool = False, words: bool = False) -> str:
     """Write a table as HTML.
 
-    `dots` put the colour of its curve before each row, `sortable` lets the script of the page sort the rows, and
-    `words` marks the columns of words, to align them left.
+    With `dots`, a dot in the colour of its curve precedes each row. With `sortable`, the script of the page can sort
+    the rows. With `words`, columns of words are marked, to be aligned left.
     """
     marks = [' class="words"' if words and has_words else "" for has_words in _columns_of_words(table)]
 
-    def cell(cell: Cell, mark: str, title: str) -> str:
+    def data_cell(cell: Cell, mark: str, title: str) -> str:
         content = f"<b>{html_text(cell.text)}</b>" if cell.best else html_text(cell.text)
         # On a narrow screen a row is a block, and every value has its title beside it.
         label = f' data-label="{html_text(title)}"' if title else ""
@@ -88,7 +93,7 @@ def html(table: Table, *, dots: bool = False, sortable: bool = False, words: boo
     def line(number: int, row: Sequence[Cell]) -> str:
         dot = f'<span class="dot" style="background: var(--c{number})"></span>' if dots else ""
         start = f'<tr class="run-{number}">' if dots else "<tr>"
-        cells = "".join(map(cell, row[1:], marks[1:], table.head[1:]))
+        cells = "".join(map(data_cell, row[1:], marks[1:], table.head[1:]))
         return f'{start}<th scope="row"{marks[0]}>{dot}{html_text(row[0].text)}</th>{cells}</tr>'
 
     titles = zip(table.head, marks, strict=True)
@@ -111,7 +116,7 @@ def terminal(table: Table) -> str:
 
 
 def _columns_of_words(table: Table) -> list[bool]:
-    """Tell for each column whether it holds words; the first one always does."""
+    """Return for each column whether it holds words; the first one always does."""
     columns = zip(*([cell.text for cell in row] for row in table.rows), strict=True)
     words = [not all(text in ("", UNKNOWN) or NUMBER.fullmatch(text) for text in texts) for texts in columns]
     return [True, *words[1:]] if words else [True] * len(table.head)

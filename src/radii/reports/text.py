@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
 
@@ -12,7 +13,7 @@ NARROW = 1.3
 MARKDOWN = re.compile(r"[\\`*_\[\]<>|~&$]")
 LATEX = {
     **{character: "\\" + character for character in "&%$#_{}"},
-    # At the start of a row these would belong to the \\ before it.
+    # At the start of a row, LaTeX would take these as arguments of the \\ before it.
     **{character: f"{{{character}}}" for character in "[]*"},
     **{"\\": r"\textbackslash{}", "~": r"\textasciitilde{}", "^": r"\textasciicircum{}"},
     **{"<": r"\textless{}", ">": r"\textgreater{}", "|": r"\textbar{}", '"': r"\textquotedbl{}"},
@@ -31,7 +32,7 @@ def up(value: float, digits: int, shift: int = 0) -> str:
 
 
 def _rounded(value: float, digits: int, shift: int, rounding: str) -> str:
-    # Through repr: 0.29 is meant as 0.29, not as the double just under it.
+    # Through repr, because 0.29 means 0.29 and not the double just below it.
     return str(Decimal(repr(value)).scaleb(shift).quantize(Decimal(1).scaleb(-digits), rounding))
 
 
@@ -42,12 +43,22 @@ def percent_range(interval: tuple[float, float]) -> str:
 
 
 def radius_text(radius: float) -> str:
-    """Format a radius with two digits, or with as many as it has."""
+    """Format a radius with two digits, or with all its digits if it has more."""
     return f"{radius:.2f}" if round(radius, 2) == radius else repr(radius)
 
 
+def class_name(label: int, names: Sequence[str]) -> str:
+    """Return the name of a class, or its number where it has no name."""
+    return names[label] if 0 <= label < len(names) else f"class {label}"
+
+
+def rounded_down(value: float) -> float:
+    """Round a number down to four digits, for JSON and plain data."""
+    return float(down(value, 4))
+
+
 def duration(seconds: float) -> str:
-    """Format a duration."""
+    """Format a duration in seconds, minutes or hours."""
     if seconds < 100:
         return f"{seconds:.3g} s"
     minutes = round(seconds / 60)
@@ -90,6 +101,6 @@ def html_text(text: str) -> str:
 
 
 def csv_cell(text: str) -> str:
-    """Escape text for a CSV cell: an apostrophe before a formula keeps spreadsheets from evaluating it."""
+    """Escape text for a CSV cell; an apostrophe before a formula keeps spreadsheets from computing it."""
     formula = text[:1] in ("=", "+", "-", "@", "\t", "\r") and not NUMBER.fullmatch(text)
     return plain(f"'{text}" if formula else text)

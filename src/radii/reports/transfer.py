@@ -1,4 +1,4 @@
-"""Teachers and students side by side: how much robustness a transfer kept, and what it cost."""
+"""Students beside their teachers: the robustness that a transfer kept, and its cost."""
 
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from radii.reports.inputs import Entry, ReportedRun
 from radii.reports.metrics import EpochTime, Value, epoch_time, shown
-from radii.reports.tables import Cell, Table
+from radii.reports.tables import Table, text_table
 from radii.reports.text import UNKNOWN, down, duration
 from radii.runs.lineage import seconds_before, teachers
 
@@ -19,23 +19,22 @@ def transfers(entries: Sequence[Entry]) -> Table | None:
     known = best_entries(entries)
     listed = list(dict.fromkeys(entry.run.path.resolve() for entry in entries if entry.run))
     rows = [_row(known[path], run, known) for path in listed if (run := known[path].run) and run.transfer_cost]
-    return Table(HEAD, rows) if rows else None
+    return text_table(HEAD, rows) if rows else None
 
 
 def best_entries(entries: Sequence[Entry]) -> dict[Path, Entry]:
-    """Return the preferred entry of every run: its own test split, then its present weights, then an exact ACR."""
+    """Return one entry for each run, by path: preferably of its own test split, present weights and an exact ACR."""
 
     def preference(entry: Entry) -> tuple[bool, bool, bool]:
-        return not entry.evaluated, entry.own, entry.summary.tested_radii is None
+        return not entry.evaluated_on, entry.own, entry.summary.tested_radii is None
 
     return {entry.run.path.resolve(): entry for entry in sorted(entries, key=preference) if entry.run}
 
 
-def _row(entry: Entry, run: ReportedRun, known: Mapping[Path, Entry]) -> list[Cell]:
-    cost = run.transfer_cost or {}
+def _row(entry: Entry, run: ReportedRun, known: Mapping[Path, Entry]) -> list[str]:
+    cost, time = run.transfer_cost or {}, run.epoch_time
     method = cost["method_seconds_per_epoch"]
-    time = run.epoch_time
-    texts = [
+    return [
         entry.name,
         _teacher(run, known),
         _acr(entry),
@@ -44,11 +43,10 @@ def _row(entry: Entry, run: ReportedRun, known: Mapping[Path, Entry]) -> list[Ce
         f"{cost['method']}, {duration(method)} per epoch ({cost['steps_timed']} steps timed)",
         f"{down(method / time.seconds, 1)} ×" if time else UNKNOWN,  # noqa: RUF001
     ]
-    return [Cell(text) for text in texts]
 
 
 def _acr(entry: Entry) -> str:
-    return shown(entry.summary.known_acr if entry.own and not entry.evaluated else None, 4)
+    return shown(entry.summary.known_acr if entry.own and not entry.evaluated_on else None, 4)
 
 
 def _teacher(run: ReportedRun, known: Mapping[Path, Entry]) -> str:
@@ -64,9 +62,9 @@ def _teacher(run: ReportedRun, known: Mapping[Path, Entry]) -> str:
 
 
 def _training_time(run: ReportedRun, time: EpochTime) -> str:
-    """Format the student's time, and the sum with its teachers' and soft labels' if all of these are known."""
+    """Format the student's time, and its sum with the times of its teachers and soft labels if all are known."""
     recorded = (run.transfer_cost or {}).get("seconds_before", {})
-    # For a teacher that is gone, use the time recorded when the student was trained.
+    # The time of a teacher that is gone was recorded when the student was trained.
     before = {what: recorded.get(what) if seconds is None else seconds for what, seconds in seconds_before(run).items()}
     known = [seconds for seconds in before.values() if seconds is not None]
     if len(known) < len(before):
@@ -76,10 +74,10 @@ def _training_time(run: ReportedRun, time: EpochTime) -> str:
 
 
 class TrainedRun(NamedTuple):
-    """A teacher or student in the figure of ACR over training time."""
+    """A run in the figure of ACR over training time."""
 
     number: int
-    """The place of its entry in the report, which gives the colour."""
+    """The number of its entry in the report, which gives the colour."""
     name: str
     seconds: float
     acr: Value
@@ -88,7 +86,7 @@ class TrainedRun(NamedTuple):
     method_seconds: float | None = None
     """How long the teacher's method would have taken on the student's architecture."""
     baseline: bool = False
-    """Whether it was trained with Gaussian noise alone, as a baseline for students."""
+    """Whether it was trained with Gaussian noise alone."""
 
     def __str__(self) -> str:
         method = "" if self.method_seconds is None else f"; {self.method} would take {duration(self.method_seconds)}"
@@ -97,20 +95,20 @@ class TrainedRun(NamedTuple):
 
 
 def trained_runs(entries: Sequence[Entry]) -> list[TrainedRun]:
-    """Return the students among the runs, their teachers, and runs of Gaussian noise alone at the same sigma.
+    """Return the students among the runs, their teachers, and baselines with known time and ACR; empty if no student.
 
-    Only where time and ACR are known; empty without a student.
+    A baseline was trained with Gaussian noise alone, at the sigma of a student.
     """
     known = best_entries(entries)
     students = {path: entry.run for path, entry in known.items() if entry.run and entry.run.transfer_cost}
     taught_by = {teacher.path.resolve() for run in students.values() for teacher in teachers(run)}
     sigmas = {run.recipe.sigma for run in students.values()}
-    plain = {path for path, entry in known.items() if entry.run and _is_baseline(entry.run, sigmas)} - taught_by
+    baselines = {path for path, entry in known.items() if entry.run and _is_baseline(entry.run, sigmas)} - taught_by
+    shown = {*students, *taught_by, *baselines}
     runs = [
-        run._replace(baseline=path in plain)
-        for path in known
-        if path in students or path in taught_by or path in plain
-        if (run := _trained(known[path], entries))
+        run._replace(baseline=path in baselines)
+        for path, entry in known.items()
+        if path in shown and (run := _trained_run(entry, entries))
     ]
     return runs if any(run.method for run in runs) else []
 
@@ -119,16 +117,16 @@ def _is_baseline(run: ReportedRun, sigmas: Collection[float]) -> bool:
     return run.recipe.objective["name"] == BASELINE and run.recipe.sigma in sigmas and run.transfer_cost is None
 
 
-def _trained(entry: Entry, entries: Sequence[Entry]) -> TrainedRun | None:
+def _trained_run(entry: Entry, entries: Sequence[Entry]) -> TrainedRun | None:
     run, acr = entry.run, entry.summary.known_acr
     if run is None or not entry.own or run.epoch_time is None or acr is None:
         return None
-    number = next(place for place, other in enumerate(entries) if other is entry)
-    student = TrainedRun(number, entry.name, run.epoch_time.total, acr)
+    number = next(number for number, other in enumerate(entries) if other is entry)
+    trained = TrainedRun(number, entry.name, run.epoch_time.total, acr)
     if run.transfer_cost is None:
-        return student
+        return trained
     # Assume the first teacher's number of epochs, or the student's own if the teacher was trained elsewhere.
     *_, first = run, *teachers(run)
     epochs = (epoch_time(first) or run.epoch_time).epochs
     seconds = run.transfer_cost["method_seconds_per_epoch"] * epochs
-    return student._replace(method=str(run.transfer_cost["method"]), method_seconds=seconds)
+    return trained._replace(method=str(run.transfer_cost["method"]), method_seconds=seconds)

@@ -1,8 +1,9 @@
-"""Figures of the page as SVG that takes the page's colours: training, transfer, and histograms of votes and samples."""
+"""Figures of the page as SVG in the page's colours: training, transfer, and histograms of votes and samples."""
 
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from statistics import median
 from typing import NamedTuple
 
@@ -17,14 +18,14 @@ LEFT, RIGHT, TOP, BOTTOM = 52.0, 16.0, 14.0, 52.0
 NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
 BINS = 20
 SHORTEST = 0.01
-"""Seconds of the shortest training that is drawn: the axis is logarithmic."""
+"""Shorter trainings, in seconds, are drawn as this long, because the axis is logarithmic."""
 UNITS = ((3600.0, "hours"), (60.0, "minutes"), (1.0, "seconds"))
 
 Tick = tuple[float, str]
 
 
 def step_for(largest: float, most: int) -> float:
-    """Return the smallest round step with which at most `most` steps reach a value."""
+    """Return the smallest round step such that at most `most` steps reach a value."""
     least = max(largest, 1e-9) / most
     power = 10.0 ** math.floor(math.log10(least))
     return next(power * nice for nice in NICE if power * nice >= least * (1 - 1e-9))
@@ -38,7 +39,7 @@ def ticks_up_to(largest: float, most: int = 8) -> list[float]:
 
 @dataclass(frozen=True)
 class Chart:
-    """The frame of a figure: the ranges of its axes, and the place of a value in the picture."""
+    """A figure with two axes: their ranges, and the place of a value in the picture."""
 
     title: str
     end: Point
@@ -46,7 +47,7 @@ class Chart:
     start: Point = (0.0, 0.0)
     height: float = HEIGHT
     logarithmic: bool = False
-    """Whether the horizontal axis is."""
+    """Whether the horizontal axis is logarithmic."""
 
     def x(self, value: float) -> float:
         low, high, value = (self._scale(number) for number in (self.start[0], self.end[0], value))
@@ -64,31 +65,31 @@ class Chart:
         return "M" + "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in points)
 
     def steps(self, points: Sequence[Point]) -> str:
-        """Return the path that holds the value of the right end over every step, so that none is above it."""
+        """Return the path of steps, each at the value of its right end, so that nothing is above a point."""
         (x, y), *rest = points
-        parts, last = [f"M{self.x(x):.1f} {self.y(y):.1f}"], y
+        path, last = f"M{self.x(x):.1f} {self.y(y):.1f}", y
         for number, (x, y) in enumerate(rest):
             if y != last:
-                parts.append(f"V{self.y(y):.1f}")
+                path += f"V{self.y(y):.1f}"
             if number + 1 == len(rest) or rest[number + 1][1] != y:
-                parts.append(f"H{self.x(x):.1f}")
+                path += f"H{self.x(x):.1f}"
             last = y
-        return "".join(parts)
+        return path
 
     def svg(self, drawn: str, x_ticks: Sequence[Tick], y_ticks: Sequence[Tick], x_title: str, extra: str = "") -> str:
         """Return the figure, with `drawn` inside its axes."""
         bottom = self.height - BOTTOM
-        across = "".join(
+        y_axis = "".join(
             f'<line class="grid" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{self.y(value):.1f}" y2="{self.y(value):.1f}"/>'
             f'<text class="tick" x="{LEFT - 8}" y="{self.y(value) + 4:.1f}" text-anchor="end">{html_text(label)}</text>'
             for value, label in y_ticks
         )
-        along = "".join(
+        x_axis = "".join(
             f'<text class="tick {"odd" if number % 2 else ""}" x="{self.x(value):.1f}" y="{bottom + 24:.1f}" '
             f'text-anchor="middle">{html_text(label)}</text>'
             for number, (value, label) in enumerate(x_ticks)
         )
-        axis = f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}"/>'
+        line = f'<line class="axis" x1="{LEFT}" x2="{WIDTH - RIGHT}" y1="{bottom}" y2="{bottom}"/>'
         name = (
             f'<text class="tick name" x="{(LEFT + WIDTH - RIGHT) / 2:.0f}" y="{self.height - 4:.0f}" '
             f'text-anchor="middle">{html_text(x_title)}</text>'
@@ -96,12 +97,12 @@ class Chart:
         size = f'viewBox="0 0 {WIDTH:.0f} {self.height:.0f}"'
         return (
             f'<svg class="chart" {size} role="img" aria-label="{html_text(self.title)}"{extra}>'
-            f"{across}{along}{axis}{name}{drawn}</svg>"
+            f"{y_axis}{x_axis}{line}{name}{drawn}</svg>"
         )
 
 
 def group(number: int, drawn: str) -> str:
-    """Return what is drawn for input `number`, in its colour; the legend's boxes hide it."""
+    """Return the group of what is drawn for input `number`, in its colour; a checkbox of the legend hides it."""
     return f'<g class="run run-{number}" style="--c: var(--c{number})">{drawn}</g>'
 
 
@@ -127,13 +128,13 @@ def training_figures(entries: Sequence[Entry]) -> list[Figure]:
 
 
 def _training_lines(entries: Sequence[Entry], column: str, factor: float) -> dict[int, list[Point]]:
-    """Return the values of a column over the epochs by input; only of the first input of every run."""
+    """Return the values of a column over the epochs, by the number of the first input of each run."""
     lines: dict[int, list[Point]] = {}
-    seen: set[str] = set()
+    seen: set[Path] = set()
     for number, entry in enumerate(entries):
-        if entry.run is None or not entry.own or str(entry.run.path.resolve()) in seen:
+        if entry.run is None or not entry.own or entry.run.path.resolve() in seen:
             continue
-        seen.add(str(entry.run.path.resolve()))
+        seen.add(entry.run.path.resolve())
         rows = enumerate(entry.run.history(), 1)
         values = [(float(epoch), factor * _number(row.get(column, ""))) for epoch, row in rows]
         points = [(epoch, value) for epoch, value in values if math.isfinite(value)]
@@ -162,15 +163,15 @@ def _training_figure(title: str, lines: dict[int, list[Point]], highest: float) 
 
 
 def _axis_start(lowest: float, highest: float) -> float:
-    """Start the axis at 0, or just below the values if all are in the upper half, to tell them apart."""
+    """Return where the axis starts: at 0, or just below the values if all are in the upper half."""
     step = highest / 20
     return min(lowest, 0.0) if lowest < highest / 2 else max(0.0, step * (math.floor(lowest / step) - 1))
 
 
 def transfer_figure(runs: Sequence[TrainedRun], norms: str = "") -> Figure | None:
-    """Draw ACR over training time, with the time that the teacher's method would have taken for a student.
+    """Draw ACR over training time, and for students the time that the teacher's method would have taken.
 
-    A dashed line across the plot is the ACR of a run that was trained with Gaussian noise alone.
+    A dashed line across the plot is the ACR of a baseline.
     """
     if not runs:
         return None
@@ -192,14 +193,14 @@ def transfer_figure(runs: Sequence[TrainedRun], norms: str = "") -> Figure | Non
 def _run_points(chart: Chart, run: TrainedRun, size: float) -> str:
     """Draw a point, and for a student a hollow one where the teacher's method would have ended."""
     x, y = chart.x(max(run.seconds, SHORTEST) / size), chart.y(run.acr.value)
-    parts = f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
+    drawn = f'<circle class="dot" cx="{x:.1f}" cy="{y:.1f}" r="6"/>'
     if run.method_seconds is not None:
         far = chart.x(max(run.method_seconds, SHORTEST) / size)
-        parts += f'<path class="attacked" d="M{x:.1f} {y:.1f}H{far:.1f}"/>'
-        parts += f'<circle class="hollow" cx="{far:.1f}" cy="{y:.1f}" r="6"/>'
+        drawn += f'<path class="attacked" d="M{x:.1f} {y:.1f}H{far:.1f}"/>'
+        drawn += f'<circle class="hollow" cx="{far:.1f}" cy="{y:.1f}" r="6"/>'
     if run.baseline:
-        parts += f'<path class="bar attacked" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
-    return group(run.number, parts)
+        drawn += f'<path class="bar attacked" d="M{LEFT} {y:.1f}H{WIDTH - RIGHT}"/>'
+    return group(run.number, drawn)
 
 
 def _decades(low: float, high: float) -> list[Tick]:
@@ -210,7 +211,7 @@ def _decades(low: float, high: float) -> list[Tick]:
 
 
 class Histogram(NamedTuple):
-    """A small histogram with the values at its two ends; words instead if there is nothing to draw."""
+    """A small histogram with the values at its ends; words in its place if there is nothing to draw."""
 
     svg: str = ""
     ends: tuple[str, str] = ("", "")
@@ -218,7 +219,7 @@ class Histogram(NamedTuple):
 
 
 class VoteRow(NamedTuple):
-    """How sure the votes of one input were, and what they cost."""
+    """The top class's share of the votes of one input, and the samples that the votes took."""
 
     name: str
     shares: Histogram
@@ -229,10 +230,10 @@ class VoteRow(NamedTuple):
 
 
 def vote_rows(entries: Sequence[Entry]) -> list[VoteRow]:
-    """Return histograms of the top class's share of the votes and of the samples per image; empty without either."""
+    """Return a row of histograms for each input; no rows if no input records votes or samples."""
     rows = [_vote_row(entry) for entry in entries]
-    counted = any(row.shares.svg for row in rows) or any(entry.summary.samples for entry in entries)
-    return rows if counted else []
+    recorded = any(row.shares.svg for row in rows) or any(entry.summary.samples for entry in entries)
+    return rows if recorded else []
 
 
 def _vote_row(entry: Entry) -> VoteRow:
@@ -255,7 +256,7 @@ def _share_histogram(shares: Sequence[float], label: str) -> Histogram:
 
 
 def _sample_histogram(samples: Sequence[int], label: str) -> Histogram:
-    """Return a histogram over the logarithm."""
+    """Return a histogram over the logarithm of the samples."""
     if not samples:
         return Histogram(words=UNKNOWN)
     low, high = math.log10(min(samples)), math.log10(max(samples))
@@ -265,8 +266,9 @@ def _sample_histogram(samples: Sequence[int], label: str) -> Histogram:
     return Histogram(_bars(places, label), (f"{min(samples):,}", f"{max(samples):,}"))
 
 
-def _bars(places: Sequence[float], label: str, width: float = 160.0, height: float = 34.0) -> str:
-    """Draw how many places between 0 and 1 there are in each bin."""
+def _bars(places: Sequence[float], label: str) -> str:
+    """Draw a histogram of values between 0 and 1."""
+    width, height = 160.0, 34.0
     counts = [0] * BINS
     for place in places:
         counts[min(BINS - 1, int(place * BINS))] += 1
@@ -276,6 +278,6 @@ def _bars(places: Sequence[float], label: str, width: float = 160.0, height: flo
         for number, count in enumerate(counts)
         if (size := max(1.0, count / largest * height) if count else 0.0)
     )
-    ground = f'<line class="axis" x1="0" x2="{width:.0f}" y1="{height}" y2="{height}"/>'
+    line = f'<line class="axis" x1="0" x2="{width:.0f}" y1="{height}" y2="{height}"/>'
     frame = f'viewBox="0 0 {width:.0f} {height + 1:.0f}" width="{width:.0f}" height="{height + 1:.0f}"'
-    return f'<svg class="bars" {frame} role="img" aria-label="{html_text(label)}">{drawn}{ground}</svg>'
+    return f'<svg class="bars" {frame} role="img" aria-label="{html_text(label)}">{drawn}{line}</svg>'

@@ -1,4 +1,4 @@
-"""The curves of the page as SVG, and the values that its script shows at the radius under the pointer."""
+"""The curves of the page as SVG, and the values that its script shows at a radius."""
 
 import json
 import math
@@ -27,7 +27,7 @@ DASHED = (
 
 
 def caption(entries: Sequence[Entry]) -> str:
-    """Say what the curves show."""
+    """Describe the curves."""
     return f"Certified accuracy, % of all images.{DASHED if any(entry.attacks for entry in entries) else ''}"
 
 
@@ -65,7 +65,7 @@ def _certified(chart: Chart, curve: Curve) -> str:
 
 
 def _attacked(chart: Chart, attack: Attack) -> str:
-    """Draw the share that an attack left; it falls at the length of every change that was found."""
+    """Draw the attacked accuracy, which falls at the length of every successful change."""
     limit = min(attack.largest, chart.end[0])
     radii = [0.0, *sorted({row.distance for row in attack.rows if row.distance and row.distance < limit}), limit]
     shares = [100 * attack.resisted(radius)[0] / len(attack.rows) for radius in radii]
@@ -75,8 +75,8 @@ def _attacked(chart: Chart, attack: Attack) -> str:
 
 
 def data(entries: Sequence[Entry], start: float) -> str:
-    """Return the texts for every radius of the slider as JSON that is safe inside a page; `start` is shown first."""
-    radii = _radii(entries)
+    """Return the texts for every radius of the slider as JSON that is safe in a page; `start` is the first radius."""
+    radii = _slider_radii(entries)
     runs = [_slider_texts(entry, entries[0], radii) for entry in entries]
     content: dict[str, Any] = {"radii": radii, "texts": list(map(radius_text, radii)), "runs": runs, "start": start}
     dimensions = {entry.run.dimensions if entry.run else None for entry in entries}
@@ -87,24 +87,23 @@ def data(entries: Sequence[Entry], start: float) -> str:
     return json.dumps(content, separators=(",", ":")).replace("<", "\\u003c").replace("//", "/\\u002f")
 
 
-def _radii(entries: Sequence[Entry]) -> list[float]:
-    """Return round radii up to the largest there is, and every tested one."""
+def _slider_radii(entries: Sequence[Entry]) -> list[float]:
+    """Return round radii up to the largest one, and every tested radius."""
     largest = max(entry.summary.largest for entry in entries) or 1.0
-    step = step_for(largest, SLIDER_RADII)
-    digits = max(0, 2 - math.floor(math.log10(step)))
-    steps = {round(step * number, digits) for number in range(math.floor(largest / step + 1e-9) + 1)}
+    digits = max(0, 2 - math.floor(math.log10(step_for(largest, SLIDER_RADII))))
+    steps = {round(radius, digits) for radius in ticks_up_to(largest, SLIDER_RADII)}
     return sorted(steps | {radius for entry in entries for radius in entry.summary.tested_radii or ()})
 
 
 def _slider_texts(entry: Entry, first: Entry, radii: Sequence[float]) -> dict[str, Any]:
-    """Return the texts of one input at every radius of the slider, with differences to the first input."""
+    """Return the texts of an input at every radius of the slider, with its differences to the first input."""
     summary, attack = entry.summary, largest_attack(entry)
-    compared = [None] * len(radii) if entry is first else paired_differences(summary, first.summary, radii)
+    differences = [None] * len(radii) if entry is first else paired_differences(summary, first.summary, radii)
     texts: dict[str, Any] = {
         "name": entry.name,
         "value": [shown(summary.known(radius), 1, 2) for radius in radii],
         "interval": [percent_range(summary.interval(r)) if summary.decided(r) else "" for r in radii],
-        "difference": ["" if difference is None else _signed(difference) for difference in compared],
+        "difference": ["" if difference is None else _signed(difference) for difference in differences],
     }
     if attack is not None:
         shares = [attacked_accuracy(attack.attack, radius) for radius in radii]

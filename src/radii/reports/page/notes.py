@@ -1,4 +1,4 @@
-"""The result in words, and what a reader must know before comparing inputs."""
+"""The headlines of the page, and notes on what a reader must know before comparing inputs."""
 
 from collections.abc import Callable, Sequence
 
@@ -11,7 +11,7 @@ from radii.runs.attacks import Attack
 from radii.runs.certificates import Certificates
 from radii.runs.repeats import repeats_note
 
-USUAL = 0.5
+DEFAULT_RADIUS = 0.5
 """The radius of the headline if no sigma is known."""
 RETRAINED = "certificates of weights that the run no longer has: it was trained again since; certify it again"
 SOME_RADII = "only some radii were tested; a dash marks an untested radius, ≥ a bound from a larger one"
@@ -26,20 +26,20 @@ ADVICE = {
     protocol.IMAGES: "Their numbers are not directly comparable",
     protocol.RECORDS: "It is unknown whether the others were certified in the same way",
 }
-"""The consequence of a difference between inputs."""
+"""What follows from a difference between inputs."""
 DESCRIBED: dict[str, Callable[[Certificates], object]] = {
     **protocol.ASPECTS,
     protocol.BUDGETS: protocol.describe_certifier,
     protocol.IMAGES: protocol.describe_images,
     protocol.RECORDS: lambda file: "not recorded" if file.certifier is None else "recorded",
 }
-"""The text about each input for a difference between inputs."""
+"""How a note on a difference describes each input."""
 MOST_NAMED = 8
-"""The most inputs that a note names; of more, the most frequent value is that of "the others"."""
+"""The most inputs that a note names; of more inputs, those with the most frequent value are "the others"."""
 
 
 def claim(entries: Sequence[Entry]) -> str:
-    """Say in a sentence what a certificate means, with the largest of the failure probabilities."""
+    """Return what a certificate means, with the largest of the failure probabilities if all are known."""
     norms = protocol.norm_names([entry.certificates for entry in entries])
     failures = [entry.certificates.failure for entry in entries]
     known = [failure for failure in failures if failure is not None]
@@ -51,22 +51,22 @@ def claim(entries: Sequence[Entry]) -> str:
 
 
 def noise_words(entries: Sequence[Entry]) -> str:
-    """State the noise; for each input if they differ."""
+    """Describe the noise, of each input if they differ."""
     differ = len({_noise(entry.certificates) for entry in entries}) > 1
     return f"Noise: {_values(entries, _noise) if differ else _noise(entries[0].certificates)}."
 
 
 def _noise(certificates: Certificates) -> str:
-    """Describe the noise; the file of another tool may state sigma in its name alone."""
+    """Describe the noise of a file; the sigma of another tool's log may be known from its name alone."""
     if "noise" in certificates.header:
         stated = {key: value for key, value in certificates.noise.items() if key != "name"}
-        words = ", ".join(f"{key} {_value_text(value)}" for key, value in stated.items())
-        return f"{certificates.noise.get('name')}{f' of {words}' if words else ''}, pixels in [0, 1]"
+        parameters = ", ".join(f"{key} {_value_text(value)}" for key, value in stated.items())
+        return f"{certificates.noise.get('name')}{f' of {parameters}' if parameters else ''}, pixels in [0, 1]"
     return "not recorded" if certificates.sigma is None else f"sigma {certificates.sigma:g}, pixels in [0, 1]"
 
 
 def _rounding(entries: Sequence[Entry]) -> str:
-    """State the limit of noise in floating point; empty if all noise is on a grid."""
+    """Return the limitation of noise in floating point; empty if all noise is on a grid."""
     if all(entry.certificates.header.get("noise", {}).get("name") == "grid" for entry in entries):
         return ""
     return (
@@ -76,17 +76,17 @@ def _rounding(entries: Sequence[Entry]) -> str:
 
 
 def headline_radius(entries: Sequence[Entry], radii: Sequence[float] = ()) -> float:
-    """Choose the radius of the table nearest to twice the smallest sigma, among those that all inputs tested."""
+    """Choose the radius nearest to twice the smallest sigma, among those that all inputs tested."""
     summaries = [entry.summary for entry in entries]
-    candidates = [radius for radius in radii or radii_of(summaries) if radius > 0] or [USUAL]
+    candidates = [radius for radius in radii or radii_of(summaries) if radius > 0] or [DEFAULT_RADIUS]
     decided = [radius for radius in candidates if all(summary.decided(radius) for summary in summaries)]
     sigmas = [entry.certificates.sigma for entry in entries if entry.certificates.sigma]
-    target = 2 * min(sigmas) if sigmas else USUAL
+    target = 2 * min(sigmas) if sigmas else DEFAULT_RADIUS
     return min(decided or candidates, key=lambda radius: (abs(radius - target), radius))
 
 
 def headline(entry: Entry, radius: float) -> str:
-    """Say what is guaranteed within a radius, with its interval, and how often there is no answer."""
+    """Return the share that is guaranteed within a radius, with its interval, and the share without an answer."""
     summary, size = entry.summary, f"radius {radius_text(radius)} ({protocol.norm_name(entry.certificates)})"
     known, abstained = summary.known(radius), summary.known_abstentions
     pictures = f"{summary.images:,} picture{'s' * (summary.images != 1)}"
@@ -101,11 +101,12 @@ def headline(entry: Entry, radius: float) -> str:
 
 
 def notes(entries: Sequence[Entry]) -> list[str]:
-    """List everything that the numbers themselves do not show."""
+    """List what the numbers do not show: how they were made, and whether they compare."""
     return [*_about_single(entries), *_about_some(entries), *_about_all(entries)]
 
 
 def _about_single(entries: Sequence[Entry]) -> list[str]:
+    """List the notes on the images of inputs, and on images that were certified several times."""
     sentences = []
     repeated: dict[str, list[Entry]] = {}
     for entry in entries:
@@ -116,9 +117,9 @@ def _about_single(entries: Sequence[Entry]) -> list[str]:
         others = [other.certificates for other in entries if other is not entry]
         if words := repeats_note(entry.certificates, [*others, *entry.beside]):
             repeated.setdefault(words, []).append(entry)
-    for words, some in repeated.items():
-        shared = words if len(some) == 1 else words.replace("its images", "their images", 1)
-        sentences.append(f"{_listed(some, entries)}: {shared}.")
+    for words, members in repeated.items():
+        shared = words if len(members) == 1 else words.replace("its images", "their images", 1)
+        sentences.append(f"{_listed(members, entries)}: {shared}.")
     return sentences
 
 
@@ -135,11 +136,11 @@ def _about_some(entries: Sequence[Entry]) -> list[str]:
     for entry in entries:
         if largest := largest_attack(entry):
             shared.setdefault(_about_attack(entry, largest.attack), []).append(entry)
-    return [f"{_listed(some, entries)}: {words}." for words, some in shared.items() if some]
+    return [f"{_listed(members, entries)}: {words}." for words, members in shared.items() if members]
 
 
 def _about_attack(entry: Entry, attack: Attack) -> str:
-    """State the budget of an attack and how many certificates it broke."""
+    """Describe an attack, and how many certificates of the input were broken."""
     broken = broken_certificates(entry)
     inside = f"{broken} certified images changed inside their radius" if broken else "no certificate was broken"
     unanswered = f", {attack.abstained:,} without an answer, counted as errors" if attack.abstained else ""
@@ -150,11 +151,12 @@ def _has_rounded_radii(certificates: Certificates) -> bool:
     return all(float(f"{row.radius:.3}") == row.radius for row in certificates.rows)
 
 
-def _listed(some: Sequence[Entry], entries: Sequence[Entry]) -> str:
-    return "All inputs" if len(some) == len(entries) > 1 else ", ".join(entry.short_name for entry in some)
+def _listed(members: Sequence[Entry], entries: Sequence[Entry]) -> str:
+    return "All inputs" if len(members) == len(entries) > 1 else ", ".join(entry.short_name for entry in members)
 
 
 def _about_all(entries: Sequence[Entry]) -> list[str]:
+    """List the notes on the differences between inputs."""
     files = [entry.certificates for entry in entries]
     differing = protocol.differences(files)
     sentences = [_difference(words, entries) for words in differing]
@@ -168,19 +170,19 @@ def _about_all(entries: Sequence[Entry]) -> list[str]:
 
 
 def _difference(words: str, entries: Sequence[Entry]) -> str:
-    """Say in what the inputs differ, with the names of the inputs, and what follows."""
+    """Return the note on a difference, with the value of each input, and what follows."""
     advice = f" {ADVICE[words]}." if words in ADVICE else ""
     return f"{words}: {_values(entries, DESCRIBED[words])}.{advice}"
 
 
 def _values(entries: Sequence[Entry], value: Callable[[Certificates], object]) -> str:
-    """List every value with the names of its inputs; the most frequent one last, "the others" of many inputs."""
+    """List every value with the names of its inputs, the most frequent one last."""
     names: dict[str, list[str]] = {}
     for entry in entries:
         names.setdefault(_value_text(value(entry.certificates)), []).append(entry.short_name)
     *few, (usual, others) = sorted(names.items(), key=lambda item: len(item[1]))
-    last = ", ".join(others) if len(entries) <= MOST_NAMED or not few else "the others"
-    return "; ".join([*(f"{text} ({', '.join(some)})" for text, some in few), f"{usual} ({last})"])
+    last = ["the others"] if few and len(entries) > MOST_NAMED else others
+    return "; ".join(f"{text} ({', '.join(members)})" for text, members in [*few, (usual, last)])
 
 
 def _value_text(value: object) -> str:

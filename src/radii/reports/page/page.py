@@ -1,32 +1,36 @@
-"""The page of a report as HTML, and the same tables as Markdown."""
+"""Write a report as an HTML page, and its tables as Markdown."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from importlib import metadata
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from radii.reports import accuracies, population, protocol, tables
+from radii.reports.accuracies import Metric
 from radii.reports.details import COMPUTED, MOST_COLUMNS, SHARED, details_tables
 from radii.reports.figures import dark_colour, light_colour
 from radii.reports.inputs import Entry
-from radii.reports.metrics import Summary, Value, radii_of, shown
+from radii.reports.metrics import radii_of, shown
 from radii.reports.page import curves
 from radii.reports.page.charts import training_figures, transfer_figure, vote_rows
 from radii.reports.page.notes import claim, headline, headline_radius, noise_words, notes
 from radii.reports.page.pictures import galleries, look, read_pictures
 from radii.reports.spread import spread
 from radii.reports.tables import Table
-from radii.reports.text import UNKNOWN, html_text, markdown_text, plain, radius_text
+from radii.reports.template import render
+from radii.reports.text import UNKNOWN, markdown_text, radius_text
 from radii.reports.transfer import trained_runs, transfers
+from radii.runs.certificates import Certificates
 
 TITLE = "Certified accuracy"
 SPREAD = (
     "p 10 % is the largest share of the votes that the top class gets in the hardest tenth of the images. At the cap "
     "are images whose radius only more samples could raise. The easiest fifth is its share of the ACR."
 )
+# How the figure of transfer shows its baseline.
 DRAWN = "The line across is the ACR of a run that was trained with Gaussian noise alone: the baseline."
 NOT_DRAWN = "To see what plain training gives, report a run of the objective gaussian at the same sigma too."
 FIGURES = {"curves": "Certified accuracy over the radius", "times": "Seconds of training per epoch"}
@@ -46,7 +50,20 @@ class Content:
     """Tables by kind of corruption, by title."""
 
     @cached_property
+    def certificates(self) -> list[Certificates]:
+        return [entry.certificates for entry in self.entries]
+
+    @cached_property
+    def norms(self) -> str:
+        return protocol.norm_names(self.certificates)
+
+    @cached_property
+    def comparable(self) -> bool:
+        return protocol.comparable(self.certificates)
+
+    @cached_property
     def radius(self) -> float:
+        """The radius of the headlines."""
         return headline_radius(self.entries, self.radii)
 
     @cached_property
@@ -55,8 +72,7 @@ class Content:
 
     @cached_property
     def best_is_bold(self) -> str:
-        comparable = protocol.comparable([entry.certificates for entry in self.entries])
-        return " The best of a column is bold." if comparable else ""
+        return " The best of a column is bold." if self.comparable else ""
 
     @cached_property
     def notes(self) -> list[str]:
@@ -84,8 +100,12 @@ class Content:
 
 def markdown(content: Content, figures: Iterable[str]) -> str:
     """Write the tables for a README or a pull request; `figures` are files beside it."""
-    corruptions = {title: tables.markdown(table).strip() for title, table in content.corruptions.items()}
-    parts = [
+    titled = {f"## {markdown_text(title)}": table for title, table in content.corruptions.items()}
+    if content.transfers:
+        titled = {"## Transfer": content.transfers, **titled}
+    if content.populations:
+        titled[f"## {population.TITLE}\n\n{population.CAPTION}"] = content.populations
+    blocks = [
         f"# {markdown_text(content.title)}",
         f"{claim(content.entries)} {noise_words(content.entries)}",
         "Per cent of all images certified at each radius, rounded down; ACR is the average certified radius."
@@ -93,11 +113,7 @@ def markdown(content: Content, figures: Iterable[str]) -> str:
         tables.markdown(content.accuracies).strip(),
         "\n".join(f"- {markdown_text(note)}" for note in content.notes),
         "\n".join(f"![{FIGURES[Path(file).stem]}]({file})" for file in figures),
-        f"## Transfer\n\n{tables.markdown(content.transfers).strip()}" if content.transfers else "",
-        *(f"## {markdown_text(title)}\n\n{text}" for title, text in corruptions.items()),
-        f"## {population.TITLE}\n\n{population.CAPTION}\n\n{tables.markdown(content.populations).strip()}"
-        if content.populations
-        else "",
+        *(f"{title}\n\n{tables.markdown(table).strip()}" for title, table in titled.items()),
         "## 95 % intervals over the choice of test images",
         tables.markdown(accuracies.intervals(content.accuracies)).strip(),
         "## What the average hides",
@@ -106,30 +122,28 @@ def markdown(content: Content, figures: Iterable[str]) -> str:
         f"## {COMPUTED}",
         *(tables.markdown(table).strip() for table in content.details.values()),
     ]
-    return "\n\n".join(filter(None, parts)) + "\n"
+    return "\n\n".join(filter(None, blocks)) + "\n"
 
 
 def html(content: Content) -> str:
-    """Write the page: tables, figures and pictures inline, no outside request; a small script helps to read it."""
+    """Write the page: tables, figures and pictures inline, without outside requests; a script helps to read it."""
     entries, radius = content.entries, content.radius
-    pictures = [(entry, read) for entry in entries if (read := read_pictures(entry))]
+    pictures = [(entry, images) for entry in entries if (images := read_pictures(entry))]
     runs = trained_runs(entries) if content.transfers else []
     by_class = accuracies.by_class(entries, radius)
     many = len(entries) > MOST_COLUMNS
-    return _render(
-        title=content.title,
-        names=[entry.name for entry in entries],
+    return render(
+        Path(__file__).with_name("page.html"),
+        content=content,
         light=[light_colour(number) for number in range(len(entries))],
         dark=[dark_colour(number) for number in range(len(entries))],
+        names=[entry.name for entry in entries],
         headlines=[headline(entry, radius) for entry in entries],
         claim=claim(entries),
         noise=noise_words(entries),
-        norms=protocol.norm_names([entry.certificates for entry in entries]),
-        tiles=_tiles(entries, radius),
+        tiles=_tiles(content),
         look=look(pictures, radius),
-        best_is_bold=content.best_is_bold,
         accuracies=tables.html(content.accuracies, dots=True, sortable=True),
-        notes=content.notes,
         caption=curves.caption(entries),
         curves=curves.figure(entries),
         galleries=galleries(pictures),
@@ -140,7 +154,7 @@ def html(content: Content) -> str:
         votes=vote_rows(entries),
         training=training_figures(entries),
         transfers=tables.html(content.transfers, sortable=True) if content.transfers else "",
-        transfer_figure=transfer_figure(runs, protocol.norm_names([entry.certificates for entry in entries])),
+        transfer_figure=transfer_figure(runs, content.norms),
         baseline=DRAWN if any(run.baseline for run in runs) else NOT_DRAWN,
         trained_runs=runs,
         corruptions={title: tables.html(table, sortable=True) for title, table in content.corruptions.items()},
@@ -152,52 +166,32 @@ def html(content: Content) -> str:
         },
         day=datetime.now(UTC).date().isoformat(),
         version=metadata.version("radii"),
-        command=content.command,
         data=curves.data(entries, radius),
     )
 
 
-def _render(**values: Any) -> str:
-    """Fill the template; every value is escaped unless the template marks it as HTML with `safe`."""
-    from jinja2 import Environment, FileSystemLoader, StrictUndefined
-
-    environment = Environment(
-        loader=FileSystemLoader(Path(__file__).parent),
-        autoescape=True,
-        undefined=StrictUndefined,
-        finalize=lambda value: plain(value) if type(value) is str else value,
-        keep_trailing_newline=True,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["unbroken"] = lambda words: html_text(words).replace(" %", "&nbsp;%")
-    return environment.get_template("page.html").render(values)
-
-
 class Tile(NamedTuple):
-    """One number in large print: of a single input, or the best of several."""
+    """A number in large print: of a single input, or the best of several."""
 
     title: str
     value: str
     unit: str
     who: str
+    """Which input has the best value, or a warning about few images."""
 
 
-Metric = Callable[[Summary], Value | None]
-
-
-def _tiles(entries: Sequence[Entry], radius: float) -> list[Tile]:
+def _tiles(content: Content) -> list[Tile]:
     """Return the known numbers in large print; none for several inputs that do not compare."""
-    if len(entries) > 1 and not protocol.comparable([entry.certificates for entry in entries]):
+    entries, radius, norms = content.entries, content.radius, content.norms
+    if len(entries) > 1 and not content.comparable:
         return []
     smaller = [other for other in radii_of([entry.summary for entry in entries]) if 0 < other < radius]
     half = min(smaller, key=lambda other: abs(other - radius / 2), default=radius / 2)
-    norm = protocol.norm_names([entry.certificates for entry in entries])
     tiles = [
         _tile(entries, "Smoothed accuracy", lambda summary: summary.known(0.0)),
-        _tile(entries, f"Certified at radius {radius_text(half)} ({norm})", lambda summary: summary.known(half)),
-        _tile(entries, f"Certified at radius {radius_text(radius)} ({norm})", lambda summary: summary.known(radius)),
-        _tile(entries, f"Average certified radius ({norm})", lambda summary: summary.known_acr, percent=False),
+        _tile(entries, f"Certified at radius {radius_text(half)} ({norms})", lambda summary: summary.known(half)),
+        _tile(entries, f"Certified at radius {radius_text(radius)} ({norms})", lambda summary: summary.known(radius)),
+        _tile(entries, f"Average certified radius ({norms})", lambda summary: summary.known_acr, percent=False),
     ]
     return [tile for tile in tiles if tile.value != UNKNOWN]
 

@@ -1,4 +1,4 @@
-"""The pictures of a page: what a radius looks like, and test images by radius with the attacks on them."""
+"""The pictures of the page: changes of the length of a radius, and test images with the attacks on them."""
 
 import base64
 import io
@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from radii.reports.attacks import largest_attack
 from radii.reports.inputs import Entry
 from radii.reports.protocol import norm_name
-from radii.reports.text import down, radius_text
+from radii.reports.text import class_name, down, radius_text
 from radii.runs import gallery
 from radii.runs.certificates import Row
 from radii.runs.readers import is_integer, is_number
@@ -28,7 +28,7 @@ NOTHING_FOUND = "No wrong answer was found outside."
 
 
 class Change(NamedTuple):
-    """An image that an attack changed."""
+    """An image that an attack changed, the length of the change, and the answer to it."""
 
     pixels: "Pixels"
     length: float
@@ -37,15 +37,15 @@ class Change(NamedTuple):
 
 @dataclass(frozen=True)
 class Pictures:
-    """The pictures of one input by image number, and those that an attack changed."""
+    """The pictures of one input by index, and those that an attack changed by name, such as 3-inside."""
 
     clean: "Mapping[int, Pixels]"
     changed: "Mapping[str, Pixels]"
     changes: Mapping[str, Any]
-    """Length of the change and the answer to it, by the names of `changed`."""
+    """The records of the changes, by name."""
 
     def change(self, index: int, kind: str) -> Change | None:
-        """Return the image changed `inside` or `outside` of the certified radius, if there is one."""
+        """Return the image that was changed `inside` or `outside` of its radius, if there is one."""
         name = f"{index}-{kind}"
         record = self.changes.get(name)
         if name not in self.changed or index not in self.clean or not isinstance(record, dict):
@@ -80,9 +80,9 @@ def read_pictures(entry: Entry) -> Pictures | None:
 
 
 def _fits(name: str, change: Any, row: Row | None) -> bool:
-    """Tell whether a change is of this image, and is inside or outside of its radius as the name says.
+    """Return whether a change is of this image, and inside or outside of its radius as the name says.
 
-    The attack may have been made when the image had another radius.
+    The image may have had another radius when it was attacked.
     """
     length: Any = change.get("distance") if isinstance(change, dict) else None
     if row is None or not is_number(length):
@@ -91,14 +91,14 @@ def _fits(name: str, change: Any, row: Row | None) -> bool:
 
 
 class Image(NamedTuple):
-    """A picture of the page: its content as a data URL, and its description."""
+    """A picture of the page as a data URL, and its description."""
 
     source: str
     words: str
 
 
 def _image(pixels: "Pixels", words: str) -> Image:
-    """Encode a picture; values outside [0, 1] are shown as the nearest."""
+    """Encode a picture; values outside of [0, 1] are clipped."""
     import numpy as np
     from PIL import Image as Pillow
 
@@ -110,14 +110,14 @@ def _image(pixels: "Pixels", words: str) -> Image:
 
 
 class Look(NamedTuple):
-    """One picture with changes of the length of a radius."""
+    """A picture, and the same one with changes of the length of a radius."""
 
     about: str
     images: Sequence[Image]
 
 
 def look(inputs: Sequence[tuple[Entry, Pictures]], radius: float) -> Look | None:
-    """Show a picture as it is, with noise of the length of a radius, and with a worst change of that length."""
+    """Return a picture as it is, with noise of the length of a radius, and with an attack's change of that length."""
     for entry, pictures in inputs:
         for row in gallery.choice(entry.certificates.rows).get("Median radius", []):
             if row.index in pictures.clean:
@@ -129,22 +129,22 @@ def look(inputs: Sequence[tuple[Entry, Pictures]], radius: float) -> Look | None
 
 def _changed_by(pictures: Pictures, index: int, radius: float, norm: Norm) -> list[Image]:
     clean, size = pictures.clean[index], radius_text(radius)
-    images = [_image(clean, "A test picture"), _image(with_noise(clean, radius, norm), f"with noise of length {size}")]
+    images = [_image(clean, "A test picture"), _image(_with_noise(clean, radius, norm), f"with noise of length {size}")]
     if change := pictures.change(index, "outside") or pictures.change(index, "inside"):
         words = f"with a change of length {size} in the direction that an attack found worst"
-        images.append(_image(scaled(clean, change.pixels, radius, norm), words))
+        images.append(_image(_scaled(clean, change.pixels, radius, norm), words))
     return images
 
 
-def with_noise(pixels: "Pixels", length: float, norm: Norm = L2) -> "Pixels":
-    """Add Gaussian noise, scaled to exactly this length in a norm."""
+def _with_noise(pixels: "Pixels", length: float, norm: Norm) -> "Pixels":
+    """Add Gaussian noise, scaled to this length in a norm."""
     import numpy as np
 
     noise = np.random.default_rng(0).standard_normal(pixels.shape)
-    return scaled(pixels, (pixels + noise).astype(np.float32), length, norm)
+    return _scaled(pixels, (pixels + noise).astype(np.float32), length, norm)
 
 
-def scaled(pixels: "Pixels", changed: "Pixels", length: float, norm: Norm = L2) -> "Pixels":
+def _scaled(pixels: "Pixels", changed: "Pixels", length: float, norm: Norm) -> "Pixels":
     """Change a picture in the direction of another, by this length in a norm."""
     import numpy as np
 
@@ -153,8 +153,8 @@ def scaled(pixels: "Pixels", changed: "Pixels", length: float, norm: Norm = L2) 
     return (pixels + (change * (length / size) if size else 0.0)).astype(np.float32)
 
 
-class Card(NamedTuple):
-    """A test image of a gallery, with what its certificate and the attacks on it say."""
+class GalleryItem(NamedTuple):
+    """A test image of a gallery with the changed ones, and what its certificate and the attacks on it say."""
 
     images: Sequence[Image]
     label: str
@@ -168,7 +168,7 @@ class Gallery(NamedTuple):
     """The test images of one input, in groups such as those with the largest radius."""
 
     name: str
-    groups: Mapping[str, Sequence[Card]]
+    groups: Mapping[str, Sequence[GalleryItem]]
 
 
 def galleries(inputs: Sequence[tuple[Entry, Pictures]]) -> list[Gallery]:
@@ -177,7 +177,7 @@ def galleries(inputs: Sequence[tuple[Entry, Pictures]]) -> list[Gallery]:
         Gallery(
             entry.name,
             {
-                title: [_card(row, pictures, entry.class_names) for row in rows if row.index in pictures.clean]
+                title: [_item(row, pictures, entry.class_names) for row in rows if row.index in pictures.clean]
                 for title, rows in gallery.choice(entry.certificates.rows).items()
             },
         )
@@ -185,45 +185,42 @@ def galleries(inputs: Sequence[tuple[Entry, Pictures]]) -> list[Gallery]:
     ]
 
 
-def _card(row: Row, pictures: Pictures, names: Sequence[str]) -> Card:
-    label = _class(row.label, names)
+def _item(row: Row, pictures: Pictures, names: Sequence[str]) -> GalleryItem:
+    label = class_name(row.label, names)
     images = [_image(pictures.clean[row.index], f"test image {row.index}, {label}")]
-    for kind in ("inside", "outside"):
-        if change := pictures.change(row.index, kind):
+    changes = {kind: pictures.change(row.index, kind) for kind in ("inside", "outside")}
+    for kind, change in changes.items():
+        if change:
             images.append(_image(change.pixels, f"test image {row.index}, attacked {kind} the radius"))
-    answer = "right" if row.correct else f"answered {_class(row.prediction, names)}"
     most = sorted(row.counts.items(), key=lambda item: -item[1])[:MOST_VOTES]
-    votes = ", ".join(f"{count:,} for {_class(label, names)}" for label, count in most)
-    return Card(
+    votes = ", ".join(f"{count:,} for {class_name(label, names)}" for label, count in most)
+    return GalleryItem(
         images,
         label,
-        answer,
+        "right" if row.correct else f"answered {_answer(row.prediction, names)}",
         down(row.radius, 3),
         f"Votes: {votes}" if votes else "",
-        _outcome(row, pictures.change(row.index, "inside"), pictures.change(row.index, "outside"), names),
+        _outcome(row, changes["inside"], changes["outside"], names),
     )
 
 
 def _outcome(row: Row, inside: Change | None, outside: Change | None, names: Sequence[str]) -> str:
-    """Say what the attacks on an image did; empty without any."""
+    """Describe the outcome of the attacks on an image; empty if there was none."""
     if inside is None and outside is None:
         return ""
-    first = ""
+    within, beyond = "", NOTHING_FOUND
     if inside is not None:
-        first = f"Inside, at {down(inside.length, 3)}: {_after(inside.answer, row, names)}. "
-    if outside is None:
-        return first + NOTHING_FOUND
-    return f"{first}Outside, at {down(outside.length, 3)}: answers {_class(outside.answer, names)}."
+        within = f"Inside, at {down(inside.length, 3)}: {_outcome_inside(inside.answer, row, names)}. "
+    if outside is not None:
+        beyond = f"Outside, at {down(outside.length, 3)}: answers {_answer(outside.answer, names)}."
+    return within + beyond
 
 
-def _after(answer: int, row: Row, names: Sequence[str]) -> str:
-    """Say what an attack inside the radius did."""
+def _outcome_inside(answer: int, row: Row, names: Sequence[str]) -> str:
     if answer == row.prediction:
         return "the attack fails"
-    return "the vote is too close for an answer" if answer == ABSTAIN else f"answers {_class(answer, names)}"
+    return "the vote is too close for an answer" if answer == ABSTAIN else f"answers {class_name(answer, names)}"
 
 
-def _class(label: int, names: Sequence[str]) -> str:
-    if label == ABSTAIN:
-        return "nothing"
-    return names[label] if 0 <= label < len(names) else f"class {label}"
+def _answer(prediction: int, names: Sequence[str]) -> str:
+    return "nothing" if prediction == ABSTAIN else class_name(prediction, names)
