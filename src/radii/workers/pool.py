@@ -23,6 +23,7 @@ from typing import Any
 import cloudpickle
 
 from radii.errors import ParameterError
+from radii.plugins import CURRENT_FOLDER
 
 MOST_DEATHS = 3
 """After so many worker deaths, a call fails."""
@@ -144,7 +145,8 @@ class ProcessPool:
     def _give(self, worker: _Worker) -> None:
         ticket = self._waiting.popleft()
         call = self._calls[ticket]
-        worker.give(ticket, cloudpickle.dumps((call.function, call.arguments)))
+        content = cloudpickle.dumps((call.function, call.arguments))
+        worker.give(ticket, pickle.dumps((CURRENT_FOLDER.folders, content)))
 
     def _collect(self, worker: _Worker) -> tuple[int, Outcome] | None:
         """Take a worker's outcome and give it the next call, or replace it if it died."""
@@ -198,7 +200,9 @@ def _work(connection: "Connection[Any, Any]", variables: Mapping[str, str], modu
 
 def _outcome(task: bytes) -> bytes:
     try:
-        function, arguments = pickle.loads(task)
+        folders, content = pickle.loads(task)
+        CURRENT_FOLDER.allow(folders)  # the call may be of a class that the parent found there
+        function, arguments = pickle.loads(content)
         return pickle.dumps((True, function(*arguments)))
     except Exception as error:
         return pickle.dumps((False, picklable(error)))
