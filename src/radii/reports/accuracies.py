@@ -8,6 +8,7 @@ from radii.reports.metrics import Summary, Value, radii_of, shown
 from radii.reports.tables import Cell, Table
 from radii.reports.text import UNKNOWN, down, percent_range, plain, radius_text, up
 from radii.runs.certificates import Certificates
+from radii.smoothing.norms import L2
 
 MOST_COLUMNS = 10
 """The most radii that a page shows; the CSV has them all."""
@@ -159,7 +160,10 @@ def as_json(entry: Entry, radii: Sequence[float] = ()) -> dict[str, object]:
     return {
         "name": entry.name,
         "sigma": certificates.sigma,
+        "noise": certificates.header.get("noise"),
+        "norm": certificates.norm and certificates.norm.name,
         "certifier": certificates.certifier,
+        "label_known": None if certificates.certifier is None else protocol.label_known(certificates),
         "images": summary.images,
         "acr": acr.value if acr and acr.exact else None,
         "acr_at_least": acr and acr.value,
@@ -209,6 +213,7 @@ def _remark(entry: Entry) -> dict[str, str]:
     images, chosen = settings["images"], settings["images_chosen"]
     return {
         **{key: settings[key] for key in ("certifier", "failure", "engine", "seed")},
+        "norm": UNKNOWN if settings["norm"] == L2.name else settings["norm"],
         "images": images if chosen == UNKNOWN else f"{images} of {chosen}",
         "label": "known" if protocol.label_known(entry.certificates) else UNKNOWN,
     }

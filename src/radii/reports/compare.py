@@ -16,6 +16,7 @@ from radii.reports.text import UNKNOWN, down, radius_text, up
 from radii.runs import certificates
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run, RunError
+from radii.smoothing.norms import L2
 
 
 @dataclass(frozen=True)
@@ -28,6 +29,11 @@ class ComparedRun:
     @property
     def name(self) -> str:
         return str(self.run.path)
+
+    @property
+    def norm(self) -> str:
+        """The norm of the radii."""
+        return protocol.norm_name(self.summary.certificates)
 
     @property
     def without_noise(self) -> Share | None:
@@ -59,7 +65,10 @@ class Comparison:
     radii: Sequence[float]
 
     def accuracy(self, radius: float, run: int = -1) -> float:
-        """Return the certified accuracy of a run, by default the last; raise a ValueError if it was not tested."""
+        """Return the certified accuracy of a run, by default the last; raise a ValueError if it was not tested.
+
+        The radius is in the norm of that run's noise.
+        """
         return self.accuracy_for(radius, 2.0, run)
 
     def reaches(self, share: float, radius: float, run: int = -1) -> bool:
@@ -110,7 +119,12 @@ class Comparison:
 
     def table(self) -> Table:
         """Return a table with a row per measure and a column per run, in per cent with 95 % intervals."""
-        lines = {"sigma": [_sigma(compared.summary.certificates) for compared in self.runs]}
+        files = [compared.summary.certificates for compared in self.runs]
+        lines = {"sigma": [_sigma(file) for file in files]}
+        if protocol.norm_names(files) != L2.name:
+            lines["radii in"] = [protocol.norm_name(file) for file in files]
+        if any(map(protocol.label_known, files)):
+            lines["label"] = ["known" if protocol.label_known(file) else "not known" for file in files]
         lines["right without noise"] = [_share(compared.without_noise) for compared in self.runs]
         for radius in self.radii:
             words = "smoothed accuracy (radius 0)" if radius == 0 else f"certified at {radius_text(radius)}"
@@ -235,6 +249,10 @@ def _as_data(compared: ComparedRun, radii: Sequence[float]) -> dict[str, Any]:
     return {
         "run": compared.name,
         "sigma": summary.certificates.sigma,
+        "noise": dict(summary.certificates.noise),
+        "norm": compared.norm,
+        "certifier": summary.certificates.certifier,
+        "label_known": protocol.label_known(summary.certificates),
         "without_noise": None if plain is None else float(down(plain.value, 4)),
         "images": summary.images,
         "certified_accuracy": {
