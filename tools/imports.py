@@ -9,7 +9,7 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "radii"
 LAYERS = (
-    ("errors", "fields", "published_datasets", "estimate", "notebook"),
+    ("errors", "fields", "published_datasets", "estimate", "notebook", "sources"),
     ("disk", "onnx", "plugins"),
     ("smoothing",),
     ("objectives", "certifiers", "models", "datasets", "engines", "runs", "device"),

@@ -12,10 +12,13 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec, PathFinder
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar, cast
 
 from radii.fields import check, did_you_mean, from_mapping
+from radii.sources import names_in
 
 ROOT = Path(__file__).parent
 LIBRARIES = ("hf", "timm", "torchvision")
@@ -69,14 +72,37 @@ def create(folder: str, base: type[Kind], name: str, fields: Mapping[str, Any], 
     return entry
 
 
+class CurrentFolder(MetaPathFinder):
+    """Finds modules in the current folder: those that named code needs, and no others.
+
+    The folder may be a stranger's, with a file by the name of any library that is imported later.
+    """
+
+    def __init__(self) -> None:
+        self.folders: dict[str, str] = {}
+        """The folder of each top-level module."""
+
+    def find_spec(self, fullname: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        folder = self.folders.get(fullname)
+        return None if folder is None else PathFinder.find_spec(fullname, [folder])
+
+    def allow(self, folders: Mapping[str, str]) -> None:
+        """Find these modules from now on, before those of the search path."""
+        self.folders.update(folders)
+        if self.folders and self not in sys.meta_path:
+            sys.meta_path.insert(0, self)
+
+
+CURRENT_FOLDER = CurrentFolder()
+
+
 def import_object(name: str, what: str) -> Callable[..., Any]:
     """Import the class or function that `module:name` names; the current folder is searched first."""
     module, _, attribute = name.partition(":")
     if module.startswith("."):
         raise LookupError(f"cannot find the {what} {name!r}: expected module:name, with the module's full name")
-    here = str(Path.cwd())
-    if here not in sys.path:
-        sys.path.insert(0, here)
+    here = Path.cwd()
+    CURRENT_FOLDER.allow(dict.fromkeys(names_in(here, module), str(here)))
     try:
         with _from_source():
             imported = importlib.import_module(module)

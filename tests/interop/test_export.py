@@ -48,6 +48,21 @@ def certify(run: Run, engine: str) -> certificates.Certificates:
     return certificates.read(certify_run(config, workers=1))
 
 
+def test_card_states_the_certified_noise(tmp_path: Path) -> None:
+    """Somebody who follows the card has to vote under the noise that was certified."""
+    run = make_run(tmp_path / "run")
+    card = description_file(radii.export(run.path, tmp_path / "a.onnx"))
+    assert json.loads(card.read_text())["noise"] == {"name": "gaussian", "sigma": 0.25}
+    fixed = certifiers.create("fixed", estimation=100)
+    for noise in (noises.create("gaussian", sigma=0.5), noises.create("grid", sigma=0.5, levels=16)):
+        config = CertificationConfig(run=run.path, certifier=fixed, every=150, engine="torch", noise=noise)
+        file = certify_run(config, workers=1)
+        stated = json.loads(description_file(radii.export(run.path, tmp_path / "a.onnx")).read_text())
+        assert (stated["noise"], stated["sigma"]) == (noise.describe(), 0.5)
+        certificates.header_file(file).unlink()
+        file.unlink()
+
+
 @pytest.mark.slow
 def test_exported_and_imported_model_gives_the_same_votes(tmp_path: Path) -> None:
     run = make_run(tmp_path / "run")

@@ -1,19 +1,29 @@
 """Comparison of runs: files of the same protocol, certified accuracy that is asked for, and the table."""
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import pytest
 
 import radii
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certifiers.sequential import Sequential
+from radii.cli import main
 from radii.runs.run import Run
 from radii.smoothing.noise import Gaussian
+from radii.smoothing.norms import L1
 
 
-def certify(run: Run, sigma: float, *radii: float) -> None:
+@dataclass(frozen=True)
+class Diamond(Gaussian):
+    """A noise with radii in l1: an l1 ball lies in the l2 ball of its radius."""
+
+    norm = L1
+
+
+def certify(run: Run, sigma: float, *radii: float, kind: type[Gaussian] = Gaussian) -> None:
     certifier = Sequential(radii=radii, most_samples=300)
-    noise = Gaussian(sigma)
+    noise = kind(sigma)
     certify_run(
         CertificationConfig(run=run.path, certifier=certifier, noise=noise, every=50, engine="torch"), workers=1
     )
@@ -65,3 +75,30 @@ def test_certified_accuracy_is_reached_missed_or_unknown(digits_run: Callable[..
         compared.reaches(least + 0.01, 0.3)
     with pytest.raises(ValueError, match="nothing to compare"):
         radii.compare()
+
+
+def test_radii_in_another_norm_do_not_meet_a_demand_in_l2(
+    digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = digits_run()
+    certify(run, 0.25, 0.0, 0.1, kind=Diamond)
+
+    def demand(*words: str) -> tuple[int | str | None, str]:
+        monkeypatch.setattr("sys.argv", ["radii", "compare", str(run.path), *words])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        captured = capsys.readouterr()
+        return ended.value.code, captured.out + captured.err
+
+    for least in ("0@0.1", "1@0.1", "0@0.1:linf"):
+        code, text = demand("--at-least", least)
+        assert code == 2
+        assert "The radii of" in text
+        assert "are in l1, not in" in text
+    assert demand("--at-least", "0@0.1:l1")[0] == 0
+    assert demand("--at-least", "1@0.1:l1")[0] == 1
+    assert demand("--at-least", "0@0.1:l7")[0] == 2
+    (stated,) = radii.compare(run).to_dict()["runs"]
+    assert (stated["norm"], stated["label_known"], stated["certifier"]) == ("l1", True, "sequential")
+    assert "radii in" in repr(radii.compare(run))
+    assert "known" in repr(radii.compare(run))

@@ -1,5 +1,6 @@
 """Reports of certificates whose radii are not in l2: every place that names the norm names theirs."""
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -39,6 +40,16 @@ def test_a_report_of_l1_radii_says_l1(tmp_path: Path) -> None:
     for name in ("report.html", "report.md", "report.csv", "curves.svg"):
         assert "l2" not in (tmp_path / "out" / name).read_text().replace("dataset.l2", ""), name
     assert describe(entry.certificates)["norm"] == "l1"
+    (stated,) = json.loads((tmp_path / "out" / "report.json").read_text())
+    assert (stated["norm"], stated["noise"], stated["label_known"]) == ("l1", LAPLACE["noise"], False)
+    assert "norm l1" in (tmp_path / "out" / "report.tex").read_text()
+
+
+def test_a_table_says_which_rows_are_of_which_norm(tmp_path: Path) -> None:
+    entries = [certified(tmp_path / "a.tsv", **LAPLACE), certified(tmp_path / "b.tsv")]
+    text = accuracies.latex(entries)
+    assert "norm l1" in text.splitlines()[0]
+    assert "norm: not the same in all rows" in text
 
 
 def test_the_sigma_column_shows_the_noise_and_not_the_recipe(tmp_path: Path) -> None:

@@ -178,7 +178,7 @@ def test_imports_of_radii_itself_are_not_followed(here: Path, monkeypatch: pytes
         read.append(name)
         return ["radii.certification"]
 
-    monkeypatch.setattr(trust, "_imports", imports)
+    monkeypatch.setattr("radii.sources._imports", imports)
     assert trust.source_digest("nets") is not None
     assert read == ["nets"]
 
@@ -211,6 +211,25 @@ def test_trust_reaches_worker_processes(here: Path) -> None:
     subprocess.run([sys.executable, "script.py"], cwd=here, check=True)
     (file,) = run.certificates.glob("*.tsv")
     assert len(certificates.read(file).rows) == 5
+
+
+def test_modules_that_trusted_code_does_not_name_are_not_imported_from_the_folder(here: Path) -> None:
+    """Libraries are imported later than trusted code, and the folder may hold files by their names."""
+    recipe = Recipe(dataset="digits", model="nets:Tiny", sigma=0.25, training=TRAINING)
+    run = train(recipe, here / "run")
+    libraries = ("openvino", "fractions", "jinja2", "PIL", "onnx", "onnxruntime", "matplotlib", "scipy")
+    for name in libraries:
+        (here / f"{name}.py").write_text(f"open({str(here / 'hit')!r}, 'a').write({name!r})")
+    commands = [
+        ["certify", run.path, "--every", "90", "--set", "estimation=100", "--workers", "2"],
+        ["report", run.path],
+    ]
+    for command in [*commands, ["export", run.path, here / "net.onnx"]]:
+        ended = subprocess.run(
+            [sys.executable, "-P", "-m", "radii", *map(str, command)], capture_output=True, text=True, check=False
+        )
+        assert ended.returncode == 0, ended.stderr
+        assert not (here / "hit").exists(), (command, (here / "hit").read_text())
 
 
 def test_cli_adds_the_trust_flag_to_the_error() -> None:
@@ -258,6 +277,14 @@ maker = partial(Tiny)
 other = make
 read = np.load
 again = load
+made = make()
+short = lambda: make()
+saved = partial(np.load, allow_pickle=True)
+cached = (partial)(load)
+chosen = np.load if np else make
+first = make or np.load
+table = [np.load][0]
+alias = (walrus := np.load)
 try:
     from numpy import tri
 except ImportError:
@@ -265,13 +292,19 @@ except ImportError:
 """
 
 
-@pytest.mark.parametrize("name", ["Tiny", "make", "maker", "other"])
+@pytest.mark.parametrize("name", ["Tiny", "make", "maker", "other", "made", "short"])
 def test_trust_covers_names_that_the_module_defines(here: Path, name: str) -> None:
     (here / "mixed.py").write_text(MIXED)
     trust.require([f"mixed:{name}"], ["mixed"], here)
 
 
-@pytest.mark.parametrize("name", ["load", "write", "read", "again", "tri", "np", "zeros", "missing"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("load", "write", "read", "again", "tri", "np", "zeros", "missing", "saved", "cached", "chosen", "first"),
+        *("table", "alias", "walrus"),
+    ],
+)
 def test_trusting_a_module_does_not_trust_what_it_imports(here: Path, name: str) -> None:
     (here / "mixed.py").write_text(MIXED)
     with pytest.raises(UntrustedError, match="does not define it"):

@@ -71,6 +71,16 @@ def certified_noises(run: Run) -> list[dict[str, Any]]:
     return [noises[key] for key in sorted(rows, key=lambda key: (-rows[key], key))]
 
 
+def stated_noise(run: Run) -> dict[str, Any]:
+    """Return the noise that a run is used with, as a table, without importing its code.
+
+    It is that of the certificates of the present weights: Gaussian noise of the recipe's sigma if some have it,
+    otherwise the one with the most rows.
+    """
+    own, certified = {"name": "gaussian", "sigma": run.recipe.sigma}, certified_noises(run)
+    return own if own in certified or not certified else certified[0]
+
+
 def certified_prediction(run: Run, procedure: str | None = None) -> tuple[str, dict[str, Any]]:
     """Return the certifier, with its fields, that predicts as the certificates of the present weights do.
 

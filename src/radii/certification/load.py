@@ -12,7 +12,13 @@ import torch
 from torch import Tensor
 
 from radii import engines
-from radii.certification.deployment import certified_noises, chosen_engine, record_engine, warn_of_another
+from radii.certification.deployment import (
+    certified_noises,
+    chosen_engine,
+    record_engine,
+    stated_noise,
+    warn_of_another,
+)
 from radii.datasets import spread_images
 from radii.datasets.base import DataError
 from radii.device import default_device
@@ -79,8 +85,7 @@ def deployed_noise(run: Run, spec: Spec | None = None) -> Noise:
     """
     certified = certified_noises(run)
     if spec is None and certified:
-        own = noise_of(run.recipe).describe()
-        spec = own if own in certified else certified[0]
+        spec = stated_noise(run)
         trusted.require([str(spec["name"])], run.trusted, run.path)
     noise = noise_of(run.recipe, "gaussian" if spec is None else spec)
     others = [_in_words(other) for other in certified if other != noise.describe()]

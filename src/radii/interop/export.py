@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from radii import disk
+from radii.certification.deployment import stated_noise
 from radii.certification.load import deployed_noise
 from radii.interop.onnx_nodes import with_noise, with_normalisation
 from radii.onnx import OnnxError, OnnxGraph, description_file, from_torch
@@ -30,8 +31,9 @@ TOLERANCE = 1e-3
 """The largest allowed difference of a logit, as a share of the largest logit."""
 USE = (
     "The file is the base classifier, with its normalisation inside: it takes pixels in [0, 1] and gives logits.",
-    "The certificates are about the smoothed classifier: add Gaussian noise of deviation sigma to many copies of the "
-    "image, without clipping, run them, and count which class wins how often; never predict from one forward pass.",
+    "The certificates are about the smoothed classifier: add the noise that `noise` states, such as Gaussian noise of "
+    "deviation sigma, to many copies of the image, without clipping, run them, and count which class wins how often; "
+    "never predict from one forward pass. Each entry of `certified` holds for its own noise and norm alone.",
     "A certificate holds for the function that ran: `radii import` and `radii certify` certify this file itself.",
 )
 
@@ -76,7 +78,14 @@ def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = (),
         _compare_answers(model, graph, spec, noise)
         proven = [proof for proof in proven_populations(run) if proof["noise"] == noise.describe()]
         taken = {**description["input"], "name": graph.input_name}
-        description |= {"sigma": noise.sigma, "input": taken, "use": list(ONE_PASS), "one_pass": True, "proven": proven}
+        description |= {
+            "sigma": noise.sigma,
+            "noise": noise.describe(),
+            "input": taken,
+            "use": list(ONE_PASS),
+            "one_pass": True,
+            "proven": proven,
+        }
     else:
         description |= {"certified": certified(run)}
     disk.make_folder(file.parent)
@@ -162,10 +171,11 @@ def _compare_answers(model: nn.Module, graph: OnnxGraph, spec: ModelSpec, noise:
 
 def _describe(run: Run, spec: ModelSpec, graph: OnnxGraph) -> dict[str, Any]:
     """Describe the model, its input and output, and how to use it."""
-    batch = graph.input_shape[0] or "batch"
+    batch, noise = graph.input_shape[0] or "batch", stated_noise(run)
     return {
         "model": run.recipe.model["name"],
-        "sigma": run.recipe.sigma,
+        "sigma": noise.get("sigma"),
+        "noise": noise,
         "without_noise": plain_accuracy(run),
         "classes": list(spec.class_names),
         "input": {"name": graph.input_name, "type": "float32", "shape": [batch, *spec.shape], "range": [0, 1]},

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from radii import disk
+from radii.certification.deployment import stated_noise
 from radii.errors import MissingExtraError, ParameterError
 from radii.reports.model_card import markdown
 from radii.runs import certificates, population, readers
@@ -128,7 +129,7 @@ def _gather(run: Run, repository: str, folder: Path) -> None:
             if file.suffix in endings and file.is_file() and _is_of(file, digest):
                 disk.make_folder(folder / name)
                 disk.write(folder / name / file.name, file.read_bytes())
-    disk.write(folder / CARD, markdown(run, repository))
+    disk.write(folder / CARD, markdown(run, repository, stated_noise(run)))
 
 
 def _is_of(file: Path, weights: str) -> bool:

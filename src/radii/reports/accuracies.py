@@ -8,6 +8,7 @@ from radii.reports.metrics import Share, Summary, Value, radii_of, shown
 from radii.reports.tables import Cell, Table
 from radii.reports.text import UNKNOWN, class_name, down, percent_range, plain, radius_text, up
 from radii.runs.certificates import Certificates
+from radii.smoothing.norms import L2
 
 Metric = Callable[[Summary], Value | None]
 
@@ -174,7 +175,10 @@ def as_json(entry: Entry, radii: Sequence[float] = ()) -> dict[str, object]:
     return {
         "name": entry.name,
         "sigma": certificates.sigma,
+        "noise": certificates.header.get("noise"),
+        "norm": certificates.norm and certificates.norm.name,
         "certifier": certificates.certifier,
+        "label_known": None if certificates.certifier is None else protocol.label_known(certificates),
         "images": summary.images,
         **_numbers(entry),
         "certified": {radius_text(radius): summary.at(radius).value for radius in decided},
@@ -230,6 +234,7 @@ def _remark(entry: Entry) -> dict[str, str]:
     images, chosen = settings["images"], settings["images_chosen"]
     return {
         **{key: settings[key] for key in ("certifier", "failure", "engine", "seed")},
+        "norm": "" if settings["norm"] == L2.name else settings["norm"],
         "images": f"{images} of {chosen}" if chosen else images,
         "label": "known" if protocol.label_known(entry.certificates) else "",
     }

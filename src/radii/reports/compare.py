@@ -15,6 +15,7 @@ from radii.reports.tables import Table, html, terminal, text_table
 from radii.reports.text import UNKNOWN, down, radius_text, rounded_down, up
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run, RunError
+from radii.smoothing.norms import L2
 
 T = TypeVar("T")
 
@@ -29,6 +30,11 @@ class ComparedRun:
     @property
     def name(self) -> str:
         return str(self.run.path)
+
+    @property
+    def norm(self) -> str:
+        """The norm of the radii."""
+        return protocol.norm_name(self.summary.certificates)
 
     @property
     def without_noise(self) -> Share | None:
@@ -66,7 +72,10 @@ class Comparison:
     radii: Sequence[float]
 
     def accuracy(self, radius: float, run: int = -1) -> float:
-        """Return the certified accuracy of a run, by default the last; raise a ValueError if it was not tested."""
+        """Return the certified accuracy of a run, by default the last; raise a ValueError if it was not tested.
+
+        The radius is in the norm of that run's noise.
+        """
         return self.accuracy_for(radius, 2.0, run)
 
     def reaches(self, share: float, radius: float, run: int = -1) -> bool:
@@ -110,7 +119,12 @@ class Comparison:
 
     def table(self) -> Table:
         """Return a table with a row per measure and a column per run, in per cent with 95 % intervals."""
-        lines = {"sigma": [_sigma(compared.summary.certificates) for compared in self.runs]}
+        files = [compared.summary.certificates for compared in self.runs]
+        lines = {"sigma": [_sigma(file) for file in files]}
+        if protocol.norm_names(files) != L2.name:
+            lines["radii in"] = [protocol.norm_name(file) for file in files]
+        if any(map(protocol.label_known, files)):
+            lines["label"] = ["known" if protocol.label_known(file) else "not known" for file in files]
         lines["right without noise"] = [_known(compared.without_noise, share_in_words) for compared in self.runs]
         for radius in self.radii:
             title = "smoothed accuracy (radius 0)" if radius == 0 else f"certified at {radius_text(radius)}"
@@ -223,6 +237,10 @@ def _as_data(compared: ComparedRun, radii: Sequence[float]) -> dict[str, Any]:
     return {
         "run": compared.name,
         "sigma": summary.certificates.sigma,
+        "noise": dict(summary.certificates.noise),
+        "norm": compared.norm,
+        "certifier": summary.certificates.certifier,
+        "label_known": protocol.label_known(summary.certificates),
         "without_noise": None if plain is None else rounded_down(plain.value),
         "images": summary.images,
         "certified_accuracy": {f"{radius:g}": rounded_down(known.value) for radius, known in certified.items()},

@@ -1,6 +1,6 @@
 """The model card of a run: certified accuracy as plain data, for exports and `radii show --json`, and as Markdown."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from radii.reports import population, tables
@@ -77,14 +77,14 @@ def plain_accuracy(run: Run) -> dict[str, Any] | None:
     return None if share is None else {"accuracy": rounded_down(share.value), "images": share.images}
 
 
-def markdown(run: Run, repository: str) -> str:
-    """Write the model card of a run for the hub: how to use it, and what was certified and how."""
+def markdown(run: Run, repository: str, noise: Mapping[str, Any]) -> str:
+    """Write the model card of a run for the hub: the noise to use it with, what was certified and how."""
     code = [name for name in run.recipe.names() if module_of(name)]
     trust = f", trust=[{module_of(code[0])!r}]" if code else ""
     sections = [
         f"{FRONT}\n# {markdown_text(repository.rpartition('/')[2])}",
-        f"An image classifier to be used under Gaussian noise of deviation {run.recipe.sigma:g} (pixels in [0, 1]), "
-        "with certified radii. Made by radii.",
+        f"An image classifier to be used under {_noise_words(noise)} (pixels in [0, 1]), with certified radii. "
+        "Made by radii.",
         _training_table(run),
         f"## Use\n\n```sh\nradii pull hf://{repository} --run runs/pulled\nradii verify runs/pulled\n```\n\n"
         f'```python\nimport radii\n\nsmoothed = radii.load("runs/pulled"{trust})\n'
@@ -97,6 +97,13 @@ def markdown(run: Run, repository: str) -> str:
         f"## What this means\n\n{MEANING}",
     ]
     return "\n\n".join(filter(None, sections)) + "\n"
+
+
+def _noise_words(noise: Mapping[str, Any]) -> str:
+    if noise["name"] == "gaussian":
+        return f"Gaussian noise of deviation {noise['sigma']:g}"
+    fields = ", ".join(f"{key} {value}" for key, value in noise.items() if key != "name")
+    return markdown_text(f"the noise {noise['name']}{f' of {fields}' if fields else ''}")
 
 
 def _training_table(run: Run) -> str:

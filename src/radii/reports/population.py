@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
-from radii.reports.protocol import describe_images, norm_name
+from radii.reports.protocol import describe_images, evaluated_on, norm_name
 from radii.reports.tables import Table, text_table
 from radii.reports.text import UNKNOWN, down, radius_text, rounded_down
 from radii.runs.certificates import Certificates
@@ -11,6 +11,7 @@ from radii.runs.population import Population, read
 from radii.runs.population import files as population_files
 from radii.runs.repeats import repeats
 from radii.runs.run import Run
+from radii.smoothing.norms import L2
 
 LIMITS = (
     "nothing is promised about one picture, nor to somebody who may ask again and again, nor about pictures of another "
@@ -87,8 +88,14 @@ def of_runs(runs: Sequence[tuple[str, Run]]) -> list[tuple[str, Population]]:
         for file in map(read, population_files(run)):
             old = present is not None and file.header.get("weights") != present
             if file.proven:
-                named.append((f"{name} (of weights that the run no longer has)" if old else name, file))
+                marks = [evaluated_on(file.certificates), "of weights that the run no longer has" if old else ""]
+                named.append((f"{name} ({words})" if (words := ", ".join(filter(None, marks))) else name, file))
     return named
+
+
+def _length(radius: float, population: Population) -> str:
+    norm = norm_name(population.certificates)
+    return radius_text(radius) if norm == L2.name else f"{radius_text(radius)} ({norm})"
 
 
 def table(populations: Sequence[tuple[str, Population]]) -> Table:
@@ -97,7 +104,7 @@ def table(populations: Sequence[tuple[str, Population]]) -> Table:
     rows = [
         (
             name,
-            radius_text(radius),
+            _length(radius, population),
             down(accuracy, 1, 2),
             down(population.accuracy, 1, 2),
             f"{population.failure:g}",

@@ -9,18 +9,15 @@ named are recorded outside the run. Nothing here imports the code.
 import ast
 import hashlib
 import os
-import sys
-import sysconfig
 from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
-from functools import cache
-from importlib.machinery import PathFinder
 from pathlib import Path
 
 from radii import disk
 from radii.errors import ParameterError
 from radii.plugins import library_of
 from radii.published_datasets import SIZES
+from radii.sources import absolute_name, files_of, source_files
 
 
 class UntrustedError(ParameterError):
@@ -139,8 +136,7 @@ def _data_digest(path: Path) -> str:
 
 def source_digest(module: str) -> str | None:
     """Return the SHA-256 of a module's source and of all user code that it imports; None if there is no source."""
-    sources: dict[str, Path] = {}
-    _collect(module, sources)
+    sources = source_files(module)
     if module not in sources:
         return None
     digest = hashlib.sha256(module.encode())
@@ -149,60 +145,9 @@ def source_digest(module: str) -> str | None:
     return digest.hexdigest()
 
 
-def _collect(module: str, sources: dict[str, Path]) -> None:
-    """Add the files of a module, of its packages and of all that they import to `sources`."""
-    modules = [module]
-    while modules:
-        for name, path in _files_of(modules.pop()):
-            if name not in sources:
-                sources[name] = path
-                if path.suffix == ".py" and not _is_installed(path):
-                    modules += _imports(name, path)
-
-
-def _files_of(module: str) -> Iterator[tuple[str, Path]]:
-    """Find the files of a module and of its packages, outermost first, without importing them."""
-    folders: Iterable[str] | None = [str(Path.cwd()), *sys.path]
-    parts = module.split(".")
-    for depth in range(1, len(parts) + 1):
-        name = ".".join(parts[:depth])
-        try:
-            spec = PathFinder.find_spec(name, list(folders)) if folders is not None else None
-        except KeyError:  # a namespace package inside a package that is not imported
-            return
-        if spec is None:
-            return
-        if spec.origin and Path(spec.origin).is_file():
-            yield name, Path(spec.origin)
-        folders = spec.submodule_search_locations
-
-
-def _imports(name: str, path: Path) -> Iterator[str]:
-    """Yield the modules that a source file imports; `from a import b` may name the module a.b."""
-    try:
-        tree = ast.parse(path.read_bytes())
-    except (SyntaxError, ValueError, RecursionError, MemoryError):
-        return
-    package = name if path.stem == "__init__" else name.rpartition(".")[0]
-    for node in ast.walk(tree):
-        if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
-        elif isinstance(node, ast.ImportFrom):
-            base = _absolute(node, package)
-            yield from (base, *(f"{base}.{alias.name}" for alias in node.names)) if base else ()
-
-
-def _absolute(node: ast.ImportFrom, package: str) -> str:
-    """Return the absolute name of the module that a `from` statement in a package names."""
-    if not node.level:
-        return node.module or ""
-    above = package.split(".")[: len(package.split(".")) - node.level + 1]
-    return ".".join([*above, node.module] if node.module else above)
-
-
 def _defines(module: str, name: str, seen: frozenset[tuple[str, str]] = frozenset()) -> bool:
     """Return whether a module, or another module of its package, defines a name: a class, a function or a value."""
-    path = dict(_files_of(module)).get(module)
+    path = dict(files_of(module)).get(module)
     if path is None or path.suffix != ".py" or (module, name) in seen:
         return False
     try:
@@ -214,6 +159,22 @@ def _defines(module: str, name: str, seen: frozenset[tuple[str, str]] = frozense
     bindings = [_defined_by(node, module, package, name, seen) for node in _module_level(body)]
     defined = [binding for binding in bindings if binding is not None]
     return bool(defined) and all(defined)
+
+
+def _is_own(value: ast.expr, module: str, seen: frozenset[tuple[str, str]]) -> bool:
+    """Return whether the value of an assignment is of this package: not another name for code of somebody else.
+
+    A call is, unless somebody else's function gets somebody else's, as in `partial(numpy.load, allow_pickle=True)`.
+    """
+    if isinstance(value, ast.Name):
+        return _defines(module, value.id, seen)
+    if isinstance(value, ast.IfExp | ast.BoolOp):
+        choices = value.values if isinstance(value, ast.BoolOp) else [value.body, value.orelse]
+        return all(_is_own(choice, module, seen) for choice in choices)
+    if isinstance(value, ast.Call):
+        named = [argument for argument in value.args if isinstance(argument, ast.Name | ast.Attribute)]
+        return _is_own(value.func, module, seen) or all(_is_own(argument, module, seen) for argument in named)
+    return isinstance(value, ast.Lambda | ast.Constant)
 
 
 def _module_level(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -232,30 +193,14 @@ def _defined_by(node: ast.AST, module: str, package: str, name: str, seen: froze
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if not any(isinstance(target, ast.Name) and target.id == name for target in targets):
             return None
-        if isinstance(node.value, ast.Name):
-            return _defines(module, node.value.id, seen)
-        return not isinstance(node.value, ast.Attribute)
+        return node.value is None or _is_own(node.value, module, seen)
     if isinstance(node, ast.Import):
         return False if any((alias.asname or alias.name) == name for alias in node.names) else None
     if not isinstance(node, ast.ImportFrom):
         return None
-    base, top = _absolute(node, package), module.partition(".")[0]
+    base, top = absolute_name(node, package), module.partition(".")[0]
     imported = {alias.asname or alias.name: alias.name for alias in node.names}
     if name in imported:
         return base.partition(".")[0] == top and _defines(base, imported[name], seen)
     # `from x import *` may bind any name. It counts only if x is in the same package and defines the name.
     return True if "*" in imported and base.partition(".")[0] == top and _defines(base, name, seen) else None
-
-
-def _is_installed(path: Path) -> bool:
-    """Return whether a file belongs to Python, an installed package or radii: its imports are not followed."""
-    if {"site-packages", "dist-packages"} & set(path.parts):  # the user's, or another environment's on the path
-        return True
-    return any(path.resolve().is_relative_to(folder) for folder in _installed_folders())
-
-
-@cache
-def _installed_folders() -> set[Path]:
-    """Return the folders of installed code; radii itself may be a checkout."""
-    keys = ("stdlib", "platstdlib", "purelib", "platlib")
-    return {Path(__file__).resolve().parents[1], *(Path(sysconfig.get_path(key)).resolve() for key in keys)}

@@ -23,6 +23,7 @@ from typing import Any
 import cloudpickle
 
 from radii.errors import ParameterError
+from radii.plugins import CURRENT_FOLDER
 
 MOST_DEATHS = 3
 """After so many worker deaths, a call fails."""
@@ -138,7 +139,8 @@ class ProcessPool:
             worker = idle.pop() if idle else self._start()
             ticket = self._waiting.popleft()
             call = self._calls[ticket]
-            worker.give(ticket, cloudpickle.dumps((call.function, call.arguments)))
+            content = cloudpickle.dumps((call.function, call.arguments))
+            worker.give(ticket, pickle.dumps((CURRENT_FOLDER.folders, content)))
 
     def _start(self, module: str | None = None) -> _Worker:
         slot = self._free.pop(0)
@@ -199,7 +201,9 @@ def _work(connection: "Connection[Any, Any]", variables: Mapping[str, str], modu
 
 def _outcome(task: bytes) -> bytes:
     try:
-        function, arguments = pickle.loads(task)
+        folders, content = pickle.loads(task)
+        CURRENT_FOLDER.allow(folders)  # the call may be of a class that the parent found there
+        function, arguments = pickle.loads(content)
         return pickle.dumps((True, function(*arguments)))
     except Exception as error:
         return pickle.dumps((False, picklable(error)))
