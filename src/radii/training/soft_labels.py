@@ -1,7 +1,7 @@
 """Soft labels: how a trained run's base classifier votes on noisy copies of every training image (CAT-RS)."""
 
 import io
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from radii import disk
-from radii.certification.load import noise_of, off_the_gpu, open_run
+from radii.certification.load import noise_of, off_the_gpu, open_run, stays_off
 from radii.datasets import samples_of
 from radii.device import default_device, default_workers
 from radii.disk import locked
@@ -32,6 +32,8 @@ BLOCK = 128
 """Noisy copies that are asked for together; with the older streams, those of a block, on which the draws depend."""
 COUNTS = "soft-labels.counts"
 """The file of a run that holds the votes so far."""
+DEVICES = "devices"
+"""The field of its header that lists every device that has counted votes; version 0.2 recorded none."""
 
 
 def soft_labels(
@@ -63,7 +65,7 @@ def soft_labels(
     target, device = default_device(), None
     if stream is None:
         batch_size = min(samples, BLOCK)  # the older streams draw blocks of this size
-    if workers > 1 and executor is None and target.type != "cpu":
+    if stays_off(target, workers, executor):
         (engine, batch_size), device = off_the_gpu(run, engine, batch_size, target), torch.device("cpu")
     with one_thread():
         name, classifier = open_run(run, engine, noise_of(run.recipe), data, batch_size, device=device)
@@ -90,7 +92,8 @@ def soft_labels(
             classifier, lambda number: program(first + number), total - first, workers, executor, target
         )
         with closing(finished):
-            for number, (votes, seconds, _) in enumerate(finished, start=first + 1):
+            for number, (votes, seconds, environments) in enumerate(finished, start=first + 1):
+                counts.record_devices(environment["device"] for environment in environments)
                 counts.append(votes, seconds)
                 on_image(number, total)
         counts.publish(total)
@@ -134,7 +137,10 @@ class _Counts:
             disk.remove(self.file)  # before the header that describes them
             disk.remove(self.times)
             disk.write_json(beside, header)
-        if (theirs := readers.json_object(beside)) != header:
+        self.header = readers.json_object(beside)
+        devices = self.header.get(DEVICES)
+        self.devices: list[str] = list(devices) if isinstance(devices, list) else []
+        if (theirs := {key: value for key, value in self.header.items() if key != DEVICES}) != header:
             raise RunError(
                 f"{run.path} has soft labels that were made with {first_difference(theirs, header)}: remove "
                 f"{self.file} and {beside.name} to vote again"
@@ -144,6 +150,12 @@ class _Counts:
 
     def __len__(self) -> int:
         return self._rows(self.file, 4 * self.classes)
+
+    def record_devices(self, devices: Iterable[str]) -> None:
+        """Add devices to the header, each once: Gaussian noise may differ from one to another in its last bits."""
+        if new := [device for device in dict.fromkeys(devices) if device not in self.devices]:
+            self.devices += new
+            disk.write_json(self.file.with_suffix(".json"), {**self.header, DEVICES: self.devices})
 
     def append(self, votes: NDArray[np.int64], seconds: float) -> None:
         """Add the votes on the next image. The time comes first: `_truncate` removes one that a kill left alone."""
