@@ -3,6 +3,7 @@
 Run it where torch finds a GPU; RADII_DEVICE=cpu rehearses it on a CPU.
 """
 
+import math
 import os
 import warnings
 from pathlib import Path
@@ -14,7 +15,7 @@ from torch import Tensor, nn
 from benchmarks.timing import machine, take_turns
 from radii import models
 from radii.device import VARIABLE, default_device
-from radii.engines import SmoothedClassifier
+from radii.engines import SmoothedClassifier, default_batch_size
 from radii.errors import ParameterError
 from radii.provenance import rounding_environment
 from radii.smoothing import noise as noises
@@ -28,19 +29,23 @@ SUBJECTS: dict[str, tuple[int, int, int]] = {"cifar_resnet20": (3, 32, 32), "cif
 SIGMA = 0.25
 
 
-def measure(_data: Path | None = None, samples: int = SAMPLES, rounds: int = 5) -> dict[str, Any]:
-    """Measure every number of the section, on the default device."""
+def measure(
+    _data: Path | None = None, samples: int = SAMPLES, rounds: int = 5, size: int | None = None
+) -> dict[str, Any]:
+    """Measure every number of the section, on the default device; `size` copies share a pass, by default as usual."""
     device = default_device()
     if device.type == "cpu" and os.environ.get(VARIABLE) != "cpu":
         raise ParameterError(
             f"torch finds no GPU here: run it on a machine with one, or rehearse it with {VARIABLE}=cpu"
         )
-    environment = rounding_environment("torch", device, 2048)
+    environment = rounding_environment(
+        "torch", device, size or default_batch_size(device, math.prod(next(iter(SUBJECTS.values()))))
+    )
     return {
         "machine": {**machine(), "device": environment["device"]},
         "environment": environment,
         "noise": _noise(device),
-        "subjects": {name: _rates(name, shape, device, samples, rounds) for name, shape in SUBJECTS.items()},
+        "subjects": {name: _rates(name, shape, device, samples, rounds, size) for name, shape in SUBJECTS.items()},
     }
 
 
@@ -65,13 +70,13 @@ def _grid(stream: Stream, device: torch.device) -> Tensor:
 
 
 def _rates(
-    name: str, shape: tuple[int, int, int], device: torch.device, samples: int, rounds: int
+    name: str, shape: tuple[int, int, int], device: torch.device, samples: int, rounds: int, size: int | None
 ) -> dict[str, dict[str, Any]]:
     """Return samples per second of a plain loop and of every engine, and what a question waited for."""
     torch.manual_seed(0)
     model = models.create(name).eval().to(device)
     image = torch.rand(shape)
-    size = 2048 if device.type != "cpu" else 128
+    size = size or default_batch_size(device, image.numel())
     turns: dict[str, Any] = {"plain loop": lambda: _plain(model, image.to(device), samples)}
     waits: dict[str, int | None] = {"plain loop": None}
     for engine in ENGINES:

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from radii import engines, models, onnx
 from radii.engines import EngineSpec
@@ -58,6 +58,12 @@ def test_state_dict_contains_the_whole_graph(linear_onnx: Write) -> None:
     assert empty[1].content == file.read_bytes()
     for copied in (empty, copy.deepcopy(model), pickle.loads(pickle.dumps(model)), engines.folded(model)):
         assert torch.equal(copied(images(3)), expected)
+
+
+def test_a_graph_runs_on_the_cpu_wherever_the_layers_around_it_are(linear_onnx: Write) -> None:
+    model = nn.Sequential(OnnxGraph(read(linear_onnx())), nn.Linear(10, 10, device="meta"))
+    assert engines.device_of(model) == torch.device("cpu")
+    assert engines.device_of(model[1]) == torch.device("meta")
 
 
 def test_other_weights_replace_the_session(linear_onnx: Write) -> None:

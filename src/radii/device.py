@@ -73,6 +73,14 @@ def free_memory(device: torch.device) -> int | None:
     return None
 
 
+def wait_for(device: torch.device) -> None:
+    """Wait until a device has done what it was given, before a clock is read."""
+    if device.type == "cuda":
+        torch.cuda.synchronize(device)
+    elif device.type == "mps":
+        torch.mps.synchronize()
+
+
 def keep_freed_memory() -> None:
     """Stop glibc from returning freed memory after every step; malloc settings in the environment are respected.
 

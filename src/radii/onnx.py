@@ -61,6 +61,11 @@ def read(file: Path) -> bytes:
         raise OnnxError(f"{file} is not an ONNX file that can be read: {_first_line(error)}") from error
 
 
+def has_graph(model: nn.Module) -> bool:
+    """Return whether a model is or contains an ONNX graph, which runs on the CPU alone."""
+    return any(isinstance(module, OnnxGraph) for module in model.modules())
+
+
 def from_torch(model: nn.Module, shape: tuple[int, int, int]) -> bytes:
     """Export a torch model in eval mode as a self-contained ONNX graph for any batch size."""
     require("an ONNX export")

@@ -535,9 +535,17 @@ def test_older_draws_of_a_gpu_cannot_be_told_on_a_cpu(run: Run) -> None:
     ],
 )
 def test_rounding_depends_on_the_precision(engine: str, tf32: dict[str, bool] | None, expected: float) -> None:
-    classifier = SimpleNamespace(engine=engine, device=torch.device("cpu"), batch_size=128)
     header = {"environments": [{"first_row": 0, **({} if tf32 is None else {"tf32": tf32})}]}
-    assert replay.rounding_of(header, SimpleNamespace(classifier=classifier)) == expected  # type: ignore[arg-type]
+    assert replay.rounding_of(header, engine, [{}]) == expected
+    assert replay.rounding_of({}, engine, [{}, *header["environments"]]) == expected
+
+
+def test_an_engine_of_your_own_that_does_not_only_round_is_replayed_as_one_of_few_bits(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for least, expected in ((1.0, replay.ROUNDING), (0.9, replay.COARSE_ROUNDING)):
+        monkeypatch.setattr("radii.engines.base.create", lambda _, least=least: SimpleNamespace(least_agreement=least))
+        assert replay.rounding_of({}, "mine:Engine", []) == expected
 
 
 def test_streams_of_another_version_cannot_be_replayed(run: Run) -> None:

@@ -108,6 +108,15 @@ def test_weights_that_change_places_unseen_are_followed(change: object) -> None:
     assert votes(found) == of_base(model) != before
 
 
+def test_a_base_on_another_device_is_prepared_anew() -> None:
+    classifier = radii.SmoothedClassifier(nn.Sequential(nn.Flatten(), nn.Linear(64, 10)), sigma=0.25, classes=10)
+    pixels = torch.zeros(8, 8, 1)
+    before = classifier._key(pixels)
+    assert classifier._key(pixels) == before
+    classifier.base.to("meta")
+    assert classifier._key(pixels) != before
+
+
 def test_plain_attribute_is_followed() -> None:
     class Scaled(nn.Module):
         def __init__(self) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,16 +29,20 @@ def has_float64(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="module")
-def measured(
-    has_float64: bool, trained_digits: Path, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[dict[str, Any], Run]:
-    run = Run(shutil.copytree(trained_digits, tmp_path_factory.mktemp("pretended") / "run"))
-    command = [sys.executable, "-m", "tools.pretended", str(run.path), *([] if has_float64 else ["--without-float64"])]
+def both(trained_digits: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[bool, tuple[dict[str, Any], Run]]:
+    """Everything that is measured on a device with float64 and on one without it, and the run of each."""
+    runs = [shutil.copytree(trained_digits, tmp_path_factory.mktemp("pretended") / "run") for _ in range(2)]
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, "-m", "tools.pretended", *map(str, runs)]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=environment, timeout=600)
     assert done.returncode == 0, done.stderr[-2000:]
-    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
-    return found, run
+    with_float64, without = json.loads(done.stdout.splitlines()[-1]).values()
+    return {True: (with_float64, Run(runs[0])), False: (without, Run(runs[1]))}
+
+
+@pytest.fixture(scope="module")
+def measured(has_float64: bool, both: dict[bool, tuple[dict[str, Any], Run]]) -> tuple[dict[str, Any], Run]:
+    return both[has_float64]
 
 
 def at(places: dict[str, int], *allowed: str) -> dict[str, int]:
@@ -52,8 +57,8 @@ def test_a_question_waits_for_nothing_and_copies_once(measured: tuple[dict[str, 
         assert at(places["waits"]) == {}, name
         assert at(places["to_device"], "smoothing/packing.py") == {}, name
         assert counts["to_device"] == 1, name
-        passes = 4 if not has_float64 and "probabilities" in name else 0
-        assert counts["to_host"] - passes <= 1, (name, at(places["to_host"]))
+        passes = 4 if not has_float64 and "probabilities" in name else 0  # computed on the CPU, in float64
+        assert counts["to_host"] - passes == 1, (name, at(places["to_host"]))
         assert at(places["to_host"], "smoothing/packing.py", "smoothing/questions.py") == {}, name
 
 
@@ -109,6 +114,33 @@ def test_attacking_waits_once_an_ascent(measured: tuple[dict[str, Any], Run]) ->
     places = measured[0]["run"]["attacked"]["places"]
     assert at(places["waits"], *PREPARATION) == {}
     assert at(places["to_host"], *PREPARATION, "smoothing/packing.py", "certification/attack.py") == {}
+
+
+def test_a_dataset_is_certified_as_its_run(measured: tuple[dict[str, Any], Run]) -> None:
+    run = measured[0]["run"]
+    rows = certificates.read(Path(run["file"])).rows[:3]
+    assert run["dataset"] == [[row.prediction, row.radius, list(row.counts.values())] for row in rows]
+
+
+def test_clocks_are_read_when_the_device_is_done(measured: tuple[dict[str, Any], Run]) -> None:
+    timings = measured[0]["timings"]
+    steps = sum(
+        count for place, count in timings["training"]["to_host"].items() if place.startswith("training/step.py")
+    )
+    assert steps >= 2
+    assert at(timings["training"]["waits"], "training/timing.py") == {}
+    assert sum(timings["training"]["waits"].values()) == 1, "the forward pass of the evaluation"
+    for name in ("cost of a step", "cost of a copy"):
+        assert sum(count for place, count in timings[name]["waits"].items() if place.startswith("papers/cost.py")) >= 4
+
+
+def test_the_benchmark_of_gpus_finds_the_noise_of_the_cpu_and_one_wait(measured: tuple[dict[str, Any], Run]) -> None:
+    numbers, text = measured[0]["benchmark"].values()
+    assert (numbers["noise"]["words_equal"], numbers["noise"]["grid_equal"]) == (True, True)
+    found = {name: rates["waits"] for name, rates in numbers["subjects"]["digits_cnn"].items()}
+    assert found == {"plain loop": None, "torch": 1, "torch_bf16": 1, "torch_fp16": 1}
+    assert text.count("bit for bit | yes |") == 2
+    assert len(re.findall(r"\| digits_cnn \| torch\w* \| [\d,]+ \| \d+\.\d\d \| 1 \|", text)) == 3
 
 
 def test_serving_waits_once_a_pass(measured: tuple[dict[str, Any], Run]) -> None:

@@ -22,6 +22,7 @@ from radii.runs.certificates import (
     header_file,
     parse_line,
     read,
+    recorded_difference,
     to_line,
     to_text,
 )
@@ -286,6 +287,22 @@ def test_without_its_header_the_lines_are_still_chained(tmp_path: Path) -> None:
     path.write_text("".join(lines_of(path)[:2] + lines_of(path)[3:]))
     with pytest.raises(ValueError, match="line 3 does not match its checksum"):
         read(path)
+
+
+@pytest.mark.parametrize(("recorded", "here"), [("cpu", None), (None, "cpu")])
+def test_logits_of_another_device_than_the_votes_may_differ_by_its_rounding(
+    recorded: str | None, here: str | None
+) -> None:
+    """A process that stays off the GPUs of its workers computes the logits of the header on the CPU."""
+    gpu = {"device": "NVIDIA A100", "batch_size": 2048}
+    logits = [{"logits": [[1.0, size]]} for size in (2.0, 2.002)]
+    one, other = (
+        {**table, **({} if device is None else {"device": device})}
+        for table, device in zip(logits, (recorded, here), strict=True)
+    )
+    header = {"engine": "torch", "function": one, "environments": [{**gpu, "first_row": 0}]}
+    assert recorded_difference(header, other, gpu) == ""
+    assert "another function" in recorded_difference({**header, "function": logits[0]}, logits[1], gpu)
 
 
 def test_environment_is_recorded_where_it_changes(tmp_path: Path) -> None:

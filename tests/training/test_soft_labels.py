@@ -1,3 +1,4 @@
+import json
 import multiprocessing
 import os
 from collections.abc import Callable
@@ -64,6 +65,21 @@ def test_passes_of_any_size_give_the_same_votes(run: Run, digits_run: Callable[.
         soft_labels(run, samples=150, engine="torch", batch_size=37, on_image=stop)
     other = soft_labels(digits_run("other"), samples=150, engine="torch", batch_size=512)
     assert soft_labels(run, samples=150, engine="torch").read_bytes() == other.read_bytes()
+
+
+def test_the_devices_that_counted_are_recorded_and_not_compared(run: Run) -> None:
+    def stop(number: int, _: int) -> None:
+        if number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        soft_labels(run, samples=8, engine="torch", on_image=stop)
+    beside = run.path / "soft-labels.json"
+    header = json.loads(beside.read_text())
+    assert header["devices"] == ["cpu"]
+    beside.write_text(json.dumps({**header, "devices": ["NVIDIA A100"]}))
+    soft_labels(run, samples=8, engine="torch")
+    assert json.loads(beside.read_text()) == {**header, "devices": ["NVIDIA A100", "cpu"]}
 
 
 def test_soft_labels_of_another_setting_are_not_mixed(run: Run) -> None:

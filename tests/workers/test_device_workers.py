@@ -2,21 +2,37 @@
 
 import os
 from collections.abc import Callable
+from concurrent.futures import Executor, ThreadPoolExecutor
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 import torch
 
+import radii
 from radii import certifiers
-from radii.certification import certify
+from radii.certification import certify, deployment, load, memory
 from radii.certification.certify import Certification, CertificationConfig, certify_run
-from radii.certification.memory import worker_count
+from radii.certification.load import stays_off
+from radii.certification.memory import voting_device, worker_count
+from radii.certification.population import certify_run_population
+from radii.certification.recertify import certify_update
+from radii.certification.update import Update, open_old
+from radii.certification.verify import verify_run
+from radii.certifiers.population import OnePass
+from radii.datasets import samples_of
 from radii.device import default_workers, worker_variables
+from radii.engines import SmoothedClassifier
 from radii.runs import certificates
+from radii.runs import population as files
+from radii.runs.certificates import POLYNOMIALS
 from radii.runs.run import Run
+from radii.smoothing.addresses import PHILOX
 from radii.training import soft_labels as labels
+from radii.training import weights
 from radii.training.soft_labels import soft_labels
+from radii.workers import backends
 from radii.workers.pool import Call, ProcessPool
 from radii.workers.voter import worker_device
 
@@ -92,33 +108,128 @@ def test_a_worker_takes_the_gpu_that_it_sees(
 )
 def test_a_dataset_is_certified_on_all_gpus(device: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, 3)
-    given: Any = SimpleNamespace(classifier=SimpleNamespace(device=torch.device(device)))
+    given: Any = SimpleNamespace(voting_device=torch.device(device))
     assert worker_count(cast(Certification, given), None, None) == expected
+
+
+@pytest.mark.parametrize(
+    ("named", "stream", "expected"), [("cuda", PHILOX, "cuda"), (None, PHILOX, "cpu"), ("cuda", None, "cpu")]
+)
+def test_a_model_on_the_cpu_is_counted_on_the_gpus_that_are_named(
+    named: str | None, stream: str | None, expected: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpus(monkeypatch, 2)
+    if named is not None:
+        monkeypatch.setenv("RADII_DEVICE", named)
+    assert str(voting_device(small_classifier(), stream)) == expected
+
+
+@pytest.mark.slow
+def test_a_dataset_is_certified_by_workers_on_another_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also by a single one. Which engine is the fastest there is unknown, so `auto` is torch."""
+    dataset = torch.rand(3, 1, 2, 2, generator=torch.Generator().manual_seed(0)), torch.tensor([0, 1, 0])
+    options: dict[str, Any] = {"seed": 0, "workers": 1, "selection": 20, "estimation": 200}
+    alone = radii.certify_dataset(small_classifier(), dataset, **options)
+    monkeypatch.setattr(memory, "voting_device", lambda *_: torch.device("cuda"))
+    monkeypatch.setattr(backends, "InProcess", None)
+    elsewhere = radii.certify_dataset(small_classifier("auto"), dataset, **options)
+    assert [row.counts for row in elsewhere.rows] == [row.counts for row in alone.rows]
+    assert elsewhere.certificates.header["engine"] == "torch"
+
+
+def small_classifier(engine: str = "torch") -> SmoothedClassifier:
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
+    return SmoothedClassifier(model, sigma=0.25, classes=2, engine=engine)
+
+
+@pytest.mark.slow
+def test_a_forecast_for_gpus_times_a_worker(monkeypatch: pytest.MonkeyPatch) -> None:
+    certification = Certification(
+        classifier=small_classifier(),
+        samples=samples_of((torch.rand(4, 1, 2, 2), torch.zeros(4, dtype=torch.int64))),
+        certifier=certifiers.create("fixed", estimation=500),
+        target=torch.device("cuda"),
+    )
+    monkeypatch.setattr(backends, "InProcess", None)
+    estimate = certification.forecast(range(4))
+    assert estimate is not None
+    assert estimate.seconds > 0
+
+
+@pytest.mark.parametrize(
+    ("device", "workers", "executor", "expected"),
+    [
+        ("cuda", 1, None, False),
+        ("cuda", 2, None, True),
+        ("mps", 2, None, True),
+        ("cpu", 2, None, False),
+        ("cuda", 1, Executor(), True),
+        ("cuda", 2, ThreadPoolExecutor(1), False),
+    ],
+)
+def test_a_process_stays_off_the_gpus_that_others_count_on(
+    device: str, workers: int, executor: Executor | None, expected: bool
+) -> None:
+    assert stays_off(torch.device(device), workers, executor) is expected
+
+
+def pretend_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Name a GPU that is not there: this process fails if it opens it, and its workers find none and use the CPU."""
+    for module in (certify, load, deployment, weights, labels):
+        monkeypatch.setattr(module, "default_device", lambda: torch.device("cuda"))
 
 
 @pytest.mark.slow
 def test_a_process_with_workers_on_gpus_stays_off_them(
     digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The GPU is only pretended: this process works on the CPU, and its workers find none."""
     run = digits_run()
-    monkeypatch.setattr(certify, "default_device", lambda: torch.device("cuda"))
+    pretend_a_gpu(monkeypatch)
     fixed = certifiers.create("fixed", selection=20, estimation=200)
     config = CertificationConfig(run=run.path, certifier=fixed, max_images=3)
     path = certify_run(config, run=run, workers=2)
     made = certificates.read(path)
     assert made.header["engine"] == "torch", "no engine of the CPU is chosen for a GPU"
     assert [(entry["device"], entry["batch_size"]) for entry in made.header["environments"]] == [("cpu", 2048)]
+    assert made.header["function"]["device"] == "cpu", "its logits were computed by this process"
+    result = verify_run(run, rows=None, workers=2)
+    assert (result.exit_code, result.replayed, result.moved) == (0, 3, 0)
     monkeypatch.undo()
     other = certify_run(config, run=digits_run("other"), workers=1)
     assert [row.counts for row in certificates.read(other).rows] == [row.counts for row in made.rows]
 
 
 @pytest.mark.slow
+def test_a_process_with_workers_stays_off_the_gpus_for_updates_and_populations(
+    digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, new = digits_run(), digits_run("new")
+    fixed = certifiers.create("fixed", selection=20, estimation=200)
+    config = CertificationConfig(run=run.path, certifier=fixed, max_images=3, engine="torch")
+    old = open_old(certify_run(config, run=run, workers=1))
+    config = replace(config, run=new.path, certifier=Update(samples=100))
+    one_pass = CertificationConfig(run=run.path, certifier=OnePass(votes=4, training_images=5), every=100)
+    pretend_a_gpu(monkeypatch)
+    update = certify_update(config, old, run=new, workers=2)
+    population = certify_run_population(one_pass, run=run, workers=2)
+    assert verify_run(new, update, rows=None, workers=2).in_words().startswith("equal: ")
+    assert verify_run(run, population, rows=None, workers=2).in_words().startswith("equal: ")
+    monkeypatch.undo()
+    alone = certify_update(replace(config, run=digits_run("other").path), old, workers=1)
+    assert [row.counts for row in certificates.read(update).rows] == [
+        row.counts for row in certificates.read(alone).rows
+    ]
+    again = certify_run_population(replace(one_pass, run=digits_run("another").path), workers=1)
+    one, other = (files.read(path).certificates for path in (population, again))
+    assert one.header[POLYNOMIALS] == other.header[POLYNOMIALS], "the votes on training pictures are the same"
+    assert [row.counts for row in one.rows] == [row.counts for row in other.rows]
+
+
+@pytest.mark.slow
 def test_a_process_whose_workers_vote_for_soft_labels_stays_off_the_gpus(
     digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The GPU is only pretended, as above."""
     alone = soft_labels(digits_run(), samples=20, engine="torch")
-    monkeypatch.setattr(labels, "default_device", lambda: torch.device("cuda"))
+    pretend_a_gpu(monkeypatch)
     assert soft_labels(digits_run("other"), samples=20, workers=2).read_bytes() == alone.read_bytes()

@@ -1,25 +1,28 @@
-"""Train, transfer, certify, verify, attack, predict and serve on the pretended device; print what was waited for.
+"""Train, transfer, certify, verify, attack, predict, serve and time on the pretended device; print what was waited for.
 
-`python -m tools.pretended RUN` does so with a trained run; `--without-float64` on a device as limited as Apple's.
+`python -m tools.pretended RUN` does so with a trained run; `python -m tools.pretended RUN OTHER` also with another one
+on a device as limited as Apple's, which has no float64.
 """
 
 import json
 import sys
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.pretended.device import GPU, counted, in_threads, pretending
+from tools.pretended.device import GPU, counted, in_threads, pretending, wait
 
 # isort: split
 import torch
 from torch import nn
 
 import radii
-from radii import certifiers, engines, objectives
+from benchmarks import gpu as benchmark
+from benchmarks.performance import SECTIONS
+from radii import certifiers, engines, objectives, onnx
 from radii.certification.attack import AttackConfig, attack_run
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import verify_run
@@ -27,18 +30,21 @@ from radii.certifiers import certify_image
 from radii.engines import SmoothedClassifier
 from radii.models.denoised import Denoised
 from radii.objectives import Batch, Step
+from radii.papers.cost import time_sample, time_step
 from radii.runs.recipe import Recipe, Training
 from radii.serving.model import ModelConfig, load_model
 from radii.serving.service import Service
 from radii.smoothing import noise as noises
 from radii.smoothing.addresses import NoiseAddress, generator
 from radii.smoothing.logits import SINGLE
-from radii.smoothing.questions import NearTies, Probabilities, Question, Task, Votes
+from radii.smoothing.questions import FavouredVotes, Hits, NearTies, Probabilities, Question, Task, Votes
 from radii.smoothing.streams import RowGenerator, Stream
 from radii.training.batches import LocalBatch
+from radii.training.build import build
 from radii.training.loop import StepEvent, train
 from radii.training.soft_labels import soft_labels
 from radii.training.step import Loss, StepResult, gradient_step
+from radii.training.timing import time_steps
 from radii.training.transfer import transfer
 from radii.workers.voter import Shipped
 
@@ -54,6 +60,8 @@ CERTIFIERS: dict[str, dict[str, Any]] = {
 QUESTIONS: dict[str, Question] = {
     "votes": Votes(0, 0, COPIES),
     "near_ties": NearTies(0, 0, COPIES, 0.01),
+    "favoured_votes": FavouredVotes(0, 0, COPIES, 1, 0.01),
+    "hits": Hits(0, 0, COPIES, 1),
     "mean_probabilities": Probabilities(0, 0, COPIES),
     "probabilities": Probabilities(0, 0, COPIES, label=1),
 }
@@ -201,6 +209,7 @@ def a_run(folder: Path) -> dict[str, Any]:
     )
     classifier = radii.load(folder, engine="torch")
     predicted = radii.predict(classifier, torch.zeros(1, 8, 8), seed=0)
+    results = radii.certify_dataset(classifier, "digits", fixed, seed=0, max_images=3, workers=1)
     return {
         "file": str(path),
         "device": str(classifier.device),
@@ -208,6 +217,7 @@ def a_run(folder: Path) -> dict[str, Any]:
         "verified": verified.in_words(),
         "attack": str(attack),
         "predicted": predicted.prediction,
+        "dataset": [[row.prediction, row.radius, list(row.counts.values())] for row in results.rows],
         "certify": {**certified.as_numbers(), "places": certified.places()},
         "verify": replayed.as_numbers(),
         "attacked": {**attacked.as_numbers(), "places": attacked.places()},
@@ -236,8 +246,23 @@ def training(folder: Path) -> dict[str, Any]:
             raise KeyboardInterrupt
 
     with suppress(KeyboardInterrupt):
-        soft_labels(run, samples=8, engine="torch", on_image=few)
+        soft_labels(run, samples=8, engine="torch", batch_size=16, on_image=few)
     return {"run": str(run.path), "trained": trained, "student": str(student.path)}
+
+
+def timings() -> dict[str, Any]:
+    """Time training steps and noisy copies, and count where the clock waits for the device."""
+    use_everywhere("wait_for", wait)
+    schedule = Training(epochs=1, images_per_step=64, learning_rate=0.05)
+    recipe = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=schedule)
+    places = {}
+    for name, time in {
+        "training": lambda: time_steps(build(recipe)),
+        "cost of a step": lambda: time_step(recipe),
+        "cost of a copy": lambda: time_sample(recipe),
+    }.items():
+        places[name] = counted(time)[1].places()
+    return places
 
 
 def served(run: Path) -> dict[str, Any]:
@@ -258,26 +283,68 @@ def served(run: Path) -> dict[str, Any]:
     }
 
 
-def main(arguments: list[str]) -> None:
-    torch.set_num_threads(1)
-    has_float64 = "--without-float64" not in arguments
-    if not has_float64:
-        SINGLE.add("gpu")
+def benchmarked() -> dict[str, Any]:
+    """Run `scripts/bench gpu` on a small model, and count what a question waits for as it does on CUDA."""
+
+    def waits(question: Callable[[], Any], _: torch.device) -> int:
+        counts = counted(question)[1].as_numbers()
+        return counts["waits"] + counts["to_host"]
+
+    setattr(benchmark, "default_device", lambda: GPU)  # noqa: B010
+    setattr(benchmark, "_waits", waits)  # noqa: B010
+    benchmark.SUBJECTS = {"digits_cnn": (1, 8, 8)}
+    numbers = benchmark.measure(samples=2 * ROWS, rounds=1, size=ROWS)
+    return {"numbers": numbers, "text": SECTIONS["gpu"](numbers)}
+
+
+def export_once() -> None:
+    """Export the network to ONNX once: that is done on the CPU, and takes seconds."""
+    export, made = onnx.from_torch, list[bytes]()
+
+    def exported(model: nn.Module, shape: tuple[int, int, int]) -> bytes:
+        if not made:
+            made.append(export(model, shape))
+        return made[0]
+
+    use_everywhere("from_torch", exported)
+
+
+@contextmanager
+def as_limited_as(has_float64: bool) -> Iterator[None]:
+    """Provide the device, which may have no float64, and let radii know."""
     with pretending(has_float64=has_float64):
-        found = {
-            "questions": questions(),
-            "certifiers": every_certifier(),
-            "engines": every_engine(),
-            "shipped": shipped(),
-            "objectives": every_objective(),
-            "objectives by place": every_objective_by_place(),
-        }
-        runs = [Path(argument) for argument in arguments if not argument.startswith("--")]
-        if runs:
-            found["run"] = a_run(runs[0])
-            found["served"] = served(runs[0])
-            found["training"] = training(runs[0].parent)
-    print(json.dumps(found))
+        if not has_float64:
+            SINGLE.add("gpu")
+        try:
+            yield
+        finally:
+            SINGLE.discard("gpu")
+
+
+def everything(run: Path) -> dict[str, Any]:
+    return {
+        "questions": questions(),
+        "certifiers": every_certifier(),
+        "engines": every_engine(),
+        "shipped": shipped(),
+        "objectives": every_objective(),
+        "objectives by place": every_objective_by_place(),
+        "run": a_run(run),
+        "served": served(run),
+        "training": training(run.parent),
+        "timings": timings(),
+        "benchmark": benchmarked(),
+    }
+
+
+def main(runs: list[str]) -> None:
+    torch.set_num_threads(1)
+    export_once()
+    measured = {}
+    for name, run in zip(("float64", "without float64"), runs, strict=False):
+        with as_limited_as(has_float64=name == "float64"):
+            measured[name] = everything(Path(run))
+    print(json.dumps(measured))
 
 
 if __name__ == "__main__":

@@ -5,19 +5,20 @@ replaces `torch.inference_mode` by `torch.no_grad`, because a wrapped tensor can
 not show: numerics of a GPU, streams, memory, autocast.
 """
 
-import traceback
+import sys
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
+from functools import cache
+from types import FrameType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.utils import backend_registration
 from torch.utils._python_dispatch import TorchDispatchMode
-from torch.utils._pytree import tree_flatten, tree_map
 
 warnings.filterwarnings("ignore", category=UserWarning)
 
@@ -39,7 +40,7 @@ class _Hooks(backend_registration._DummyPrivateUse1Hook):
 backend_registration._setup_privateuseone_for_python_backend("gpu", hook=_Hooks())
 setattr(torch, "inference_mode", lambda mode=True: torch.no_grad() if mode else nullcontext())  # noqa: B010
 
-GPU = torch.device("gpu", 0)
+GPU, CPU = torch.device("gpu", 0), torch.device("cpu")
 aten = torch.ops.aten
 WAITS = {
     aten._local_scalar_dense.default: 1,
@@ -128,9 +129,12 @@ class Wrapped(Tensor):
 
 def where() -> str:
     """Return the innermost line of radii on the stack."""
-    for frame in reversed(traceback.extract_stack()):
-        if "/radii/" in frame.filename:
-            return f"{frame.filename.rpartition('/radii/')[2]}:{frame.lineno}"
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        _, found, path = frame.f_code.co_filename.rpartition("/radii/")
+        if found:
+            return f"{path}:{frame.f_lineno}"
+        frame = frame.f_back
     return "outside"
 
 
@@ -138,41 +142,46 @@ def _is_gpu(device: Any) -> bool:
     return device is not None and torch.device(device).type == "gpu"
 
 
+@cache
+def _operation(func: Any) -> tuple[str, bool, bool]:
+    """Return the name of an operation, whether it is indexing, and whether it is launched."""
+    name: str = func.name()
+    return name, name.startswith(("aten::index.", "aten::index_put")), not func.is_view
+
+
 def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     """Run an operation on the values, and count what it would mean for a GPU."""
-    counts, name = _State.counts, func.name()
-    tensors = [given for given in tree_flatten((args, kwargs))[0] if isinstance(given, Tensor)]
-    ours = [tensor for tensor in tensors if isinstance(tensor, Wrapped)]
+    counts, (name, indexes, is_launched) = _State.counts, _operation(func)
+    tensors: list[Tensor] = []
+    plain_args = _unwrapped(args, tensors)
+    plain_kwargs = {key: _unwrapped(value, tensors) for key, value in kwargs.items()}
     stated = kwargs.get("device")
     if func in COPIES:
-        source, target = (args[0], stated) if func is COPIES[0] else (args[1], args[0].device)
-        here, there = (
-            isinstance(source, Wrapped),
-            _is_gpu(target) if target is not None else isinstance(source, Wrapped),
-        )
-        counts.to_host[where()] += here and not there
-        counts.to_device[where()] += there and not here
-        on_gpu = there
+        on_gpu = _copied(func, args, stated)
     else:
-        on_gpu = _is_gpu(stated) if stated is not None else bool(ours)
-        others = [tensor for tensor in tensors if not isinstance(tensor, Wrapped) and tensor.dim()]
-        if ours and others:
+        has_ours = any(isinstance(tensor, Wrapped) for tensor in tensors)
+        on_gpu = _is_gpu(stated) if stated is not None else has_ours
+        if has_ours and any(not isinstance(tensor, Wrapped) and tensor.dim() for tensor in tensors):
             raise RuntimeError(f"expected all tensors on one device, found gpu:0 and cpu in {name} at {where()}")
-        if ours and func in WAITS:
+        if has_ours and func in WAITS:
             counts.waits[f"{where()} {name}"] += WAITS[func]
-        if ours and name.startswith(("aten::index.", "aten::index_put")):
-            indices = [index for index in args[1] if isinstance(index, Tensor)]
-            if any(index.dtype in (torch.bool, torch.uint8) for index in indices):
-                counts.waits[f"{where()} {name} by a mask"] += 1
-    if on_gpu and not func.is_view:
-        counts.launches += 1
-    plain_args, plain_kwargs = tree_map(_unwrapped, (args, kwargs))
+        if (
+            has_ours
+            and indexes
+            and any(isinstance(i, Tensor) and i.dtype in (torch.bool, torch.uint8) for i in args[1])
+        ):
+            counts.waits[f"{where()} {name} by a mask"] += 1
+    counts.launches += on_gpu and is_launched
     if stated is not None:
-        plain_kwargs = {**plain_kwargs, "device": torch.device("cpu")}
+        plain_kwargs["device"] = CPU
     result = func(*plain_args, **plain_kwargs)
-    known = {id(_unwrapped(tensor)): tensor for tensor in tensors}
+    if not on_gpu and not any(isinstance(tensor, Wrapped) for tensor in tensors):
+        return result
+    known = {id(tensor.raw if isinstance(tensor, Wrapped) else tensor): tensor for tensor in tensors}
 
     def wrapped(value: Any) -> Any:
+        if isinstance(value, tuple | list):
+            return type(value)(map(wrapped, value))
         if not isinstance(value, Tensor):
             return value
         if id(value) in known:
@@ -181,19 +190,39 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
             raise TypeError(f"this device has no float64: {name} at {where()}")
         return Wrapped(value) if on_gpu else value
 
-    return tree_map(wrapped, result)
+    return wrapped(result)
 
 
-def _unwrapped(value: Any) -> Any:
-    return value.raw if isinstance(value, Wrapped) else value
+def _copied(func: Any, args: Any, stated: Any) -> bool:
+    """Count a copy between the devices; return whether it ends on this one."""
+    source, target = (args[0], stated) if func is COPIES[0] else (args[1], args[0].device)
+    here = isinstance(source, Wrapped)
+    there = _is_gpu(target) if target is not None else here
+    if here != there:
+        (_State.counts.to_device if there else _State.counts.to_host)[where()] += 1
+    return there
+
+
+def _unwrapped(value: Any, tensors: list[Tensor]) -> Any:
+    """Return the values of tensors, also of those in lists, and collect the tensors."""
+    if isinstance(value, Tensor):
+        tensors.append(value)
+        return value.raw if isinstance(value, Wrapped) else value
+    if isinstance(value, tuple | list):
+        return [_unwrapped(item, tensors) for item in value]
+    return value
 
 
 class _Mode(TorchDispatchMode):
     """Takes operations that create tensors on the device."""
 
+    @classmethod
+    def _should_skip_dynamo(cls) -> bool:
+        return False  # nothing is compiled here, and skipping takes most of the time
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if _is_gpu(kwargs.get("device")) or any(isinstance(each, Wrapped) for each in tree_flatten((args, kwargs))[0]):
+        if Wrapped in types or _is_gpu(kwargs.get("device")):
             return _run(func, args, kwargs)
         return func(*args, **kwargs)
 
@@ -253,8 +282,14 @@ def in_threads(owner: type, method: str) -> None:
     setattr(owner, method, run)
 
 
+def wait(_: torch.device) -> None:
+    """Wait for the device: what `radii.device.wait_for` does on a GPU."""
+    _State.counts.waits[where()] += 1
+
+
 def counted(work: Callable[[], Any]) -> tuple[Any, Counts]:
     """Do some work; return its result and what happened on the device."""
-    _State.counts = Counts()
+    _State.counts = counts = Counts()
     result = work()
-    return result, _State.counts
+    _State.counts = Counts()
+    return result, counts

@@ -14,7 +14,7 @@ import torch
 
 from radii import disk
 from radii.certification.data import EvaluatedImages, Key, dataset_key, evaluated_images, named_in
-from radii.certification.load import noise_of, off_the_gpu, open_run
+from radii.certification.load import noise_of, off_the_gpu, open_run, stays_off
 from radii.certifiers import Certifier
 from radii.certifiers.base import About, Steps
 from radii.datasets import DataError, Samples, samples_of
@@ -28,7 +28,7 @@ from radii.provenance import artefact_digest, artefact_path, class_digests, code
 from radii.runs import events, gallery, resume
 from radii.runs.certificates import ENVIRONMENTS, OnImage, Row
 from radii.runs.events import EventLog
-from radii.runs.function import CODE, LOGITS, MODEL
+from radii.runs.function import CODE, DEVICE, LOGITS, MODEL
 from radii.runs.recipe import warn_of_sigma
 from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
@@ -115,7 +115,19 @@ class Certification:
                 with suppress(ParameterError):
                     function[LOGITS] = self.classifier.probe_logits((channels, height, width), probed)
                     break
+        if self.votes_elsewhere:
+            function[DEVICE] = self.classifier.device.type
         return function
+
+    @property
+    def voting_device(self) -> torch.device:
+        """The device that votes are counted on."""
+        return self.target or self.classifier.device
+
+    @property
+    def votes_elsewhere(self) -> bool:
+        """Whether votes are counted on another device than that of the classifier in this process."""
+        return self.voting_device.type != self.classifier.device.type
 
     @property
     def chosen(self) -> Sequence[int]:
@@ -156,7 +168,7 @@ class Certification:
 
     def forecast(self, indices: Sequence[int]) -> Estimate | None:
         """Estimate the seconds of one worker for one of these images; None if its certifier cannot be simulated."""
-        return forecast(self.classifier, lambda position: self.program(indices[position]), len(indices))
+        return forecast(self.classifier, lambda position: self.program(indices[position]), len(indices), self.target)
 
     def program(self, index: int) -> Program[Row]:
         """Return the program of an image: the certifier's questions, which end in its row."""
@@ -207,9 +219,7 @@ def certify_missing(
     for row in done.values():
         on_image(len(chosen), row)
     missing = [index for index in chosen if index not in done]
-    target = certification.target or certification.classifier.device
-    elsewhere = target.type != certification.classifier.device.type
-    if on_estimate is not None and executor is None and not elsewhere:  # the speed of another device is unknown
+    if on_estimate is not None and executor is None and not certification.votes_elsewhere:  # a worker would be started
         image = certification.forecast(missing)
         if image is not None:
             on_estimate(image.times(len(missing) / workers))
@@ -330,17 +340,14 @@ def certify_run(
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     run = run or Run(config.run, config.trust)
     config.certifier.expect_possible(config.noise or noise_of(run.recipe))
-    target = default_device()
+    config, target = for_workers(config, run, workers, executor)
     # A forecast times blocks of this process, so then the cores are left to it.
     early = workers > 1 and executor is None and target.type == "cpu" and minutes is None and on_estimate is None
     with started_pool(workers) if early else nullcontext() as pool:
-        if workers > 1 and executor is None and target.type != "cpu":
-            engine, size = off_the_gpu(run, config.engine, config.batch_size, target)
-            config = replace(config, device="cpu", engine=engine, batch_size=size)
-        certification = open_certification(config, run)
+        certification = replace(open_certification(config, run), target=target)
         if minutes is not None:
             certification = _within(minutes, certification, run, workers)
-        certification = replace(_as_begun(run, certification, shard), target=target, pool=pool, on_work=on_work)
+        certification = replace(_as_begun(run, certification, shard), pool=pool, on_work=on_work)
         chosen = certification.chosen if shard is None else shard.of(certification.chosen)
         environment = environment_of(certification.classifier)
         with resume.open_file(run, certification.request(chosen), environment, shard) as file:
@@ -349,8 +356,22 @@ def certify_run(
             if shard is None:
                 keep_pictures(file.path, file.rows(), certification.samples)
                 if not config.dataset:
-                    record_accuracy(run, partial(dataset_of, run, config.data))
+                    record_accuracy(run, partial(dataset_of, run, config.data), certification.classifier.device)
         return file.path
+
+
+def for_workers(
+    config: CertificationConfig, run: Run, workers: int, executor: Executor | None
+) -> tuple[CertificationConfig, torch.device]:
+    """Return the configuration for this process, and the device that votes are counted on.
+
+    This process stays off the GPUs where others count.
+    """
+    target = default_device()
+    if stays_off(target, workers, executor):
+        engine, size = off_the_gpu(run, config.engine, config.batch_size, target)
+        config = replace(config, device="cpu", engine=engine, batch_size=size)
+    return config, target
 
 
 def _as_begun(run: Run, certification: Certification, shard: Shard | None) -> Certification:

@@ -119,6 +119,9 @@ def certify_dataset(
     certifier that could test the label directly finds the class itself, as a deployed model does. `progress` is shown
     on a terminal by default; a function is called with (number of images, row).
 
+    With a model on a GPU, each GPU has a worker. If GPUs admit one process each, leave the model on the CPU and name
+    them by RADII_DEVICE=cuda: this process then stays off them.
+
     >>> import torch, radii
     >>> model = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(4, 2))
     >>> weights = {"weight": torch.tensor([[1.0] * 4, [-1.0] * 4]), "bias": torch.tensor([-2.0, 2.0])}

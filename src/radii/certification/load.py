@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Collection, Mapping
+from concurrent.futures import Executor, ThreadPoolExecutor
 from functools import partial
 from numbers import Integral
 from pathlib import Path
@@ -44,6 +45,7 @@ def load(
     noise: Spec | None = None,
     data: Path | None = None,
     batch_size: int | None = None,
+    device: str | torch.device | None = None,
     trust: Collection[str] = (),
 ) -> SmoothedClassifier:
     """Load the smoothed classifier of a finished run; only an engine that calibrates needs `data`.
@@ -51,8 +53,8 @@ def load(
     `auto` takes the engine of the certificates of the present weights, or the one that was chosen before; asking for
     another engine gives a warning. The noise, too, is by default that of the certificates. The engine is compared with
     the trained model: on noisy training images if `data` names the dataset, otherwise on noisy random images, because
-    a deployed model has no training data. `trust` names the modules whose code the run may import: without it, a run's
-    folder is only data.
+    a deployed model has no training data. `device` is by default what RADII_DEVICE names, or a GPU if there is one.
+    `trust` names the modules whose code the run may import: without it, a run's folder is only data.
 
     >>> import radii, tempfile
     >>> folder = tempfile.mkdtemp()
@@ -63,7 +65,8 @@ def load(
     if not isinstance(run, Run | Path | str):
         raise ValueError(f"run = {run!r}, expected the folder of a trained run")
     run = run if isinstance(run, Run) else Run(run, trust)
-    name, classifier = open_run(run, engine, deployed_noise(run, noise), data, batch_size, data is not None)
+    where = None if device is None else torch.device(device)
+    name, classifier = open_run(run, engine, deployed_noise(run, noise), data, batch_size, data is not None, where)
     warn_of_another(run, name, classifier)
     image = torch.empty(model_spec(run).shape)
     classifier.adopt(name, image, classifier.prepared_for(image)[1], watched=True)
@@ -150,11 +153,17 @@ def open_run(
     return name, classifier
 
 
-def off_the_gpu(run: Run, engine: str, batch_size: int | None, target: torch.device) -> tuple[str, int]:
-    """Return the engine and the batch size of workers on a GPU, for a process that opens the run on the CPU.
+def stays_off(target: torch.device, workers: int, executor: Executor | None = None) -> bool:
+    """Return whether this process stays off the GPUs, because other processes count on them.
 
-    It stays off the GPUs of its workers: a GPU may allow one process alone, and memory is scarce there.
+    A GPU may allow one process alone, and memory is scarce there.
     """
+    elsewhere = workers > 1 if executor is None else not isinstance(executor, ThreadPoolExecutor)
+    return target.type != "cpu" and elsewhere
+
+
+def off_the_gpu(run: Run, engine: str, batch_size: int | None, target: torch.device) -> tuple[str, int]:
+    """Return the engine and the batch size of workers on a GPU, for a process that opens the run on the CPU."""
     chosen = chosen_engine(run, engine, target)
     size = batch_size or engines.default_batch_size(target, math.prod(model_spec(run).shape))
     return "torch" if chosen == AUTO else chosen, size

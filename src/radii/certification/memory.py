@@ -11,6 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, TextIO
 
+import torch
 from torch import Tensor
 
 from radii import datasets
@@ -19,9 +20,10 @@ from radii.certification.predict import checked_seed, whole
 from radii.certifiers import Certifier
 from radii.datasets import DataError, Dataset, Samples, samples_of
 from radii.datasets.base import image_digest
-from radii.device import worker_variables
+from radii.device import VARIABLE, default_device, worker_variables
 from radii.engines import AUTO, SmoothedClassifier, check_image
 from radii.estimate import OnWork, TimeLeft, Work
+from radii.onnx import has_graph
 from radii.provenance import artefact_digest, class_digests, structure_digest, weights_digest
 from radii.reports.text import left_text
 from radii.runs.certificates import OnImage, Row, header_file, read_header
@@ -59,7 +61,10 @@ def dataset_certification(
     if not images:
         raise DataError("the dataset has no images", "dataset")
     header = read_header(header_file(out)) if out is not None and header_file(out).is_file() else {}
-    pinned = _pinned(classifier, _first_image(samples, images), header)
+    stream = PHILOX if not header or "stream" in header else None
+    target = voting_device(classifier, stream)
+    default = AUTO if target.type == classifier.device.type else "torch"  # which engine is the fastest there is unknown
+    pinned = _pinned(classifier, _first_image(samples, images), str(header.get("engine", default)))
     return Certification(
         classifier=pinned,
         samples=samples,
@@ -70,18 +75,29 @@ def dataset_certification(
         label_known=label_known,
         facts={**facts, **_identity(pinned, samples)},
         watched=True,
-        stream=PHILOX if not header or "stream" in header else None,
+        stream=stream,
+        target=target,
     )
 
 
+def voting_device(classifier: SmoothedClassifier, stream: str | None) -> torch.device:
+    """Return the device that votes are counted on: the model's, or for one on the CPU what RADII_DEVICE names.
+
+    This process then stays off the GPUs. Noise without streams of its own is drawn by the model's device.
+    """
+    is_anywhere = stream is not None and classifier.noise.stream is not None and not has_graph(classifier.base)
+    named = is_anywhere and classifier.device.type == "cpu" and os.environ.get(VARIABLE)
+    return default_device() if named else classifier.device
+
+
 def worker_count(certification: Certification, workers: int | None, executor: Executor | None) -> int:
-    """Return the number of workers: those asked for, or one for each core, or for each GPU if the model is on one.
+    """Return the number of workers: those asked for, or one for each core, or for each GPU if votes are counted there.
 
     A model on another GPU than the first one stays there.
     """
     if workers is not None:
         return whole("workers", workers, 1)
-    device = certification.classifier.device
+    device = certification.voting_device
     if executor is not None or device.type == "cpu":
         return os.cpu_count() or 1
     return 1 if device.index else max(1, len(worker_variables()))
@@ -123,10 +139,10 @@ def _first_image(samples: Samples, chosen: Sequence[int]) -> Tensor:
     return samples.sample(chosen[0])[0]
 
 
-def _pinned(original: SmoothedClassifier, image: Tensor, header: Mapping[str, Any]) -> SmoothedClassifier:
-    """Return a copy of the classifier with a chosen and prepared engine: the file's, if a file is continued."""
+def _pinned(original: SmoothedClassifier, image: Tensor, default: str) -> SmoothedClassifier:
+    """Return a copy of the classifier with a chosen and prepared engine: in place of `auto` the default."""
     check_image(image)
-    engine = str(header.get("engine", AUTO)) if original.engine == AUTO else original.engine
+    engine = default if original.engine == AUTO else original.engine
     pinned = SmoothedClassifier(
         original.base,
         noise=original.noise,

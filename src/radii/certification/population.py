@@ -1,6 +1,6 @@
 """Prove the accuracy under attack of one noisy pass a request, for the population that a sample comes from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack
 from dataclasses import replace
@@ -14,6 +14,7 @@ from radii.certification.certify import (
     RowStore,
     certify_missing,
     environment_of,
+    for_workers,
     open_certification,
 )
 from radii.certification.memory import Memory, dataset_certification, display, worker_count
@@ -28,12 +29,10 @@ from radii.runs.certificates import KIND, POLYNOMIALS, POPULATION, Certificates,
 from radii.runs.population import Polynomials, Population
 from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.questions import Task, Votes
+from radii.smoothing.questions import Votes
 from radii.training.open_dataset import dataset_of
-from radii.workers.voter import one_thread
-
-TOGETHER = 256
-"""Training pictures whose votes are counted together."""
+from radii.workers.backends import run_programs
+from radii.workers.scheduler import Program
 
 
 def certify_population(
@@ -108,10 +107,12 @@ def certify_run_population(
     if workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     run = run or Run(config.run, config.trust)
-    certification = of_population(open_certification(config, run))
+    config, target = for_workers(config, run, workers, executor)
+    certification = of_population(replace(open_certification(config, run), target=target))
     chosen, environment = certification.chosen, environment_of(certification.classifier)
     request = certification.request(chosen)
-    polynomials = partial(_polynomials, certification, partial(_training_guess, run, config, certification))
+    guess = partial(_training_guess, run, config, certification, workers, executor)
+    polynomials = partial(_polynomials, certification, guess)
     with (
         files.open_file(run, request, polynomials, environment) as file,
         events.working(run.path, "certify", file=file.path.name, images=len(chosen)),
@@ -152,22 +153,29 @@ def _polynomials(certification: Certification, guess: Callable[[], Sequence[floa
     return polynomials
 
 
-def _training_guess(run: Run, config: CertificationConfig, certification: Certification) -> list[float]:
+def _training_guess(
+    run: Run, config: CertificationConfig, certification: Certification, workers: int, executor: Executor | None
+) -> list[float]:
     """Return the shares of votes for the label on evenly spaced training pictures, or on those held out of them."""
     certifier: Any = certification.certifier
     if not (count := certifier.training_images):
         return []
     own = dataset_of(run, None if config.dataset else config.data)
     part = own.part("train" if own.validation is None else "validation")
-    samples, question = samples_of(part), Votes(0, 0, certifier.votes)
-    chosen, shares = range(0, len(samples), max(1, len(samples) // count))[:count], list[float]()
-    for start in range(0, len(chosen), TOGETHER):
-        drawn = {index: samples.sample(index) for index in chosen[start : start + TOGETHER]}
-        addresses = [NoiseAddress(certification.seed, index, purpose="calibrate") for index in drawn]
-        tasks = [Task(image, at, question) for (image, _), at in zip(drawn.values(), addresses, strict=True)]
-        with one_thread():
-            counts = certification.classifier.count(tasks)
-        shares += [
-            int(votes[label]) / certifier.votes for votes, (_, label) in zip(counts, drawn.values(), strict=True)
-        ]
-    return shares
+    samples = samples_of(part)
+    chosen = range(0, len(samples), max(1, len(samples) // count))[:count]
+
+    def share(label: int) -> Generator[Votes, Any, float]:
+        votes = yield Votes(0, 0, certifier.votes)
+        return float(votes[label] / certifier.votes)
+
+    def begin(position: int) -> Program[float]:
+        image, label = samples.sample(chosen[position])
+        return Program(image, NoiseAddress(certification.seed, chosen[position], purpose="calibrate"), share(label))
+
+    # Short questions: workers of this machine take longer to start than this process to count.
+    here = executor is None and not certification.votes_elsewhere
+    finished = run_programs(
+        certification.classifier, begin, len(chosen), 1 if here else workers, executor, certification.target
+    )
+    return [share for share, _, _ in finished]

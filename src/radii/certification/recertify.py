@@ -14,6 +14,7 @@ from radii.certification.certify import (
     CertificationConfig,
     certify_missing,
     environment_of,
+    for_workers,
     keep_pictures,
     open_certification,
     stated_batch_size,
@@ -96,7 +97,7 @@ class UpdateCertification(Certification):
                 self.samples.sample(index)[0], NoiseAddress(self.seed, index, stream=self.stream), _answer(question)
             )
 
-        return run_programs(asked.classifier, begin, len(indices), workers, executor)
+        return run_programs(asked.classifier, begin, len(indices), workers, executor, self.target)
 
 
 def _answer(question: Hits) -> Generator[Hits, Any, Any]:
@@ -168,7 +169,8 @@ def certify_update(
     if workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     run = run or Run(config.run, config.trust)
-    certification = open_update(config, old, run)
+    config, target = for_workers(config, run, workers, executor)
+    certification = replace(open_update(config, old, run), target=target)
     chosen, environment = certification.chosen, environment_of(certification.classifier)
     with resume.open_file(run, certification.request(chosen), environment) as file:
         with events.working(run.path, "certify", file=file.path.name, images=len(chosen)):

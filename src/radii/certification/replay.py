@@ -2,12 +2,15 @@
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from radii import engines
 from radii.certification.certify import (
     Certification,
     CertificationConfig,
     environment_of,
+    for_workers,
     open_certification,
     stated_batch_size,
 )
@@ -20,7 +23,7 @@ from radii.device import available
 from radii.estimate import OnEstimate
 from radii.runs import trust
 from radii.runs.certificates import ENVIRONMENTS, FIRST_ROW, Row, recorded_difference, same_environment
-from radii.runs.function import COARSE, FUNCTION, function_difference
+from radii.runs.function import COARSE, FUNCTION, function_difference, is_coarse
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.questions import Answer, FavouredVotes, NearTies, Question, Task, Votes
 from radii.workers.voter import one_thread
@@ -47,22 +50,25 @@ def replay(
 ) -> Iterator[Row]:
     """Certify images again from their noise addresses and compare; yield every replayed row."""
     try:
-        certification = _certification(verification)
+        certification = _certification(verification, workers)
     except (LookupError, ValueError, TypeError, OSError) as error:
         verification.cannot_check(f"it cannot be replayed: {message_of(error)}")
         return
-    ours, theirs = certification.classifier.device.type, verification.header.get("device")
+    ours, theirs = certification.voting_device.type, verification.header.get("device")
     if certification.stream is None and theirs not in (None, ours):
         verification.cannot_check(
             f"its noise was drawn on a {theirs!r} device, and {ours!r} draws other numbers: replay it on such a device"
         )
         return
+    if certification.stream is None and ours != "cpu":
+        workers = 1  # near ties are counted in this process: it needs the same draws, and so the GPU
     if difference := _function_difference(verification, certification):
         verification.differs(f"it was made with {difference}")
         return
     here = [row for row in rows if 0 <= row.index < len(certification.samples)]
     indices = [row.index for row in here]
-    if on_estimate is not None and sum(row.samples or 0 for row in here) > WORTH_TIMING:
+    is_long = sum(row.samples or 0 for row in here) > WORTH_TIMING
+    if on_estimate is not None and is_long and not certification.votes_elsewhere:  # a worker would be started
         image = certification.forecast(indices)
         if image is not None:
             on_estimate(image.times(len(indices) / workers))
@@ -108,7 +114,7 @@ def _function_difference(verification: Verification, certification: Certificatio
     return recorded_difference(header, certification.function, environment_of(certification.classifier))
 
 
-def _certification(verification: Verification) -> Certification:
+def _certification(verification: Verification, workers: int) -> Certification:
     """Open the certification that the header describes."""
     header = verification.header
     engine = verification.engine or header["engine"]
@@ -129,9 +135,13 @@ def _certification(verification: Verification) -> Certification:
         stream=header.get("stream"),
         device=_device(header),
     )
+    target = None
+    if config.stream is not None:
+        config, target = for_workers(config, verification.run, workers, None)
     if FROM in header:
-        return open_update(config, named_old(verification.run, header), verification.run)
-    return open_certification(config, verification.run)
+        old = named_old(verification.run, header)
+        return replace(open_update(config, old, verification.run), target=target)
+    return replace(open_certification(config, verification.run), target=target)
 
 
 def _batch_size(verification: Verification) -> int | None:
@@ -156,13 +166,15 @@ def _result(row: Row) -> tuple[Any, ...]:
 def _explain(verification: Verification, certification: Certification, row: Row, again: Row) -> None:
     """Record a row that the replay does not reproduce, unless it was made elsewhere and rounding explains it."""
     what = f"a replay gives class {again.prediction} with radius {again.radius}, not {row.prediction} with {row.radius}"
-    if _same_place(verification, certification, row):
+    here = environment_of(certification.classifier)
+    if _same_place(verification, certification, row, again.environments or [here]):
         verification.differs(f"{what}; {_moved(row, again)} votes differ", row)
         return
     if isinstance(certification, UpdateCertification):
         verification.cannot_check(f"image {row.index}: {what}; rounding may explain that here")
         return
-    rounding = rounding_of(verification.header, certification)
+    # Near ties are counted in this process, which stays off the GPUs of its workers.
+    rounding = rounding_of(verification.header, certification.classifier.engine, [*again.environments, here])
     moved, most = _moved(row, again), _near_ties(certification, row, rounding)
     if row.samples != again.samples and most:
         verification.cannot_check(
@@ -177,10 +189,12 @@ def _explain(verification: Verification, certification: Certification, row: Row,
         verification.differs(f"{what}; {moved} votes differ, rounding explains at most {most}", row)
     else:
         verification.moved += moved
-        _check_claim(verification, certification, row, again, most)
+        _check_claim(verification, certification, row, again, most, rounding)
 
 
-def _check_claim(verification: Verification, certification: Certification, row: Row, again: Row, ties: int) -> None:
+def _check_claim(
+    verification: Verification, certification: Certification, row: Row, again: Row, ties: int, rounding: float
+) -> None:
     """Record a claim that the replay does not prove even if rounding decided the near ties in its favour.
 
     Rounding decides near ties in both directions: neither a row nor a file may have them all on its side.
@@ -194,7 +208,7 @@ def _check_claim(verification: Verification, certification: Certification, row: 
         return
     if _proves(again, row):
         return
-    best = _favoured(certification, row, rounding_of(verification.header, certification))
+    best = _favoured(certification, row, rounding)
     if not _proves(best, row) or _is_one_sided(favour, ties):
         verification.cannot_check(
             f"image {row.index}: class {row.prediction} with radius {row.radius} is not confirmed here: a replay gives "
@@ -212,7 +226,9 @@ def _nearly(row: Row, again: Row, share: float) -> bool:
     return row.prediction == again.prediction and math.isclose(row.radius, again.radius, rel_tol=share)
 
 
-def _same_place(verification: Verification, certification: Certification, row: Row) -> bool:
+def _same_place(
+    verification: Verification, certification: Certification, row: Row, here: Sequence[Mapping[str, Any]]
+) -> bool:
     """Return whether a row was made with this engine, instruction set, device and versions: no vote may differ then."""
     if certification.classifier.engine != verification.header["engine"]:
         return False
@@ -220,9 +236,8 @@ def _same_place(verification: Verification, certification: Certification, row: R
     before = [
         environment for environment in verification.header.get(ENVIRONMENTS, []) if environment[FIRST_ROW] <= number
     ]
-    here = environment_of(certification.classifier)
     # Workers of several kinds are recorded once, with their first row: each later row may be of any of them.
-    return bool(before) and all(same_environment(environment, here) for environment in before)
+    return bool(before) and all(same_environment(one, other) for one in before for other in here)
 
 
 def _moved(row: Row, again: Row) -> int:
@@ -231,11 +246,11 @@ def _moved(row: Row, again: Row) -> int:
     return math.ceil(sum(abs(row.counts.get(label, 0) - again.counts.get(label, 0)) for label in labels) / 2)
 
 
-def rounding_of(header: Mapping[str, Any], certification: Certification) -> float:
-    """Return how far rounding may change a logit between a file's environments and this one, by their precision."""
-    if certification.classifier.engine.endswith(("int8", "bf16", "fp16")):
+def rounding_of(header: Mapping[str, Any], engine: str, here: Sequence[Mapping[str, Any]]) -> float:
+    """Return how far rounding may change a logit between a file's environments and these, by their precision."""
+    if is_coarse(engine) or not engines.only_rounds(engine):
         return COARSE_ROUNDING
-    environments = [*header.get(ENVIRONMENTS, []), environment_of(certification.classifier)]
+    environments = [*header.get(ENVIRONMENTS, []), *here]
     tf32 = any(any(environment.get("tf32", {}).values()) for environment in environments)
     return COARSE_ROUNDING if tf32 else ROUNDING
 

@@ -13,6 +13,7 @@ from radii.engines.base import (
     device_of,
     drawn,
     names,
+    only_rounds,
     prepare,
 )
 
@@ -29,5 +30,6 @@ __all__ = [
     "drawn",
     "folded",
     "names",
+    "only_rounds",
     "prepare",
 ]

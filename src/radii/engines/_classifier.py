@@ -17,7 +17,7 @@ from radii.engines._module import SmoothedModule
 from radii.engines._state import state_of
 from radii.engines.base import AUTO, PROBE, EngineSpec, create, default_batch_size, device_of, drawn, prepare
 from radii.errors import ParameterError
-from radii.onnx import OnnxGraph
+from radii.onnx import has_graph
 from radii.smoothing.addresses import NoiseAddress, generator
 from radii.smoothing.forward import evaluating
 from radii.smoothing.logits import check_logits, check_rows, double, unwrapped
@@ -309,7 +309,7 @@ class _LogitsOf(nn.Module):
 
 def _checked_engine(engine: str | None, base: nn.Module, artefact: Path | None) -> str:
     if engine is None:
-        return "onnx" if any(isinstance(module, OnnxGraph) for module in base.modules()) else DEFAULT
+        return "onnx" if has_graph(base) else DEFAULT
     if not isinstance(engine, str):
         raise ParameterError(f"engine = {engine!r}, expected the name of an engine, such as 'torch'", "engine")
     if engine != AUTO and create(engine).calibrates and artefact is None:

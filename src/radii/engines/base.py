@@ -18,7 +18,7 @@ from torch import Tensor, nn
 from radii import plugins
 from radii.engines._folding import FOLDING, folded
 from radii.errors import ParameterError
-from radii.onnx import OnnxGraph
+from radii.onnx import has_graph
 from radii.plugins import Component
 from radii.smoothing.addresses import Purpose, generator
 from radii.smoothing.forward import evaluating, without_tf32
@@ -152,7 +152,7 @@ class FixedBlock(nn.Module):
 
 def device_of(model: nn.Module) -> torch.device:
     """Return the device of a model's weights; a model with an ONNX graph runs on the CPU."""
-    if any(isinstance(module, OnnxGraph) for module in model.modules()):
+    if has_graph(model):
         return CPU
     return next((tensor.device for tensor in (*model.parameters(), *model.buffers())), CPU)
 
@@ -173,9 +173,14 @@ def create(name: str, **fields: Any) -> Engine:
     return plugins.create("engines", Engine, name, fields)
 
 
+def only_rounds(name: str) -> bool:
+    """Return whether an engine has to give the original model's logits, up to rounding in 32 bits."""
+    return create(name).least_agreement == 1.0
+
+
 def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
     """Return the engine's name and the model in its form. `auto` is the fastest engine that keeps the function."""
-    if any(isinstance(module, OnnxGraph) for module in spec.original.modules()):
+    if has_graph(spec.original):
         return _as_it_is(spec, engine)
     spec.expected  # noqa: B018  raises first if no engine could run the model
     if engine == AUTO:

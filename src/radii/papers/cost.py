@@ -16,7 +16,7 @@ from torch import nn
 
 from radii import disk, objectives, plugins
 from radii.datasets import Dataset
-from radii.device import default_device
+from radii.device import default_device, wait_for
 from radii.objectives import Batch, Objective, Step
 from radii.papers.budgets import IN_EPOCHS, Budget
 from radii.papers.tables import PaperTable, Row, System
@@ -202,11 +202,13 @@ def time_sample(recipe: Recipe) -> float:
 
 
 def _shortest(call: Callable[[], object]) -> float:
-    """Return the shortest duration of a few calls; a long call is timed once."""
+    """Return the shortest duration of a few calls on the default device; a long call is timed once."""
+    device = default_device()
 
     def seconds() -> float:
         began = time.perf_counter()
         call()
+        wait_for(device)
         return time.perf_counter() - began
 
     first = seconds()

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from radii.runs import readers
-from radii.runs.function import FUNCTION, function_difference, tolerance
+from radii.runs.function import DEVICE, FUNCTION, function_difference, tolerance
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.norms import L2, L2_NOISES, Norm, norm_of
 
@@ -209,6 +209,7 @@ def recorded_difference(
     """Describe how the function in a header differs from one in this environment; empty if it does not."""
     first = [recorded for recorded in header.get(ENVIRONMENTS, []) if recorded[FIRST_ROW] == 0]
     same = environment is not None and any(same_environment(recorded, environment) for recorded in first)
+    same = same and header.get(FUNCTION, {}).get(DEVICE) == function.get(DEVICE)
     on_cpus = all(table.get("device", "cpu") == "cpu" for table in (header, environment or {}, *first))
     limit = tolerance(str(header.get("engine", "")), same, on_cpus)
     return function_difference(header.get(FUNCTION, {}), function, limit)

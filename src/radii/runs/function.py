@@ -10,6 +10,8 @@ from typing import Any
 FUNCTION = "function"
 """The header field that holds them."""
 MODEL, CODE, LOGITS = "model", "code", "logits"
+DEVICE = "device"
+"""The kind of device that computed the logits, where others counted the votes."""
 SAME_PLACE = 1e-5
 """How far logits may differ in the same environment, as a share of the largest logit of a class: they are rounded."""
 ELSEWHERE = 1e-4
@@ -24,9 +26,14 @@ def tolerance(engine: str, same_place: bool, on_cpus: bool) -> float:
     """Return the share of the largest logit of a class by which rounding may change its logits."""
     if same_place:
         return SAME_PLACE
-    if engine.endswith(("int8", "bf16", "fp16")):
+    if is_coarse(engine):
         return COARSE
     return ELSEWHERE if on_cpus else ON_GPUS
+
+
+def is_coarse(engine: str) -> bool:
+    """Return whether an engine computes in 8 or 16 bits, as its name says."""
+    return engine.endswith(("int8", "bf16", "fp16"))
 
 
 def function_difference(recorded: Mapping[str, Any], current: Mapping[str, Any], limit: float) -> str:

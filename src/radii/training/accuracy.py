@@ -10,7 +10,7 @@ from torch import nn
 
 from radii import disk
 from radii.datasets import DataError, Dataset, Images, spread_evenly
-from radii.device import default_device
+from radii.engines import device_of
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
 from radii.smoothing.addresses import generator
@@ -33,7 +33,9 @@ SECONDS = 30.0
 
 
 def measure(model: nn.Module, dataset: Dataset, weights: str) -> dict[str, Any] | None:
-    """Count right answers on test images spread over the split; None if the test split cannot be read.
+    """Count right answers on test images spread over the split, on the model's device.
+
+    Return None if the test split cannot be read.
 
     `weights` is the digest of the model's weights; an outdated measurement is recognised by it.
     """
@@ -57,7 +59,7 @@ def measure(model: nn.Module, dataset: Dataset, weights: str) -> dict[str, Any] 
 
 def count_right(model: nn.Module, images: Images, chosen: Sequence[int], sigma: float = 0.0) -> int:
     """Count the chosen images that the network gets right, each under one draw of noise."""
-    device = default_device()
+    device = device_of(model)
     right = torch.zeros((), dtype=torch.long, device=device)
     rng = generator("cpu", "measure", round(1000 * sigma))
     with evaluating(model), torch.inference_mode():
@@ -68,11 +70,11 @@ def count_right(model: nn.Module, images: Images, chosen: Sequence[int], sigma: 
     return int(right)
 
 
-def record_accuracy(run: Run, open_dataset: Callable[[], Dataset]) -> None:
+def record_accuracy(run: Run, open_dataset: Callable[[], Dataset], device: torch.device | None = None) -> None:
     """Write the accuracy of a finished run, unless it has been measured for its present weights."""
     if run.check() or not os.access(run.path, os.W_OK):
         return
-    measured = measure(trained_model(run), open_dataset(), run.weights_digest())
+    measured = measure(trained_model(run, device), open_dataset(), run.weights_digest())
     if measured is not None:
         disk.sweep(run.path, [run.check_file.name])
         disk.write_json(run.check_file, measured)

@@ -1,7 +1,7 @@
 """Soft labels for CAT-RS: count how a run's base classifier votes on noisy copies of every training image."""
 
 import io
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from radii import disk
-from radii.certification.load import noise_of, off_the_gpu, open_run
+from radii.certification.load import noise_of, off_the_gpu, open_run, stays_off
 from radii.datasets import samples_of
 from radii.device import default_device, default_workers
 from radii.disk import locked
@@ -32,6 +32,8 @@ BLOCK = 128
 """`settle` is a multiple of this; the older streams also draw noise in blocks of this size."""
 COUNTS = "soft-labels.counts"
 """The file of a run with the votes so far."""
+DEVICES = "devices"
+"""The field of its header that lists every device that has counted votes; version 0.2 recorded none."""
 
 
 def soft_labels(
@@ -61,8 +63,9 @@ def soft_labels(
     stream = None if _is_older(run) else PHILOX
     if stream is None:
         batch_size = min(samples, BLOCK)
-    moved = workers > 1 and executor is None and default_device().type != "cpu"
-    name, classifier, weights = _open_classifier(run, engine, batch_size, data, moved)
+    target = default_device()
+    moved = stays_off(target, workers, executor)
+    name, classifier, weights = _open_classifier(run, engine, batch_size, data, target if moved else None)
     stated = {"samples": samples, "seed": seed, "engine": name, "settle": settle, "stream": stream}
     stated = {key: value for key, value in stated.items() if value is not None}
     with locked(run.soft_labels_file):
@@ -78,8 +81,9 @@ def soft_labels(
             image = forecast(classifier, program, total - first)
             if image is not None:
                 on_estimate(image.times((total - first) / workers))
-        with closing(run_programs(classifier, program, total - first, workers, executor, default_device())) as finished:
-            for number, (votes, seconds, _) in enumerate(finished, start=first + 1):
+        with closing(run_programs(classifier, program, total - first, workers, executor, target)) as finished:
+            for number, (votes, seconds, environments) in enumerate(finished, start=first + 1):
+                counts.record_devices(environment["device"] for environment in environments)
                 counts.append(votes, seconds)
                 on_image(number, total)
         counts.publish(total)
@@ -87,12 +91,12 @@ def soft_labels(
 
 
 def _open_classifier(
-    run: Run, engine: str, batch_size: int | None, data: Path | None, moved: bool
+    run: Run, engine: str, batch_size: int | None, data: Path | None, workers_on: torch.device | None
 ) -> tuple[str, SmoothedClassifier, str]:
-    """Open a run's classifier, on the CPU if `moved`; return its engine's name, it, and the digest of its weights."""
+    """Open a run's classifier, on the CPU if workers count on a GPU; return its engine, it, and its weights' digest."""
     weights, device = run.weights_digest(), None
-    if moved:
-        (engine, batch_size), device = off_the_gpu(run, engine, batch_size, default_device()), torch.device("cpu")
+    if workers_on is not None:
+        (engine, batch_size), device = off_the_gpu(run, engine, batch_size, workers_on), torch.device("cpu")
     with one_thread():
         name, classifier = open_run(run, engine, noise_of(run.recipe), data, batch_size, device=device)
     if run.weights_digest() != weights:
@@ -137,7 +141,10 @@ class _Counts:
             disk.remove(self.file)  # before the header that describes it
             disk.remove(self.times)
             disk.write_json(header_file, header)
-        if (present := readers.json_object(header_file)) != header:
+        self.header = readers.json_object(header_file)
+        devices = self.header.get(DEVICES)
+        self.devices: list[str] = list(devices) if isinstance(devices, list) else []
+        if (present := {key: value for key, value in self.header.items() if key != DEVICES}) != header:
             raise RunError(
                 f"{run.path} has soft labels that were made with {first_difference(present, header)}: remove "
                 f"{self.file} and {header_file.name} to vote again"
@@ -147,6 +154,12 @@ class _Counts:
 
     def __len__(self) -> int:
         return self._rows(self.file, 4 * self.classes)
+
+    def record_devices(self, devices: Iterable[str]) -> None:
+        """Add devices to the header, each once: Gaussian noise may differ from one to another in its last bits."""
+        if new := [device for device in dict.fromkeys(devices) if device not in self.devices]:
+            self.devices += new
+            disk.write_json(self.file.with_suffix(".json"), {**self.header, DEVICES: self.devices})
 
     def append(self, votes: NDArray[np.int64], seconds: float) -> None:
         """Append the votes on the next image. The time comes first: `_truncate` removes it if a kill follows."""

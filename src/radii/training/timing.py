@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import torch
 
-from radii.device import default_device
+from radii.device import default_device, wait_for
 from radii.errors import ParameterError
 from radii.estimate import Estimate
 from radii.objectives import Batch, Objective, Step
@@ -74,6 +74,7 @@ def _time_evaluation(model: torch.nn.Module, components: Components) -> float:
     with evaluating(model), torch.inference_mode():
         began = time.perf_counter()
         model(pixels)
+        wait_for(device)
         return (time.perf_counter() - began) * len(test) / len(chosen)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from radii import disk, models
 from radii.datasets import Dataset
 from radii.device import default_device
-from radii.onnx import OnnxGraph
+from radii.onnx import has_graph
 from radii.runs import readers
 from radii.runs.recipe import Recipe, fields_of
 from radii.runs.run import Run, RunError
@@ -131,8 +131,7 @@ def trained_model(run: Run, device: torch.device | None = None) -> nn.Module:
     except (RuntimeError, MemoryError, OverflowError) as error:
         raise RunError(f"{run.recipe_file}: its model cannot be created: {_one_line(error)}") from error
     load_weights(model, run.weights(), recipe.model["name"])
-    has_graph = any(isinstance(module, OnnxGraph) for module in model.modules())
-    return model.eval().to("cpu" if has_graph else device or default_device())
+    return model.eval().to("cpu" if has_graph(model) else device or default_device())
 
 
 def load_weights(model: nn.Module, weights: Path, name: str) -> None:

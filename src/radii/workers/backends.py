@@ -78,9 +78,11 @@ def open_workers(
 ) -> Iterator[Workers]:
     """Open the workers that count votes: this process, an executor, or a pool of processes.
 
-    A classifier that cannot be pickled runs in threads of this process, with a warning.
+    Those of another device than the classifier's are in other processes. A classifier that cannot be pickled runs in
+    threads of this process, with a warning.
     """
-    if executor is None and workers == 1:
+    is_here = target is None or target.type == classifier.device.type
+    if executor is None and workers == 1 and is_here:
         yield InProcess(classifier)
         return
     shipped = Shipped(classifier, target)
@@ -92,8 +94,9 @@ def open_workers(
                 if executor is not None:
                     raise ParameterError(f"{error}; use an executor of threads", "executor") from error
                 warnings.warn(f"{error}; it runs in threads of this process", RunWarning, stacklevel=5)
-                executor = held.enter_context(ThreadPoolExecutor(workers))
-        held.enter_context(VOTERS.holding(shipped))
+                executor, is_here = held.enter_context(ThreadPoolExecutor(workers)), True
+        if is_here:
+            held.enter_context(VOTERS.holding(shipped))
         calls: Calls = (pool or open_pool(workers)) if executor is None else ExecutorPool(executor)
         held.callback(calls.close)
         if isinstance(calls, ExecutorPool):
