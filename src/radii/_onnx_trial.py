@@ -17,7 +17,7 @@ ANY_SIZE = 32
 
 def main(seconds: int) -> None:
     """Open the graph and run it on an image of random pixels."""
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # if nobody is left to end it
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds))  # if the parent is gone
     onnxruntime.disable_telemetry_events()
     options = onnxruntime.SessionOptions()
     options.log_severity_level = 4

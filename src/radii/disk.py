@@ -95,7 +95,7 @@ def remove(path: Path) -> None:
 
 
 def make_folder(path: Path) -> None:
-    """Create a folder and its parents, where they do not exist."""
+    """Create a folder and its parents, unless they exist."""
     for folder in reversed([path, *path.parents]):
         if not folder.is_dir():
             try:

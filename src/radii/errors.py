@@ -41,7 +41,7 @@ class MissingExtraError(ParameterError, LookupError):
 def install(extra: str) -> str:
     """Return the command that installs an extra into this environment.
 
-    The command takes radii from where it was installed from: a checkout, a file, a repository or an index.
+    It takes radii from its present source: a checkout, a file, a repository or an index.
     """
     try:
         source = json.loads(metadata.distribution("radii").read_text("direct_url.json") or "{}")

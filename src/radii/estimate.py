@@ -39,7 +39,7 @@ class Work(NamedTuple):
     """The time that workers took for them, all together."""
     least: float
     most: float
-    """Infinite where the range would be too wide to be of use."""
+    """Infinite if the range would be too wide to be useful."""
 
 
 OnWork = Callable[[Callable[[], Work]], None]

@@ -22,7 +22,7 @@ from radii.errors import MissingExtraError, ParameterError
 
 EXTRA = ("onnx", "onnxruntime", "onnxscript")
 LOGITS = "logits"
-"""The name of the output to use where a graph has several."""
+"""The name of the output that is used if a graph has several."""
 TRIAL = Path(__file__).with_name("_onnx_trial.py")
 TRIAL_SECONDS = 120
 """The limit for opening a graph and classifying one image."""
@@ -132,7 +132,7 @@ class OnnxGraph(nn.Module):
 
     @property
     def input_shape(self) -> tuple[int | None, ...]:
-        """Batch, channels, height and width of the input; None where any size is accepted."""
+        """Batch, channels, height and width of the input; None stands for any size."""
         return tuple(side if isinstance(side, int) else None for side in self.session.get_inputs()[0].shape)
 
     @property
@@ -331,5 +331,5 @@ def _first_line(error: Exception) -> str:
 
 
 def description_file(file: Path) -> Path:
-    """Return where the description of an exported file is: its name with .json after it."""
+    """Return the file that describes an exported file: the same name with .json after it."""
     return file.with_name(f"{file.name}.json")

@@ -26,7 +26,7 @@ SIZES: Mapping[str, Size] = {
 }
 """The size of every dataset; for corrupted images, of one kind of corruption with all severities."""
 SEVERITIES = (1, 2, 3, 4, 5)
-"""The severities of CIFAR-10-C and of `radii corrupt`; a file has the images of one after those of the other."""
+"""The severities of CIFAR-10-C and of `radii corrupt`; a file holds the images of all, one severity after the other."""
 KINDS: Mapping[str, Mapping[str, str]] = {
     "cifar10_c": {
         **{"Gaussian": "gaussian_noise", "Shot": "shot_noise", "Impulse": "impulse_noise", "Defocus": "defocus_blur"},

@@ -151,7 +151,7 @@ def numbered_again(records: Records) -> None:
         (forge(19, prediction=9), "one noisy pass gives one vote"),
         (forge(19, radius=0.5), "one noisy pass gives one vote"),
         (forge(19, prediction=9, counts={"9": 1}), "a replay gives"),
-        (doubled_question, "that of another question without an answer"),
+        (doubled_question, "taken by another question without an answer"),
     ],
 )
 def test_forged_lines_are_reported(

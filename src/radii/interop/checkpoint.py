@@ -18,7 +18,7 @@ from radii.training.weights import expect_plain, make_model, spec_for
 MOST_UNPACKED = 4
 """How many times its own size a checkpoint may unpack to."""
 PREFIXES = ("1.", "1.module.", "", "module.", "module.1.")
-"""Prefixes of the network's keys in published checkpoints: its place in a Sequential, that of DataParallel, or both."""
+"""Prefixes of the network's keys in published checkpoints: its place in a Sequential, DataParallel's, or both."""
 
 
 def import_checkpoint(checkpoint: Path, recipe: Recipe, path: Path, *, data: Path | None = None) -> Run:

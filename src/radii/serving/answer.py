@@ -28,7 +28,7 @@ class Answer:
     """How often this picture was asked about with these weights; None for one noisy pass."""
     failure: float | None
     failure_over_life: float | None
-    """For all answers about the picture; that of an earlier model, if it was larger."""
+    """The same for all answers about the picture together; an earlier model's, if that was larger."""
     stopped: bool
     """Whether the deadline ended the request."""
     sealed: str

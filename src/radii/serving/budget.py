@@ -71,20 +71,20 @@ class AskedIndex:
         return (int(row[0]), int(row[1]), str(row[2])) if row else None
 
     def keep(self, size: int = 0, lines: int = 0, head: str = "") -> None:
-        """Keep what was counted since the last call, up to this place of the evidence."""
+        """Keep the questions that were counted since the last call, up to this place of the evidence."""
         self._database.execute("DELETE FROM counted")
         self._database.execute("INSERT INTO counted VALUES (?, ?, ?)", (size, lines, head))
         self._database.execute("COMMIT")
         self._database.execute("BEGIN")
 
     def forget(self) -> None:
-        """Forget what was counted since the last `keep`."""
+        """Forget the questions that were counted since the last `keep`."""
         if self._database.in_transaction:  # some errors end it
             self._database.execute("ROLLBACK")
         self._database.execute("BEGIN")
 
     def close(self) -> None:
-        """Close the database; what was counted since the last `keep` is forgotten."""
+        """Close the database; questions that were counted since the last `keep` are forgotten."""
         self._database.close()
 
 

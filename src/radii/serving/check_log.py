@@ -95,7 +95,7 @@ class LogCheck:
             elif kind == "sealed":
                 self._check_sealed(entry, asked)
                 if record["id"] in pending:
-                    self._note(entry, "its id is that of another question without an answer")
+                    self._note(entry, "its id is taken by another question without an answer")
                 pending[record["id"]] = record
             elif kind == "failed":
                 del pending[record["id"]]
@@ -124,7 +124,7 @@ class LogCheck:
         record = entry.record
         header = self._headers[record["header_digest"]]
         if record["weights"] != header["weights"]:
-            self._note(entry, "its weights are not those of its header")
+            self._note(entry, "it states other weights than its header")
         if header["procedure"] is None:
             return
         number = asked.ask(record["picture"], record["weights"])

@@ -220,7 +220,7 @@ def _prepared(spec: bytes, content: bytes, file: Path) -> tuple[bool, bytes]:
 
 
 def _limit_memory() -> None:
-    """Limit the memory of this process, where the system reports its size."""
+    """Limit the memory of this process, if the system reports how much it has."""
     import resource
 
     statistics = Path("/proc/self/statm")

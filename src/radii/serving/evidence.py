@@ -31,7 +31,7 @@ from radii.serving.budget import AskedIndex, share_of
 LOG, INDEX, PICTURES = "answers.jsonl", "index.sqlite", "pictures"
 FORMAT = 1
 FIRST = "0" * 64
-"""The digest that the first line names, in place of that of a line before."""
+"""The digest that the first line names, as there is no line before it."""
 _END = re.compile(rb',"digest":"([0-9a-f]{64})"\}$')
 
 

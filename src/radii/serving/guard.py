@@ -83,8 +83,11 @@ class Guard:
         headers = dict(scope["headers"])
         if not self._host_allowed(scope):
             host = headers[b"host"].decode("latin-1")[:100]
-            words = f"The Host header is {host!r}, which this server does not answer to. Call it by its address, or "
-            return JSONResponse({"error": f"{words}start it with --host-name and that name."}, 421)
+            words = (
+                f"The Host header names {host!r}, which this server does not answer to. "
+                "Call it by the address that it listens on, or start it with --host-name and that name."
+            )
+            return JSONResponse({"error": words}, 421)
         if b"content-length" in headers and b"transfer-encoding" in headers:  # a proxy may take the other one
             words = "Content-Length and Transfer-Encoding contradict each other. Send one of them."
             return JSONResponse({"error": words}, 400, {"connection": "close"})

@@ -41,7 +41,7 @@ class Api:
     """The routes of a service, their state and their counters."""
 
     def __init__(self, service: Service, tokens: Collection[str] = (), hosts: AllowedHosts | None = None) -> None:
-        """`tokens` are needed by clients, if there are any; `hosts` are those of a server on 127.0.0.1 by default."""
+        """Require one of the `tokens`, if there are any, and one of the `hosts`, by default loopback."""
         self.service = service
         self.tokens = frozenset(tokens)
         self.hosts = hosts or AllowedHosts()
@@ -242,7 +242,7 @@ async def _failed(_: Request, error: FailedError) -> Response:
     return JSONResponse({"error": f"There is no answer: {error}."}, 503 if error.temporary else 500, later)
 
 
-async def _disconnected(_: Request, error: ClientDisconnect) -> Response:  # noqa: ARG001
+async def _disconnected(_: Request, __: ClientDisconnect) -> Response:
     return Response(status_code=499)
 
 

@@ -57,7 +57,7 @@ class ServerConfig:
     keep_pictures: bool = False
     token_file: Path | None = None
     host_names: tuple[str, ...] = ()
-    """Names that requests may give in their Host header, such as that of a proxy."""
+    """Names by which clients call the server, such as the name of a proxy."""
 
     @property
     def hosts(self) -> AllowedHosts:
@@ -68,7 +68,7 @@ class ServerConfig:
         for name, value, least in (("queue", self.queue, 1), ("workers", self.workers, 1), ("port", self.port, 0)):
             if value is not None and value < least:
                 raise ParameterError(f"{name} = {value}, expected a whole number >= {least}", name)
-        AllowedHosts(self.host, self.host_names)  # raises for what is no name
+        AllowedHosts(self.host, self.host_names)  # raises for a wrong name
         if self.port > 65_535:
             raise ParameterError(f"port = {self.port}, expected at most 65535", "port")
         if self.deadline is not None and not 0 < self.deadline < 3_600:
@@ -103,7 +103,7 @@ def serve(config: ServerConfig, on_ready: Callable[[str, Service], None]) -> Non
         if evidence is not None and evidence.repaired:
             LOG.warning("repaired", extra={"details": {"bytes_cut_from_the_evidence": evidence.repaired}})
         api = Api(service, tokens, config.hosts)
-        listening.listen(BACKLOG)  # whoever reads that it is ready may connect
+        listening.listen(BACKLOG)  # clients may connect as soon as `on_ready` says so
         host, port = listening.getsockname()[:2]
         on_ready(f"http://{f'[{host}]' if ':' in host else host}:{port}", service)
         asyncio.run(_run(config, api, listening))

@@ -51,7 +51,7 @@ def run_programs(
 
     `executor` counts the votes; by default `workers` processes of this machine do, or this process if `workers` is 1.
     They do so on the `target`, or on the classifier's device. `pool` holds the processes, if they have been started.
-    `most_samples` and `on_work` are those of the scheduler.
+    The scheduler gets `most_samples` and `on_work`.
     """
     target = target or classifier.device
     alone = images <= 1 and target.type == classifier.device.type

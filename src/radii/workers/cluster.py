@@ -55,7 +55,7 @@ class ExecutorPool:
         ticket = next(self._tickets)
         future = self._or_failed(call, lambda: self._executor.submit(call.function, *call.arguments))
         self._calls[ticket] = (call, future)
-        future.add_done_callback(partial(_put, self._done, ticket))
+        future.add_done_callback(lambda _: self._done.put(ticket))
         return ticket
 
     def next(self) -> tuple[int, Outcome]:
@@ -103,10 +103,6 @@ class ExecutorPool:
                 f"radii version. {RESUME}",
                 "executor",
             ) from error
-
-
-def _put(done: "SimpleQueue[int]", ticket: int, _: Future[Any]) -> None:
-    done.put(ticket)
 
 
 @contextmanager

@@ -155,7 +155,7 @@ class _Voters:
             del self._here[shipped.token]
 
     def get(self, token: str, shipment: Shipment | None) -> SmoothedClassifier | None:
-        """Return the classifier of a token, opened once for all threads; None if it has to be sent."""
+        """Return the classifier of a token, opened once for all threads; None if it must be sent first."""
         if (here := self._here.get(token)) is not None:
             return here
         with self._lock:
