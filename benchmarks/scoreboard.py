@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from benchmarks.archive import Archive
-from radii.reports.costs import without_noise
+from radii.reports.metrics import without_noise
 from radii.reports.text import down
 from radii.runs.run import Run
 

@@ -14,6 +14,7 @@ from radii.datasets import create
 from radii.reports.auditors import POINTERS, write_page
 from radii.reports.model_card import certified
 from radii.reports.text import down
+from radii.runs import attacks
 from radii.runs.run import Run
 from radii.serving.evidence import EvidenceLog, log_file
 from radii.serving.model import ModelConfig, load_model
@@ -75,6 +76,15 @@ def test_run_without_certificates_claims_nothing(digits_run: Callable[..., Run],
     assert "no certificates: nothing is claimed" in page
     assert "&lt;b&gt;run" in page
     assert "<b>run" not in page
+
+
+def test_attack_without_rows_is_left_out(digits_run: Callable[..., Run], tmp_path: Path) -> None:
+    run = digits_run()
+    header = {"weights": run.weights_digest(), "data": "d", "engine": "torch", "noise": {"name": "gaussian"}}
+    budget = {"steps": 1, "copies": 1, "samples": 10, "seed": 0, "radii": [0.5], "images": [0]}
+    with attacks.open_file(run, {**header, **budget}):
+        pass
+    assert "no attack was recorded" in write_page([run], tmp_path / "out").read_text()
 
 
 @pytest.mark.slow

@@ -9,8 +9,8 @@ from radii.cli.app import say, say_json, say_lines, suggest
 from radii.cli.arguments import Json, command
 from radii.cli.train import accuracy_text
 from radii.reports import population
-from radii.reports.costs import answer_cost, check_in_words, milliseconds, noisy_in_words, without_noise
-from radii.reports.metrics import Summary, epoch_time, in_words
+from radii.reports.costs import answer_cost, check_in_words, milliseconds, noisy_in_words
+from radii.reports.metrics import Summary, epoch_time, in_words, without_noise
 from radii.reports.model_card import certified
 from radii.reports.protocol import describe_certifier, describe_images, describe_noise
 from radii.reports.tables import Cell, Table, terminal

@@ -8,9 +8,9 @@ from typing import Any, TypeVar
 
 from radii.reports import protocol
 from radii.reports.attacks import attacked_accuracy, largest_attack
-from radii.reports.costs import AnswerCost, answer_cost, milliseconds, share_in_words, without_noise
+from radii.reports.costs import AnswerCost, answer_cost, milliseconds, share_in_words
 from radii.reports.inputs import Entry, ReportedRun, present_certificates
-from radii.reports.metrics import Share, Summary, paired_differences
+from radii.reports.metrics import Share, Summary, paired_differences, without_noise
 from radii.reports.tables import Table, html, terminal, text_table
 from radii.reports.text import UNKNOWN, down, radius_text, rounded_down, up
 from radii.runs.certificates import Certificates

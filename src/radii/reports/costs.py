@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any, NamedTuple
 
-from radii.reports.metrics import Share, Summary
+from radii.reports.metrics import Share, Summary, right_share
 from radii.reports.text import down, up
 from radii.runs.run import Run
 
@@ -36,16 +36,6 @@ def answer_cost(summary: Summary) -> AnswerCost | None:
     return AnswerCost(samples / summary.images, 1000 * seconds / summary.images)
 
 
-def without_noise(run: Run) -> Share | None:
-    """Return the share of test images that the network alone gets right without noise; None if not measured."""
-    check = run.check()
-    return _right(check) if check else None
-
-
-def _right(measured: Mapping[str, Any]) -> Share:
-    return Share(measured["right"], measured["images"])
-
-
 def share_in_words(share: Share, failure: float = 0.0) -> str:
     """Format a share in per cent with its 95 % interval, in ASCII; `failure` is that of `Share.interval`."""
     lower, upper = share.interval(failure)
@@ -54,14 +44,14 @@ def share_in_words(share: Share, failure: float = 0.0) -> str:
 
 def check_in_words(check: Mapping[str, Any]) -> str:
     """Format the accuracy without noise."""
-    return f"{share_in_words(_right(check))} of {check['images']:,} test images right without noise"
+    return f"{share_in_words(right_share(check))} of {check['images']:,} test images right without noise"
 
 
 def noisy_in_words(check: Mapping[str, Any]) -> str:
     """Format the accuracy of single noisy copies by sigma; empty if it was not measured."""
     if not (noisy := check.get("noisy")):
         return ""
-    shares = [f"{down(_right(row).value, 1, 2)} % at sigma {row['sigma']:g}" for row in noisy]
+    shares = [f"{down(right_share(row).value, 1, 2)} % at sigma {row['sigma']:g}" for row in noisy]
     return f"one noisy copy each of {noisy[0]['images']:,} images: {', '.join(shares)}"
 
 
@@ -71,7 +61,7 @@ def _loses_answers(check: Mapping[str, Any], sigma: float) -> bool:
     if not below or not check["right"]:
         return False
     nearest = max(below, key=lambda row: float(row["sigma"]))
-    return _right(nearest).value < LOST * _right(check).value
+    return right_share(nearest).value < LOST * right_share(check).value
 
 
 def never_saw_noise(run: Run, sigma: float) -> bool:

@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING, Any
 from radii.errors import RunWarning
 from radii.published_datasets import is_corruption
 from radii.reports import protocol
-from radii.reports.costs import without_noise
-from radii.reports.metrics import EpochTime, Share, Summary, epoch_time
+from radii.reports.metrics import EpochTime, Share, Summary, epoch_time, without_noise
 from radii.runs import attacks, certificates, gallery, readers, repeats
 from radii.runs.attacks import Attack
 from radii.runs.certificates import Certificates

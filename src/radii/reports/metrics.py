@@ -1,4 +1,4 @@
-"""Certified accuracy, ACR and their intervals; paired differences; training times. Shares are of all images."""
+"""Certified accuracy, ACR and their intervals; paired differences; accuracy without noise; training times."""
 
 import math
 from bisect import bisect_left, bisect_right
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from itertools import accumulate
 from statistics import fmean, stdev
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from radii.reports import protocol
 from radii.reports.text import UNKNOWN, down, duration, radius_text
@@ -231,6 +231,17 @@ def _count_between(pairs: Sequence[tuple[float, float]], radii: Sequence[float])
         changes[bisect_right(radii, low)] += 1
         changes[bisect_right(radii, high)] -= 1
     return list(accumulate(changes))[:-1]
+
+
+def without_noise(run: Run) -> Share | None:
+    """Return the share of test images that the network alone gets right without noise; None if not measured."""
+    check = run.check()
+    return right_share(check) if check else None
+
+
+def right_share(measured: Mapping[str, Any]) -> Share:
+    """Return the share of right answers in a measurement of `Run.check`."""
+    return Share(measured["right"], measured["images"])
 
 
 class EpochTime(NamedTuple):

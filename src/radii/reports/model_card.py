@@ -6,9 +6,9 @@ from typing import Any
 from radii.reports import population, tables
 from radii.reports.accuracies import accuracies
 from radii.reports.attacks import in_words
-from radii.reports.costs import answer_cost, check_in_words, without_noise
+from radii.reports.costs import answer_cost, check_in_words
 from radii.reports.inputs import Entry, present_attacks, present_certificates
-from radii.reports.metrics import Summary, radii_of
+from radii.reports.metrics import Summary, radii_of, without_noise
 from radii.reports.protocol import describe_certifier, describe_images, describe_noise, label_known, norm_names
 from radii.reports.tables import text_table
 from radii.reports.text import UNKNOWN, markdown_text, rounded_down
