@@ -217,7 +217,7 @@ def test_row_that_fails_does_not_stop_the_others(
         (["crt2", "--budget", "tiny"], "did you mean 'crt-2'"),
         (["--run", "--budget", "tiny"], "belongs to one table"),
         (["mine.toml", "--budget", "tinny"], "did you mean 'tiny'"),
-        (["mine.toml", "--run", "--budget", "tiny", "--only", "nothing"], "no row of mine has 'nothing'"),
+        (["mine.toml", "--run", "--budget", "tiny", "--only", "nothing"], "No row of mine has 'nothing'"),
         (["mine.toml", "--run", "--budget", "tiny", "--seeds", "0"], "expected a whole number >= 1"),
         (["mine.toml", "--budget", "tiny", "--from", "x.tsv"], "go in pairs"),
         (["--budget", "tiny", "--cluster", "tcp://h:1"], "--cluster belongs to one table"),

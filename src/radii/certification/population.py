@@ -23,6 +23,7 @@ from radii.datasets import DataError, samples_of
 from radii.device import default_workers
 from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
+from radii.estimate import OnEstimate
 from radii.runs import events
 from radii.runs import population as files
 from radii.runs.certificates import KIND, POLYNOMIALS, POPULATION, Certificates, OnImage
@@ -98,6 +99,7 @@ def certify_run_population(
     workers: int | None = None,
     executor: Executor | None = None,
     on_image: OnImage = lambda *_: None,
+    on_estimate: OnEstimate | None = None,
 ) -> Path:
     """Count the votes on the chosen test images of a run; return the file, whose proven accuracy `read` computes.
 
@@ -117,7 +119,7 @@ def certify_run_population(
         files.open_file(run, request, polynomials, environment) as file,
         events.working(run.path, "certify", file=file.path.name, images=len(chosen)),
     ):
-        certify_missing(certification, file, chosen, workers, executor, on_image)
+        certify_missing(certification, file, chosen, workers, executor, on_image, on_estimate)
     return file.path
 
 

@@ -23,6 +23,7 @@ from radii.certification.data import named_in
 from radii.certification.update import FROM, OldCertificates, Update
 from radii.device import default_workers
 from radii.errors import ParameterError
+from radii.estimate import Estimate, OnEstimate
 from radii.runs import events, resume
 from radii.runs.certificates import OnImage, Row, recorded_difference
 from radii.runs.run import Run, RunError
@@ -31,6 +32,7 @@ from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.questions import Hits
 from radii.workers.backends import run_programs
+from radii.workers.forecast import forecast
 from radii.workers.scheduler import Program
 
 PAIRED = 1_000_000
@@ -70,6 +72,17 @@ class UpdateCertification(Certification):
                         answer = answer | (1 - np.unpackbits(wins.pop(index), count=self.update.samples))
                     row = self._row(old, int(answer.sum()))
                     yield replace(row, seconds=seconds, environments=tuple(environments))
+
+    def forecast(self, indices: Sequence[int]) -> Estimate | None:
+        """Estimate the seconds of one worker for one of these images, about which both functions are asked."""
+        return forecast(self.classifier, lambda position: self._both(indices[position]), len(indices))
+
+    def _both(self, index: int) -> Program[Any]:
+        """Return a program that asks for as many copies as both functions get."""
+        old = self.old.rows[index]
+        copies = 0 if old.prediction == ABSTAIN else 2 * self._copies(index)
+        question = Hits(PAIRED + self.old.links, 0, copies, max(old.prediction, 0))
+        return Program(self.samples.sample(index)[0], NoiseAddress(self.seed, index), _answer(question))
 
     def _copies(self, index: int) -> int:
         share = self.update.share(self.old.failure)
@@ -160,6 +173,7 @@ def certify_update(
     workers: int | None = None,
     executor: Executor | None = None,
     on_image: OnImage = lambda *_: None,
+    on_estimate: OnEstimate | None = None,
 ) -> Path:
     """Certify the images of old certificates for the weights of a run; return the certificate file.
 
@@ -174,6 +188,6 @@ def certify_update(
     chosen, environment = certification.chosen, environment_of(certification.classifier)
     with resume.open_file(run, certification.request(chosen), environment) as file:
         with events.working(run.path, "certify", file=file.path.name, images=len(chosen)):
-            certify_missing(certification, file, chosen, workers, executor, on_image)
+            certify_missing(certification, file, chosen, workers, executor, on_image, on_estimate)
         keep_pictures(file.path, file.rows(), certification.samples)
     return file.path

@@ -16,8 +16,9 @@ from radii.runs import recipe as recipes
 OPTIONS = Parameter(name="*")
 """Marks a dataclass whose fields are options of a verb."""
 Data = Annotated[Path | None, Parameter(help="The folder with the dataset's files; by default RADII_DATA.")]
-Json = Annotated[bool, Parameter(negative="", show_default=False, help="Print the answer as JSON.")]
-Switch = Annotated[bool, Parameter(negative="")]
+
+Switch = Annotated[bool, Parameter(negative="", show_default=False)]
+Json = Annotated[Switch, Parameter(help="Print the answer as JSON.")]
 Strings = Annotated[list[str] | None, Parameter(negative="", json_list=False)]
 LOG = "answers.jsonl"
 """The file by which a folder of evidence is known."""
@@ -114,21 +115,21 @@ def flag_of(parameter: str) -> str:
     return f"--{parameter.strip('_').replace('_', '-')}"
 
 
-def stated_flags(options: Any) -> list[str]:
-    """Return the flags of the options that differ from their defaults; `options` may hold other dataclasses."""
-    flags: list[str] = []
+def stated_options(options: Any) -> dict[str, Any]:
+    """Return the values that differ from their defaults, by flag; `options` may hold other dataclasses."""
+    stated: dict[str, Any] = {}
     for field in fields(options):
         value = getattr(options, field.name)
         if is_dataclass(value):
-            flags += stated_flags(value)
+            stated |= stated_options(value)
         elif value != field.default:
-            flags.append(flag_of(field.name))
-    return flags
+            stated[flag_of(field.name)] = value
+    return stated
 
 
 def refuse_others(options: Any, flags: Sequence[str], mode: str) -> None:
     """Refuse options that a mode of a verb would ignore: all but these flags."""
-    if ignored := [flag for flag in stated_flags(options) if flag not in flags]:
+    if ignored := [flag for flag in stated_options(options) if flag not in flags]:
         raise ValueError(f"{ignored[0]} cannot be combined with {mode}. Leave it out.")
 
 

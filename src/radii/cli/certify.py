@@ -28,7 +28,7 @@ from radii.cli.arguments import (
     executor_at,
     parse_fields,
     refuse_others,
-    stated_flags,
+    stated_options,
 )
 from radii.cli.estimates import announce
 from radii.cli.progress import CertificationBar, CountingBar
@@ -157,7 +157,10 @@ def _certify_from(run: Run, old_certificates: Path, options: Options) -> None:
         executor_at(options.cluster, options.workers) as executor,
         CertificationBar(console, (0.0, run.recipe.sigma)) as bar,
     ):
-        path = certify_update(config, old, run=run, workers=options.workers, executor=executor, on_image=bar)
+        on_estimate = None if options.json else announce(bar)
+        path = certify_update(
+            config, old, run=run, workers=options.workers, executor=executor, on_image=bar, on_estimate=on_estimate
+        )
     _print_summary(run, path, options)
     if not options.json:
         spent, saved = (sum(row.samples or 0 for row in file.rows) for file in (certificates.read(path), old.file))
@@ -166,7 +169,7 @@ def _certify_from(run: Run, old_certificates: Path, options: Options) -> None:
 
 def _certify_population(run: Run, options: Options) -> None:
     """Prove the accuracy of one noisy pass a request, for all pictures like the test images."""
-    if stated := [flag for flag in stated_flags(options) if flag in ABOUT_IMAGES]:
+    if stated := [flag for flag in stated_options(options) if flag in ABOUT_IMAGES]:
         raise ValueError(f"{stated[0]} is for certificates of images. Leave it out with --with {options.with_}.")
     from radii.certification.population import certify_run_population
     from radii.certifiers import population as populations
@@ -180,7 +183,14 @@ def _certify_population(run: Run, options: Options) -> None:
             done += row is not None
             bar(done, total)
 
-        path = certify_run_population(config, run=run, workers=options.workers, executor=executor, on_image=on_image)
+        path = certify_run_population(
+            config,
+            run=run,
+            workers=options.workers,
+            executor=executor,
+            on_image=on_image,
+            on_estimate=None if options.json else announce(bar, cheaper="--every 10"),
+        )
     proof = population.read(path)
     if options.json:
         say_json({"file": str(path), **describe_population(proof, population_beside(path))})
@@ -202,10 +212,6 @@ def _certify_images(run: Run, options: Options) -> None:
     chosen = (options.every, options.max, options.shard, options.cluster)
     if options.minutes is not None and any(choice is not None for choice in chosen):
         raise ValueError("--minutes chooses the images. Leave out --every, --max, --shard and --cluster.")
-    if options.radii is not None and options.with_ == "fixed":
-        raise ValueError(
-            f"--radii {options.radii}: fixed bounds the radius itself. Add --with sequential, or leave out --radii."
-        )
     from radii import certifiers
     from radii.certification.certify import certify_run
 
@@ -243,6 +249,10 @@ def _config(run: Run, options: Options, create: "Callable[..., Certifier]") -> "
     from radii.certification.load import noise_of
 
     fields = parse_fields(options.set, options.radii)
+    if options.radii is not None and options.with_ == "fixed":
+        raise ValueError(
+            f"--radii {options.radii}: fixed bounds the radius itself. Add --with sequential, or leave out --radii."
+        )
     noise = noise_of(run.recipe, with_sigma(recipes.parse_value(options.noise), options.sigma))
     return CertificationConfig(
         run=run.path,

@@ -43,9 +43,7 @@ def report(
     if served and not evidence:
         raise ValueError(f"{served[0]} is evidence of a server. Add --evidence for a page about it.")
     inputs = tuple(path for path in inputs if path not in served)
-    if out is None:
-        is_one_run = len(inputs) == 1 and Run(inputs[0]).recipe_file.is_file()
-        out = inputs[0] / "report" if is_one_run else Path("report")
+    out = out or _default_folder(inputs)
     with printed_warnings():
         page = write_report(
             inputs,
@@ -60,7 +58,13 @@ def report(
     if evidence:
         say(str(_write_auditors_page(inputs, served, out, trust)))
     if open and not webbrowser.open(page.resolve().as_uri()):
-        hint("no browser could be opened: open that file yourself")
+        hint("no browser could be opened; open that file yourself")
+
+
+def _default_folder(inputs: Sequence[Path]) -> Path:
+    """Return the folder to write to: inside the run if there is one run alone."""
+    is_one_run = len(inputs) == 1 and Run(inputs[0]).recipe_file.is_file()
+    return inputs[0] / "report" if is_one_run else Path("report")
 
 
 def _write_auditors_page(inputs: Sequence[Path], served: Sequence[Path], out: Path, trust: list[str] | None) -> Path:
@@ -70,7 +74,7 @@ def _write_auditors_page(inputs: Sequence[Path], served: Sequence[Path], out: Pa
     runs = [run for path in inputs if (run := Run(path, trust or ())).recipe_file.is_file()]
     answers = []
     for folder in served:
-        from radii.serving.audit import verify_evidence
+        from radii.serving.audit import verify_evidence  # it needs torch, the page alone does not
 
         result = verify_evidence(folder, rows=0)
         problems = (*result.differences, *result.unchecked)
@@ -85,5 +89,5 @@ def _parse_label(text: str) -> tuple[str, str]:
     splits = [("=".join(parts[:end]), "=".join(parts[end:]).strip()) for end in range(1, len(parts))]
     complete = [(path, name) for path, name in splits if path and name]
     if not complete:
-        raise ValueError(f"--label {text!r}: expected RUN=NAME, such as runs/g=Gaussian")
+        raise ValueError(f"--label {text!r}: expected RUN=NAME, such as runs/g=Gaussian.")
     return next((split for split in complete if Path(split[0]).exists()), complete[0])

@@ -1,10 +1,9 @@
 """radii soft-labels: write a run's votes on every training image, for CAT-RS."""
 
-import shlex
 from pathlib import Path
 
 from radii.cli.app import console, printed_warnings, say, suggest
-from radii.cli.arguments import Cluster, Data, Trust, Whole, executor_at
+from radii.cli.arguments import BatchSize, Cluster, Data, Engine, Trust, Whole, Workers, command, executor_at
 from radii.cli.estimates import announce
 from radii.cli.progress import CountingBar
 from radii.runs.run import Run
@@ -17,9 +16,9 @@ def soft_labels(
     samples: Whole = 10_000,
     settle: Whole | None = None,
     seed: Whole = 0,
-    engine: str = "auto",
-    batch_size: Whole | None = None,
-    workers: Whole | None = None,
+    engine: Engine = "auto",
+    batch_size: BatchSize = None,
+    workers: Workers = None,
     cluster: Cluster = None,
     data: Data = None,
     trust: Trust = None,
@@ -34,10 +33,6 @@ def soft_labels(
         settle: Stop at an image whose first SETTLE votes (a multiple of 128) are all for one class. Its shares are
             then 1 and 0; more votes could change them a little. By default every image gets all its votes.
         seed: The seed of the noise.
-        engine: The engine that runs the forward passes; auto takes the fastest that is installed.
-        batch_size: The noisy copies of a forward pass, on which the draws do not depend; by default as many as suit the
-            device.
-        workers: The number of processes, of one thread each; by default one per core or per GPU.
     """
     from radii.training.soft_labels import soft_labels as write_soft_labels
 
@@ -56,4 +51,4 @@ def soft_labels(
             on_estimate=announce(bar, cheaper="--settle 1024, or fewer --samples"),
         )
     say(str(path))
-    suggest(f"next: radii train RECIPE --soft-labels {shlex.quote(str(path))} --run RUN")
+    suggest(f"next: {command('train', 'RECIPE', soft_labels=path, run='RUN')}")

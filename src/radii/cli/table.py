@@ -1,16 +1,16 @@
 """`radii table`: show the papers' tables beside what was measured here, and make their rows."""
 
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from cyclopts import Parameter
 
 from radii.cli.app import answers, console, in_words, printed_warnings
-from radii.cli.arguments import Cluster, Data, Whole, executor_at
+from radii.cli.arguments import OPTIONS, Cluster, Data, Strings, Switch, Whole, Workers, executor_at, stated_options
 from radii.cli.progress import CertificationBar, CountingBar, TrainingBar
 from radii.errors import RunWarning
 from radii.papers import render, tables
@@ -30,72 +30,72 @@ RUNS = Path("runs")
 MADE = RUNS / "tables"
 """The folder that rows are made in."""
 Paths = Annotated[list[Path] | None, Parameter(negative="", json_list=False)]
-Switch = Annotated[bool, Parameter(negative="")]
 
 
-def table(
-    name: str | None = None,
-    /,
-    *,
-    run: Switch = False,
-    budget: str = "small",
-    only: Annotated[list[str] | None, Parameter(negative="", json_list=False)] = None,
-    seeds: Whole | None = None,
-    time: Switch = False,
-    from_: Annotated[Paths, Parameter(name="--from")] = None,
-    row: Annotated[list[str] | None, Parameter(negative="", json_list=False)] = None,
-    in_: Annotated[Paths, Parameter(name="--in")] = None,
-    out: Path | None = None,
-    workers: Whole | None = None,
-    cluster: Cluster = None,
-    data: Data = None,
-) -> None:
+@OPTIONS
+@dataclass(frozen=True, kw_only=True)
+class Options:
+    """What `radii table` takes beside the name of a table."""
+
+    run: Switch = False
+    """Train and certify the rows that are not made at this budget, the cheapest first; a second call continues."""
+    budget: str = "small"
+    """What a row may cost: small, medium or paper, as tables/budgets.toml states them."""
+    only: Strings = None
+    """Make or time only rows whose label contains this."""
+    seeds: Whole | None = None
+    """How many trainings of each row to make, with the seeds 0, 1, ...; by default as many as the paper's."""
+    time: Switch = False
+    """Time a few steps and samples of every row that is not made, to estimate its cost, best with nothing else running.
+    Of all tables that takes long, and what was timed before is left; of one it is timed again. Times are kept in
+    runs/table-times.json."""
+    from_: Annotated[Paths, Parameter(name="--from")] = None
+    """A certificate file, ours or published, or a folder of them, to show as the row that --row names."""
+    row: Strings = None
+    """The row that --from is for: its label, or a part that no other label has."""
+    in_: Annotated[Paths, Parameter(name="--in")] = None
+    """Folders to look for runs in; by default results and runs."""
+    out: Path | None = None
+    """A folder to write the table to as HTML, Markdown, LaTeX and CSV."""
+    workers: Workers = None
+    cluster: Cluster = None
+    data: Data = None
+
+
+DEFAULTS = Options()
+OF_ALL_TABLES = ("--budget", "--time", "--in")
+TO_MAKE_ROWS = ("--cluster", "--workers", "--seeds", "--data")
+
+
+def table(name: str | None = None, /, *, options: Options = DEFAULTS) -> None:
     """Show the papers' tables beside what was measured here: all of them, or one; --run makes the missing rows.
 
     Args:
         name: A table, such as crt-2, or a table file; without it, every table with its rows done and missing.
-        run: Train and certify the rows that are not made at this budget, the cheapest first; a second call continues.
-        budget: What a row may cost: small, medium or paper, as tables/budgets.toml states them.
-        only: Make or time only rows whose label contains this.
-        seeds: How many trainings of each row to make, with the seeds 0, 1, ...; by default as many as the paper's.
-        time: Time a few steps and samples of every row that is not made, to estimate its cost, best with nothing else
-            running. Of all tables that takes long, and what was timed before is left; of one it is timed again.
-            Times are kept in runs/table-times.json.
-        from_: A certificate file, ours or published, or a folder of them, to show as the row that --row names.
-        row: The row that --from is for: its label, or a part that no other label has.
-        in_: Folders to look for runs in; by default results and runs.
-        out: A folder to write the table to as HTML, Markdown, LaTeX and CSV.
-        workers: Processes that certify, and vote on soft labels; by default one for each core, or for each GPU.
     """
-    chosen_budget = find_budget(budget)
-    making = {"--cluster": cluster, "--workers": workers, "--seeds": seeds, "--data": data}
+    budget = find_budget(options.budget)
+    stated = stated_options(options)
     with printed_warnings():
         if name is None:
-            _refuse_without_table({"--run": run, "--from": from_, "--row": row, "--only": only, "--out": out, **making})
-            return _print_overview(scan_runs(_folders(in_)), chosen_budget, time)
-        shown = tables.load(name)
-        if not run:
-            _refuse_without_run(making)
-        if only and not (run or time):
+            if of_one := [flag for flag in stated if flag not in OF_ALL_TABLES]:
+                raise ValueError(
+                    f"{of_one[0]} belongs to one table. Name the table, such as `radii table crt-2 {of_one[0]}`."
+                )
+            return _print_overview(scan_runs(_folders(options.in_)), budget, options.time)
+        shown, only = tables.load(name), options.only or ()
+        if options.run:
+            with executor_at(options.cluster, options.workers) as executor:
+                _make_rows(shown, budget, options, executor)
+        elif making := [flag for flag in stated if flag in TO_MAKE_ROWS]:
+            raise ValueError(
+                f"{making[0]} {stated[making[0]]} is for the rows that --run makes. Leave it out, or add --run."
+            )
+        elif only and not options.time:
             raise ValueError(f"--only {only[0]} is for rows that are made or timed. Add --run or --time.")
-        if run:
-            with executor_at(cluster, workers) as executor:
-                _make_rows(shown, chosen_budget, seeds, only or (), data, workers, executor)
-        results = match_runs(shown, scan_runs({*_folders(in_), *([MADE] if MADE.is_dir() else [])}))
-        _add_files(shown, results, from_ or (), row or ())
-        costs = _costs([(shown, results)], chosen_budget, time, only or ())[shown.name]
-    return _print_table(shown, results, costs, chosen_budget, out)
-
-
-def _refuse_without_run(options: Mapping[str, object]) -> None:
-    for flag, value in options.items():
-        if value is not None:
-            raise ValueError(f"{flag} {value} is for the rows that --run makes. Leave it out, or add --run.")
-
-
-def _refuse_without_table(options: Mapping[str, object]) -> None:
-    if used := [flag for flag, value in options.items() if value not in (None, False)]:
-        raise ValueError(f"{used[0]} belongs to one table. Name the table, such as `radii table crt-2 {used[0]}`.")
+        results = match_runs(shown, scan_runs({*_folders(options.in_), *([MADE] if MADE.is_dir() else [])}))
+        _add_files(shown, results, options.from_ or (), options.row or ())
+        costs = _costs([(shown, results)], budget, options.time, only)[shown.name]
+    return _print_table(shown, results, costs, budget, options.out)
 
 
 def _folders(paths: Sequence[Path] | None) -> list[Path]:
@@ -133,9 +133,8 @@ def _print_overview(runs: Sequence[ScannedRun], budget: Budget, time: bool) -> N
 
 
 def _print_table(shown: PaperTable, results: Results, costs: Costs, budget: Budget, out: Path | None) -> None:
-    page = (
-        None if out is None else render.write(shown, results, out)
-    )  # before printing, which fails if the terminal lacks a letter
+    # Written before printing, which fails if the terminal lacks a letter.
+    page = None if out is None else render.write(shown, results, out)
     _answer(f"{plain(shown.source)}: {plain(shown.title)}\n")
     for title, content in render.sections(shown, results).items():
         _answer(f"{title}\n\n{writers.terminal(content)}")
@@ -197,28 +196,21 @@ def _has_timings() -> bool:
 # Making rows.
 
 
-def _make_rows(
-    shown: PaperTable,
-    budget: Budget,
-    seeds: int | None,
-    only: Sequence[str],
-    data: Path | None,
-    workers: int | None,
-    executor: Executor | None,
-) -> None:
+def _make_rows(shown: PaperTable, budget: Budget, options: Options, executor: Executor | None) -> None:
     """Train and certify the rows without a result of this budget and seed, the cheapest first; raise if some failed."""
     from radii.papers.make import Maker
 
-    seeds = shown.seeds if seeds is None else seeds
+    data = options.data
+    seeds = shown.seeds if options.seeds is None else options.seeds
     if seeds < 1:
-        raise ValueError(f"seeds = {seeds}, expected a whole number >= 1")
+        raise ValueError(f"--seeds {seeds}: expected a whole number >= 1.")
     if shown.kind == "settings":
         raise ValueError(f"{shown.name} is a table of settings: it has no rows to train. Leave out --run.")
     if data is not None and not data.is_dir():
         raise ValueError(f"There is no folder {data} to read the data from. Name an existing one with --data.")
-    rows = _cheapest_first(shown, _chosen_rows(shown, only), budget)
-    maker = Maker(MADE, budget, data, workers, executor=executor)
+    rows = _cheapest_first(shown, _chosen_rows(shown, options.only or ()), budget)
     runs, failed = _made_runs(), 0
+    maker = Maker(MADE, budget, data, options.workers, executor=executor)
     for row, seed in ((row, seed) for seed in range(seeds) for row in rows):
         if _is_done(shown, row, seed, budget, runs):
             _report(f"{row.label}, seed {seed}: done before")
@@ -242,7 +234,7 @@ def _chosen_rows(shown: PaperTable, only: Sequence[str]) -> list[Row]:
     chosen = [row for row in shown.rows if not only or any(part.casefold() in row.label.casefold() for part in only)]
     if not chosen:
         raise ValueError(
-            f"no row of {shown.name} has {' or '.join(map(repr, only))} in its label. Choose another part with --only."
+            f"No row of {shown.name} has {' or '.join(map(repr, only))} in its label. Choose another part with --only."
         )
     return chosen
 

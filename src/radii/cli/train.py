@@ -42,24 +42,19 @@ def train(
         teacher: The teacher's run, for the objective `transfer`.
         soft_labels: A file written by `radii soft-labels`, for the objective `catrs`.
     """
-    from radii.training.fine_tuning import fine_tuning_recipe
     from radii.training.loop import train as train_run
 
     trusted, settings = trust or (), set or ()
     check_minutes(minutes, settings)
-    if from_ is None:
-        stated = _named_recipe(recipe, settings, data)
-    else:
-        start = Run(from_, trusted)
-        stated = fine_tuning_recipe(start, recipe, settings, data)
-    teacher_run = None if teacher is None else Run(teacher, trusted)
+    start = None if from_ is None else Run(from_, trusted)
+    stated = _stated_recipe(recipe, settings, data, start)
     tracked = trackers.names() if is_rank_0() else []
     with printed_warnings(), TrainingBar(console) as bar, step_writer(run, bar, tracked) as on_step:
         trained = train_run(
             stated,
             run,
             data=data,
-            teacher=teacher_run,
+            teacher=None if teacher is None else Run(teacher, trusted),
             soft_labels=soft_labels,
             trust=trusted,
             minutes=minutes,
@@ -69,11 +64,13 @@ def train(
     print_trained(trained)
 
 
-def _named_recipe(recipe: Path, settings: Sequence[str], data: Path | None) -> Recipe:
-    """Read a recipe, or make one from an objective's name and the settings."""
+def _stated_recipe(recipe: Path, settings: Sequence[str], data: Path | None, start: Run | None) -> Recipe:
+    """Read a recipe, or make one from an objective and the settings; or one that continues from the run `start`."""
     from radii import objectives
-    from radii.training.fine_tuning import scratch_recipe
+    from radii.training.fine_tuning import fine_tuning_recipe, scratch_recipe
 
+    if start is not None:
+        return fine_tuning_recipe(start, recipe, settings, data)
     if str(recipe) in objectives.names() and not recipe.exists():
         return scratch_recipe(str(recipe), settings, data)
     return recipes.read(recipes.find(recipe), settings)

@@ -118,7 +118,15 @@ def _train_teacher(recipe: Path, options: Options) -> Run:
     folder = options.teacher or Path("runs") / f"{stated.dataset['name']}-{path.stem}-{stated.model['name']}"
     try:
         with TrainingBar(console) as bar:
-            trained = bootstrap(stated, folder, voter=voter, votes=options.votes, data=options.data, on_step=bar)
+            trained = bootstrap(
+                stated,
+                folder,
+                voter=voter,
+                votes=options.votes,
+                data=options.data,
+                on_step=bar,
+                on_estimate=announce(bar),
+            )
     except RunError as error:
         # This run is named with --teacher; --run names the student's.
         raise RunError(str(error), "teacher_run" if error.parameter == "run" else error.parameter) from error

@@ -116,6 +116,7 @@ def bootstrap(
     trust: Collection[str] = (),
     on_step: OnStep = lambda _: None,
     on_image: Callable[[int, int], None] = lambda *_: None,
+    on_estimate: OnEstimate | None = None,
 ) -> Run:
     """Train a teacher; if its objective needs soft labels, first train the run that votes on them.
 
@@ -125,10 +126,11 @@ def bootstrap(
     if votes < 1:
         raise ValueError(f"votes = {votes}, expected a whole number >= 1")
     if not needs_soft_labels(recipe):
-        return train(recipe, path, data=data, trust=trust, on_step=on_step)
-    voting = train(voter or default_voter(recipe), path.with_name(f"{path.name}-voter"), data=data, on_step=on_step)
-    labels = soft_labels(voting, samples=votes, data=data, workers=workers, on_image=on_image)
-    return train(recipe, path, data=data, soft_labels=labels, trust=trust, on_step=on_step)
+        return train(recipe, path, data=data, trust=trust, on_step=on_step, on_estimate=on_estimate)
+    folder = path.with_name(f"{path.name}-voter")
+    voting = train(voter or default_voter(recipe), folder, data=data, on_step=on_step, on_estimate=on_estimate)
+    labels = soft_labels(voting, samples=votes, data=data, workers=workers, on_image=on_image, on_estimate=on_estimate)
+    return train(recipe, path, data=data, soft_labels=labels, trust=trust, on_step=on_step, on_estimate=on_estimate)
 
 
 def default_voter(recipe: Recipe) -> Recipe:

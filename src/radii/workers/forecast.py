@@ -13,7 +13,7 @@ from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
 from radii.estimate import Estimate
 from radii.smoothing.addresses import NoiseAddress
-from radii.smoothing.questions import Answer, Probabilities, Question, Task, Votes
+from radii.smoothing.questions import Answer, Hits, Probabilities, Question, Task, Votes
 from radii.workers.backends import open_workers
 from radii.workers.scheduler import Program
 
@@ -117,4 +117,6 @@ def _answer(question: Question, likely: Sequence[float] | NDArray[np.float64], r
     if isinstance(question, Probabilities):
         likely = np.asarray(likely)
         return question.count * likely if question.label is None else np.full(question.count, likely[question.label])
+    if isinstance(question, Hits):
+        return rng.random(question.count) < likely[question.label]
     raise _UnknownError
