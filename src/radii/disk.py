@@ -55,7 +55,12 @@ def write(path: Path, content: bytes | str, *, keep: Path | None = None, private
 
 def write_json(path: Path, value: Any) -> None:
     """Write indented JSON with sorted keys."""
-    write(path, json.dumps(value, indent=2, sort_keys=True) + "\n")
+    write(path, to_json(value))
+
+
+def to_json(value: Any) -> str:
+    """Return indented JSON with sorted keys."""
+    return json.dumps(value, indent=2, sort_keys=True) + "\n"
 
 
 def append(path: Path, content: bytes, *, create: bool = False, sync: bool = False) -> None:

@@ -218,6 +218,32 @@ def test_damaged_headers_are_refused(change: dict[str, Any], digits_run: Callabl
         population.read(path)
 
 
+FIXED = {"failure": 0.05, "votes": 8, "guess": [], "training_images": 0}
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"parameters": {**FIXED, "radii": []}},
+        {"parameters": {**FIXED, "radii": [-1.0]}, "polynomials": {"-1.0": [0.0] * 9}},
+        {"parameters": {**FIXED, "radii": [0.1]}, "polynomials": {"0.1": [0.0] * 8 + [1e14]}},
+    ],
+    ids=["no radius", "negative radius", "huge coefficient"],
+)
+def test_headers_that_no_proof_has_are_refused(change: dict[str, Any], digits_run: Callable[..., Run]) -> None:
+    path = certify(digits_run())
+    reseal(path, nothing, header=change)
+    with pytest.raises(ValueError, match="Restore it|restore the file"):
+        population.read(path)
+
+
+def test_no_accuracy_is_above_1(digits_run: Callable[..., Run]) -> None:
+    path = certify(digits_run())
+    change = {"parameters": {**FIXED, "radii": [0.1]}, "polynomials": {"0.1": [5.0] * 9}}
+    reseal(path, nothing, header=change)  # that this is no bound, `verify` finds
+    assert population.read(path).proven == {0.1: 1.0}
+
+
 def test_a_real_attack_leaves_more_right_than_is_proven(digits_run: Callable[..., Run]) -> None:
     """A gradient attack through the noise, which knows the weights but not the noise of the request."""
     run = digits_run()

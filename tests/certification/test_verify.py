@@ -316,13 +316,17 @@ def test_a_replay_in_passes_of_another_size(run: Run) -> None:
     assert (result.exit_code, result.replayed) == (2, 0)
 
 
-def test_a_file_of_version_0_1_is_replayed(run: Run) -> None:
-    path = the_file(run)
+def as_version_0_1(path: Path) -> Path:
     header = json.loads(certificates.header_file(path).read_text())
     old = {key: value for key, value in header.items() if key not in ("data", "code", "artefact", "format", "noise")}
     del old["environments"]
     certificates.header_file(path).write_text(json.dumps(old))
     path.write_text("".join("\t".join(line.split("\t")[:8]) + "\n" for line in path.read_text().splitlines()))
+    return path
+
+
+def test_a_file_of_version_0_1_is_replayed(run: Run) -> None:
+    as_version_0_1(the_file(run))
     result = verified(run)
     assert (result.exit_code, result.replayed) == (0, 6), result.in_words()
 
@@ -486,6 +490,45 @@ def test_missing_rows_are_counted(run: Run) -> None:
     result = verified(run)
     assert (result.exit_code, result.missing) == (0, 2)
     assert result.in_words().endswith("4 replayed, all votes equal, 2 images still missing")
+
+
+@pytest.mark.parametrize("version", ["present", "0.1"])
+def test_rows_left_out_for_their_results_are_noticed(run: Run, version: str) -> None:
+    """With all checksums computed again; rows of version 0.1 have none."""
+    path = the_file(run)
+    lines = path.read_text().splitlines(keepends=True)
+    path.write_text("".join([lines[0], *lines[2:]]))
+    reseal(path, lambda _: None)
+    if version == "0.1":
+        as_version_0_1(path)
+    result = verified(run)
+    assert result.exit_code == 2
+    assert "rows are missing before others" in result.in_words()
+
+
+@pytest.mark.parametrize("key", ["images", "every", "most"])
+def test_a_file_of_version_0_1_says_which_images_were_chosen(run: Run, key: str) -> None:
+    path = as_version_0_1(the_file(run))
+    header = json.loads(certificates.header_file(path).read_text())
+    del header[key]
+    certificates.header_file(path).write_text(json.dumps(header))
+    result = verified(run)
+    assert result.exit_code == 2
+    assert f"its header has no '{key}'" in result.in_words()
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"images": 6, "most": None}, "its header states 6 images, the split has 40"),
+        ({"dataset": "cifar10"}, "its header states the dataset 'cifar10', the run has 'arrays'"),
+    ],
+)
+def test_header_about_other_images_differs(run: Run, change: dict[str, Any], words: str) -> None:
+    reseal(the_file(run), lambda _: None, header=change)
+    result = verified(run)
+    assert (result.exit_code, len(result.differences)) == (1, 1)
+    assert words in result.in_words()
 
 
 @pytest.mark.parametrize("key", ["procedure", "parameters", "engine", "seed"])

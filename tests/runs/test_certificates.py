@@ -3,6 +3,7 @@
 import json
 import pickle
 import random
+import re
 import tracemalloc
 from collections.abc import Callable
 from dataclasses import replace
@@ -22,6 +23,7 @@ from radii.runs.certificates import (
     header_file,
     parse_line,
     read,
+    read_header,
     recorded_difference,
     to_line,
     to_text,
@@ -383,3 +385,22 @@ def test_counts_of_many_classes_stay_text_and_read_like_a_dict(tmp_path: Path) -
     assert (first[999], first.get(1000, 0), len(first), sum(first.values())) == (100, 0, 1000, 100_000)
     assert pickle.loads(pickle.dumps(certificates.rows[0])) == rows[0]
     assert to_text(header, certificates.rows) == (tmp_path / "many.tsv").read_text()
+
+
+@pytest.mark.parametrize(
+    ("header", "environment", "words"),
+    [
+        ({"parameters": {"guess": [0.5] * 2000}}, {}, "parameters.guess lists 2000 values, 1000 at most"),
+        ({}, {"batch_size": 1 << 30}, "environments = "),
+        ({}, {"text": "x" * (1 << 24)}, "would be larger than 16,777,216 bytes"),
+    ],
+)
+def test_header_that_could_not_be_read_again_is_not_written(
+    tmp_path: Path, header: dict[str, Any], environment: dict[str, Any], words: str
+) -> None:
+    path = tmp_path / "a.tsv"
+    with pytest.raises(ValueError, match=re.escape(words)):
+        CertificateFile(path, {**HEADER, **header}, environment)
+    if not header:  # it is continued where the environment can be written
+        read_header(header_file(path))
+        assert CertificateFile(path, HEADER, {"batch_size": 8}).rows() == []

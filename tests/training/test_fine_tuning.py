@@ -105,7 +105,8 @@ def test_normalised_is_the_models_first_layer() -> None:
     assert torch.equal(radii.Normalised(base, MEAN, STD)(images), expected.flatten(1))
     smoothed = radii.SmoothedClassifier(base, sigma=0.25, classes=48, mean=MEAN, std=STD)
     assert torch.equal(smoothed.base(images), expected.flatten(1))
-    for mean, std in (((0.5,), ()), ((), ()), ((0.5,), (0.0,))):
+    nan, inf = float("nan"), float("inf")
+    for mean, std in (((0.5,), ()), ((), ()), ((0.5,), (0.0,)), ((nan,), (1.0,)), ((0.0,), (inf,))):
         with pytest.raises(ValueError, match="expected one number each per channel, std > 0"):
             radii.Normalised(base, mean, std)
     with pytest.raises(ValueError, match="expected one number each per channel"):

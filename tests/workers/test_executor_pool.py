@@ -61,6 +61,16 @@ def test_failing_executor_is_an_error_in_one_sentence() -> None:
         ExecutorPool(Refusing()).submit(call())
 
 
+@pytest.mark.parametrize("kind", [SystemExit, KeyboardInterrupt, GeneratorExit])
+def test_a_worker_that_ends_itself_does_not_end_this_process(kind: type[BaseException]) -> None:
+    idle = Idle()
+    workers = ExecutorPool(idle)
+    workers.submit(call())
+    idle.futures[0].set_exception(kind(0))
+    with pytest.raises(WorkerError, match=f"Idle failed at image 4 .*{kind.__name__}"):
+        workers.next()
+
+
 def test_cancelled_call_is_an_error_in_one_sentence() -> None:
     pool = Idle()
     workers = ExecutorPool(pool)

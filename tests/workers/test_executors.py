@@ -142,6 +142,8 @@ REPORTS: dict[str, Callable[[Report], object]] = {
     "environment with NaN": lambda report: replace(report, environment={**report.environment, "x": float("nan")}),
     "environment with a first row": lambda report: replace(report, environment={**report.environment, "first_row": 7}),
     "environment of megabytes": lambda report: replace(report, environment={**report.environment, "x": "y" * 10**7}),
+    "environment with no batch": lambda report: replace(report, environment={**report.environment, "batch_size": 0}),
+    "environment with a word": lambda report: replace(report, environment={**report.environment, "batch_size": "x"}),
     "answers": lambda report: replace(report, answers=None),  # type: ignore[arg-type]
     "error": lambda report: replace(report, error="failed"),  # type: ignore[arg-type]
     "name": lambda report: replace(report, worker=None),  # type: ignore[arg-type]
@@ -170,6 +172,22 @@ class Changing(Inline):
         result = future.result()
         answered.set_result(self.change(result) if isinstance(result, Report) else result)
         return answered
+
+
+def test_answers_that_took_no_time_are_true(config: CertificationConfig) -> None:
+    instant = Changing(lambda report: replace(report, seconds=5e-324))
+    expected = [row[:-1] for row in rows(certify_run(config, workers=1, executor=instant))]
+    assert [row[0] for row in expected] == list(range(0, 450, 60))
+
+
+def test_worker_that_never_keeps_the_classifier_is_an_error(config: CertificationConfig) -> None:
+    with pytest.raises(ParameterError, match="asks for the classifier that it was sent"):
+        certify_run(config, workers=1, executor=Changing(lambda _: Missing()))
+
+
+def test_model_that_ends_an_iteration_is_an_error_of_its_own(config: CertificationConfig) -> None:
+    with pytest.raises(RuntimeError, match="the classifier raised a StopIteration"):
+        certify_run(config, workers=1, executor=Changing(lambda report: replace(report, error=StopIteration(1))))
 
 
 def test_reports_that_an_executor_mixes_up_are_refused(config: CertificationConfig) -> None:

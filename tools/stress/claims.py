@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 import radii as package
 from radii import bounds
+from radii.workers.voter import Missing
 from tools.stress.commands import radii
 from tools.stress.outcome import Effort, Outcome
 from tools.stress.subjects import QUICK, ROOT, certified, copied, rewrite, the_file, trained
@@ -284,6 +285,11 @@ LIES: dict[str, Callable[[], Callable[[Any], Any]]] = {
     "an environment with a row": lambda: (
         lambda report: replace(report, environment={**report.environment, "first_row": 3})
     ),
+    "an environment without a batch": lambda: (
+        lambda report: replace(report, environment={**report.environment, "batch_size": 0})
+    ),
+    "no time at all": lambda: lambda report: replace(report, seconds=5e-324),
+    "no classifier, again and again": lambda: lambda _: Missing(),
     "an object": lambda: lambda _: object(),
     "nothing": lambda: lambda _: None,
 }

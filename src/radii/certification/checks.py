@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from radii import certifiers
-from radii.certification.data import evaluated_images, named_in
+from radii.certification.data import EVALUATED_ON, evaluated_images, named_in
 from radii.certification.update import FROM, OldCertificates, Update
 from radii.certifiers import Certifier, population
 from radii.certifiers.population import OnePass
@@ -20,6 +20,7 @@ from radii.runs import trust
 from radii.runs.certificates import CHECKSUM, ENVIRONMENTS, FORMAT, KIND, POLYNOMIALS, POPULATION, Certificates, Row
 from radii.runs.function import FUNCTION, MODEL, function_difference
 from radii.runs.run import Run
+from radii.runs.shards import SHARD
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
@@ -27,7 +28,9 @@ from radii.training.weights import model_digest, model_spec
 
 TOLERANCE = 1e-9
 """The relative tolerance of a recomputed radius: other versions of a library may differ in the last digits."""
-ALWAYS = ("data", "code", "artefact", "engine", "images", "every", "most")
+CHOICE = ("images", "every", "most")
+"""The fields of every header that say which images were chosen before any result."""
+ALWAYS = ("data", "code", "artefact", "engine", *CHOICE)
 """Fields that every header of the present format has; version 0.1 lacked some."""
 OLDER = "batch_size"
 """A field that the draws of files without a `stream` depend on."""
@@ -131,16 +134,17 @@ class Verification:
 
 
 def check_header(verification: Verification) -> None:
-    """Record fields that the header of a file in the present format must have and does not.
+    """Record fields that a header must have and does not; that of version 0.1 has fewer.
 
     Without them rows could be selected after seeing the results.
     """
     header = verification.header
-    if header.get("format", 1) < FORMAT:
-        return
-    needed = ALWAYS if "stream" in header else (*ALWAYS, OLDER)
+    first = header.get("format", 1) < FORMAT
+    needed = CHOICE if first else ALWAYS if "stream" in header else (*ALWAYS, OLDER)
     if missing := [name for name in needed if name not in header]:
         verification.cannot_check(f"its header has no {missing[0]!r}: restore it")
+    if first:
+        return
     if not all(CHECKSUM in environment for environment in header.get(ENVIRONMENTS, [{}])):
         verification.notes.append(f"{verification.path} is without a checksum of its environments")
     if bare := [row.index for row in verification.certificates.rows if not row.digest]:
@@ -181,7 +185,12 @@ def check_images(verification: Verification) -> bool:
     images = verification.images()
     if images is None:
         return False
-    expected = verification.expected
+    expected, stated = verification.expected, verification.header.get("images", len(images))
+    own = verification.run.recipe.dataset["name"]
+    if verification.header.get("dataset", own) != own and EVALUATED_ON not in verification.header:
+        verification.differs(f"its header states the dataset {verification.header['dataset']!r}, the run has {own!r}")
+    if stated != len(images):
+        verification.differs(f"its header states {stated:,} images, the split has {len(images):,}")
     for row in verification.certificates.rows:
         if not 0 <= row.index < len(images):
             verification.differs(f"there are only {len(images)} images", row)
@@ -191,6 +200,9 @@ def check_images(verification: Verification) -> bool:
             verification.differs(f"its label is {int(images.labels[row.index])}, not {row.label}", row)
         elif row.digest and row.digest != images.image_digest(row.index):
             verification.differs("the image differs", row)
+    indices = {row.index for row in verification.certificates.rows}
+    if SHARD not in verification.header and not indices >= set(expected[: len(indices)]):
+        verification.cannot_check("rows are missing before others: they may have been left out for their results")
     if verification.header.get("data", images.digest) != images.digest:
         verification.differs("the images of the split are not those that it was made from")
     return True
@@ -204,16 +216,20 @@ def check_radii(verification: Verification) -> None:
     except (LookupError, ValueError, TypeError) as error:
         verification.cannot_check(f"its radii cannot be recomputed: {message_of(error)}")
         return
-    if (stated := verification.header.get("norm")) != noise.stated_norm().get("norm"):
-        verification.differs(
-            f"its header states radii in {stated or 'l2'}, the noise {noise.name!r} has them in {noise.norm}"
-        )
+    _check_norm(verification, noise)
     for row in verification.certificates.rows:
         try:
             if problem := radius_problem(certifier, noise, row, classes):
                 verification.differs(problem, row)
         except ValueError as error:
             verification.differs(str(error), row)
+
+
+def _check_norm(verification: Verification, noise: Noise) -> None:
+    if (stated := verification.header.get("norm")) != noise.stated_norm().get("norm"):
+        verification.differs(
+            f"its header states radii in {stated or 'l2'}, the noise {noise.name!r} has them in {noise.norm}"
+        )
 
 
 def check_update(verification: Verification, old: OldCertificates) -> None:
@@ -233,6 +249,9 @@ def check_update(verification: Verification, old: OldCertificates) -> None:
     if header.get("noise") != old.file.header.get("noise") or header.get("data") != old.file.header.get("data"):
         verification.differs("its noise or its images are not those of the certificates that it was made from")
         return
+    _check_norm(verification, noise)
+    if bool(header.get("label_known")) != old.label_known:
+        verification.differs("it states otherwise than the certificates that it was made from if the label was known")
     for row in verification.certificates.rows:
         earlier = before.get(row.index)
         if earlier is None or earlier.digest != row.digest:
@@ -289,6 +308,7 @@ def check_population(verification: Verification) -> None:
     if not isinstance(certifier, OnePass):
         verification.cannot_check(f"its certifier {certifier.name!r} is about single images")
         return
+    _check_norm(verification, noise)
     for radius in certifier.radii:
         coefficients = np.array(verification.header[POLYNOMIALS][repr(radius)])
         if not certifier.is_proven(noise, radius, coefficients):

@@ -143,7 +143,7 @@ def open_update(config: CertificationConfig, old: OldCertificates, run: Run | No
     )
     new = open_certification(config, run)
     _check_same(old, before, new)
-    labels = {"label_known": True} if header.get("label_known", old.file.certifier == "sequential") else {}
+    labels = {"label_known": True} if old.label_known else {}
     facts = {**new.facts, **labels, FROM: old.describe(run or Run(config.run, config.trust))}
     fields = {name: getattr(new, name) for name in Certification.__dataclass_fields__}
     return UpdateCertification(**{**fields, "facts": facts}, old=old, before=before, update=update)

@@ -101,6 +101,11 @@ class OldCertificates:
         return self.file.failure
 
     @property
+    def label_known(self) -> bool:
+        """Whether the label itself was tested."""
+        return bool(self.file.header.get("label_known", self.file.certifier == "sequential"))
+
+    @property
     def links(self) -> int:
         """The number of updates between these certificates and the first, which were not updates."""
         return int(self.file.header[FROM]["links"]) if FROM in self.file.header else 0

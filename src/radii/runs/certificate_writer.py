@@ -84,7 +84,7 @@ class CertificateFile:
                 f"{self.path} has no header {file.name} beside it. Restore the header, or move the file away."
             )
         disk.make_folder(self.path.parent)
-        disk.write_json(file, self.header)
+        self._write_header([])
         return []
 
     def _open_rows(self) -> tuple[list[Row], str]:
@@ -129,8 +129,18 @@ class CertificateFile:
 
     def _write_environments(self, environments: list[Mapping[str, Any]]) -> None:
         if environments != self._environments:
-            disk.write_json(header_file(self.path), {**self.header, ENVIRONMENTS: environments})
+            self._write_header(environments)
             self._environments = environments
+
+    def _write_header(self, environments: list[Mapping[str, Any]]) -> None:
+        """Write the header; raise a ValueError for one that could not be read again."""
+        file = header_file(self.path)
+        header = {**self.header, **({ENVIRONMENTS: environments} if environments else {})}
+        readers.check_header(file, header)
+        content = disk.to_json(header)
+        if len(content) > readers.MOST_TEXT:
+            raise ValueError(f"{file} would be larger than {readers.MOST_TEXT:,} bytes. Use fewer kinds of machines.")
+        disk.write(file, content)
 
 
 def _is_row(line: str) -> bool:

@@ -23,10 +23,19 @@ from radii.runs.resume import Request, check_no_overlap, check_same_images
 from radii.runs.run import Run
 
 Polynomials = Mapping[str, Sequence[float]]
+LARGEST = 100.0
+"""The size of the largest coefficient of a polynomial."""
+
+
+def _are_numbers(value: Any, least: float, most: float) -> bool:
+    are_numbers = isinstance(value, list) and bool(value) and all(map(readers.is_number, value))
+    return are_numbers and all(least <= number <= most for number in value)
+
+
 PARAMETERS: readers.Fields = {
     "votes": (readers.is_count, "a whole number >= 1"),
     "failure": readers.PARAMETERS["failure"],
-    "radii": (lambda value: isinstance(value, list) and all(map(readers.is_number, value)), "a list of numbers"),
+    "radii": (lambda value: _are_numbers(value, 0, readers.MOST_RADIUS), "a list of numbers >= 0"),
 }
 
 
@@ -80,7 +89,8 @@ class Population:
         rows = self.certificates.rows
         order = random_order(self.header["seed"], [row.index for row in rows])
         hits = np.array([rows[number].counts.get(rows[number].label, 0) for number in order])
-        return {radius: proven_accuracy(np.array(polynomials[repr(radius)]), hits, share) for radius in self.radii}
+        proven = {radius: proven_accuracy(np.array(polynomials[repr(radius)]), hits, share) for radius in self.radii}
+        return {radius: min(accuracy, 1.0) for radius, accuracy in proven.items()}
 
     @property
     def accuracy(self) -> float:
@@ -116,6 +126,8 @@ def _check_header(file: Path, header: Mapping[str, Any]) -> None:
     votes = parameters["votes"]
     if not all(len(polynomials.get(repr(float(radius)), ())) == votes + 1 for radius in parameters["radii"]):
         raise ValueError(f"{file} has no polynomial of {votes} votes for every radius. Restore it, or certify again.")
+    if not all(_are_numbers(polynomial, -LARGEST, LARGEST) for polynomial in polynomials.values()):
+        raise ValueError(f"{file} has a coefficient above {LARGEST:g} in size. Restore it.")
 
 
 def files(run: Run) -> list[Path]:

@@ -162,13 +162,14 @@ def _is_sigma(value: Any) -> bool:
 
 
 def _are_environments(value: Any) -> bool:
-    are_objects = isinstance(value, list) and all(map(is_object, value))
-    return are_objects and all(
-        is_integer(environment.get("first_row"))
-        and _is_batch_size(environment.get("batch_size", 1))
-        and is_object(environment.get("tf32", {}))
-        for environment in value
+    return isinstance(value, list) and all(
+        is_environment(environment) and is_integer(environment.get("first_row")) for environment in value
     )
+
+
+def is_environment(value: Any) -> bool:
+    """Return whether a header can hold this environment."""
+    return is_object(value) and _is_batch_size(value.get("batch_size", 1)) and is_object(value.get("tf32", {}))
 
 
 def _is_batch_size(value: Any) -> bool:
@@ -247,7 +248,11 @@ HISTORY: Fields = {
 
 def header(path: Path) -> dict[str, Any]:
     """Read the header of a certificate file. Known fields are checked, others are kept as they are."""
-    table = json_object(path)
+    return check_header(path, json_object(path))
+
+
+def check_header(path: Path, table: dict[str, Any]) -> dict[str, Any]:
+    """Return the header of a certificate file, or raise a ValueError for a field that cannot be read."""
     check_fields(f"{path}: ", table, HEADER)
     check_fields(f"{path}: parameters.", table.get("parameters", {}), PARAMETERS)
     for name, value in table.get("parameters", {}).items():

@@ -1,5 +1,6 @@
 """Normalisation as a model's first layer: noise is added before it, so sigma and radii are in pixel units."""
 
+import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -47,7 +48,8 @@ class Normalised(nn.Sequential):
 
     def __init__(self, model: nn.Module, mean: Sequence[float], std: Sequence[float]) -> None:
         constants = Normalisation(tuple(map(float, mean)), tuple(map(float, std)))
-        if not constants.mean or len(constants.mean) != len(constants.std) or not min(constants.std) > 0:
+        finite = all(map(math.isfinite, (*constants.mean, *constants.std)))
+        if not constants.mean or len(constants.mean) != len(constants.std) or not finite or not min(constants.std) > 0:
             raise ValueError(f"mean = {mean}, std = {std}, expected one number each per channel, std > 0")
         super().__init__(Normalise(constants), model)
 

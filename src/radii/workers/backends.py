@@ -147,8 +147,8 @@ class Remote:
     def __init__(self, shipped: Shipped, calls: Calls) -> None:
         self._shipped = shipped
         self._calls = calls
-        self._sent: dict[int, tuple[int, Sequence[Task]]] = {}
-        """The caller's ticket and the tasks, by the ticket of the call: the same tasks may be sent twice."""
+        self._sent: dict[int, tuple[int, Sequence[Task], bool]] = {}
+        """The caller's ticket, the tasks and whether the classifier went along, by the ticket of the call."""
         self._tickets = count()
 
     def submit(self, tasks: Sequence[Task]) -> int:
@@ -159,7 +159,7 @@ class Remote:
     def next(self) -> tuple[int, Report]:
         while True:
             call, outcome = self._calls.next()
-            ticket, tasks = self._sent.pop(call)
+            ticket, tasks, complete = self._sent.pop(call)
             if isinstance(outcome.content, WorkerError):  # only these tasks failed
                 return ticket, Report((), 0.0, "", {}, outcome.content)
             answered = outcome.value()
@@ -167,6 +167,8 @@ class Remote:
                 report = check_report(answered)
                 expect_same_version(report.environment["versions"]["radii"])
                 return ticket, report if report.error is not None else _with_own_answers(report, tasks)
+            if complete:
+                raise WorkerError("a worker asks for the classifier that it was sent: check the executor", "executor")
             self._send(ticket, tasks, self._shipped.shipment)
 
     def close(self) -> None:
@@ -178,7 +180,7 @@ class Remote:
         images = sorted({task.address.image for task in tasks})
         name = f"image {images[0]}" if len(images) == 1 else f"images {images[0]} to {images[-1]}"
         call = self._calls.submit(Call(name, count_votes, (self._shipped.token, tasks, *shipment)))
-        self._sent[call] = (ticket, tasks)
+        self._sent[call] = (ticket, tasks, bool(shipment))
 
 
 def _with_own_answers(report: Report, tasks: Sequence[Task]) -> Report:

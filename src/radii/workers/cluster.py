@@ -65,7 +65,7 @@ class ExecutorPool:
             pass  # the call was answered before
         self._longest = max(self._longest, time.monotonic() - began)
         call, future = self._calls.pop(ticket)
-        return ticket, Outcome(True, self._or_failed(call, future.result))
+        return ticket, Outcome(True, self._or_failed(call, partial(_result, future)))
 
     def close(self) -> None:
         """Cancel the calls that have not begun."""
@@ -103,6 +103,14 @@ class ExecutorPool:
                 f"radii version. {RESUME}",
                 "executor",
             ) from error
+
+
+def _result(future: Future[Any]) -> Any:
+    """Return the result of a call. What a worker raises to end itself does not end this process."""
+    error = future.exception()
+    if error is not None and not isinstance(error, Exception):
+        raise RuntimeError(f"a worker raised {type(error).__name__}") from error
+    return future.result()
 
 
 @contextmanager

@@ -26,6 +26,8 @@ SHARES = 4
 1987)."""
 LEAST_SECONDS = 0.1
 """The shortest task that is worth sending to a worker."""
+SHORTEST = 1e-6
+"""Seconds that all answers take at least: a clock may stand still."""
 FIRST_BLOCKS = 16
 """Blocks of the first tasks, before costs are known."""
 TOO_WIDE = 10
@@ -197,6 +199,8 @@ class Scheduler(Generic[Result]):
                 f"a worker gave {len(report.answers)} answers to {len(parts)} questions, expected one each",
                 "classifier",
             )
+        if isinstance(error, StopIteration | StopAsyncIteration):  # raised in a generator, they would end it
+            error = RuntimeError(f"the classifier raised a {type(error).__name__}")
         if error is not None:
             if len(parts) > 1:
                 self._alone.extend(parts)
@@ -329,7 +333,7 @@ class Pace:
 
     def _least(self) -> int:
         """Return the samples of the shortest task, in whole blocks."""
-        rate = self._spent / self._seconds if self._seconds else 0.0
+        rate = self._spent / max(self._seconds, SHORTEST) if self._seconds else 0.0
         return self._blocks(rate * LEAST_SECONDS)
 
     def _blocks(self, samples: float) -> int:

@@ -214,7 +214,8 @@ def _is_environment(value: object) -> bool:
         return False
     try:
         text = json.dumps(value, allow_nan=False)
-        return len(text) <= MOST_ENVIRONMENT and json.loads(text) == value and is_text(value["versions"]["radii"])
+        known = json.loads(text) == value and readers.is_environment(value) and is_text(value["versions"]["radii"])
+        return len(text) <= MOST_ENVIRONMENT and known
     except (TypeError, ValueError, LookupError, RecursionError):
         return False
 
