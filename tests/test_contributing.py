@@ -32,7 +32,7 @@ def run(*arguments: object, folder: Path) -> None:
 def followed(folder: Path) -> Path:
     """A copy of the package and of the contract tests, with the example added."""
     for name in ("src", FOLDER):
-        shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(ROOT / name, folder / name)
     for name in ("pyproject.toml", "tests/conftest.py"):
         shutil.copy(ROOT / name, folder / name)
     (folder / FILE).write_text(METHOD)

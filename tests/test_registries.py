@@ -188,7 +188,7 @@ FILES = {
 def package(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A copy of the package with one more file in four registries, and one more worker backend."""
     folder = tmp_path_factory.mktemp("package")
-    shutil.copytree(SOURCE, folder / "src" / "radii", ignore=shutil.ignore_patterns("__pycache__"))
+    shutil.copytree(SOURCE, folder / "src" / "radii")
     shutil.copytree(ROOT / "recipes", folder / "recipes")
     for name, text in FILES.items():
         (folder / "src" / "radii" / name).write_text(text)

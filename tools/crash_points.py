@@ -1,13 +1,19 @@
 """Kill commands at each of their writes in turn, and run them again: `python -m tools.crash_points FOLDER COMMAND...`.
 
 Prints as JSON, for each command, the number of kills, and those after which the second run did not give the same
-result. Every try is a forked process that really ends, so nothing can clean up after it.
+result. A kill leaves nothing but the files on the disk. So the command runs once, and before and in the middle of each
+write its files are copied: these are the files that a kill at this point leaves. Where nothing was written between
+two points, their files are the same, and one second run shows both. At every tenth point, a process is really killed
+as well: it must leave the same files as the copy, and be recovered from.
 """
 
 import csv
 import gc
+import hashlib
 import json
+import math
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -28,7 +34,7 @@ from radii.certification.population import certify_run_population
 from radii.certifiers.population import OnePass
 from radii.engines import openvino_int8
 from radii.interop.checkpoint import import_checkpoint
-from radii.runs import certificates, trust
+from radii.runs import certificates, events, trust
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.training import loop
@@ -40,29 +46,59 @@ ROOT = Path(__file__).parents[1]
 WRITES = ("open", "write", "fsync", "replace", "unlink", "mkdir", "truncate", "ftruncate")
 """The calls by which the package changes files; `tests/test_disk.py` checks that there are no others."""
 KILLED = 137
-TRAINING = Training(epochs=2, images_per_step=16, learning_rate=0.05)
+BETWEEN_KILLS = 10
+TRAINING = Training(epochs=2, images_per_step=8, learning_rate=0.05)
 
 
-class Dying:
-    """A replacement of the module os that ends the process before or in the middle of its `last` write."""
+class Writes:
+    """A replacement of the module os that calls `act` before each write, and in the middle of the calls named write."""
 
-    def __init__(self, last: int | None) -> None:
-        self.last = last
-        self.writes = 0
+    def __init__(self, act: Callable[[int], None]) -> None:
+        self.act = act
+        self.count = 0
 
     def __getattr__(self, name: str) -> Any:
         real = getattr(os, name)
         return partial(self.do, name, real) if name in WRITES else real
 
     def do(self, name: str, real: Callable[..., Any], *arguments: Any) -> Any:
-        self.writes += 1
-        if self.writes == self.last:
-            if name == "write":
-                real(arguments[0], arguments[1][: len(arguments[1]) // 2])
-            os._exit(KILLED)
+        self.count += 1
         if name == "fsync":  # a kill loses nothing that the kernel has: only the wait for the disk is left out
-            return None
-        return real(*arguments)
+            return self.act(self.count)
+        if name != "write":
+            self.act(self.count)
+            return real(*arguments)
+        descriptor, content = arguments
+        written = real(descriptor, content[: len(content) // 2])
+        self.act(self.count)
+        return written + real(descriptor, content[written:])
+
+
+class Copies:
+    """The files of a folder at each write, with a copy wherever they have changed."""
+
+    def __init__(self, place: Path, kept: Path) -> None:
+        self.place = place
+        self.kept = kept
+        self.points: dict[str, list[int]] = {}
+        """The numbers of the writes, by the name of the copy of the files that they meet."""
+
+    def __call__(self, point: int) -> None:
+        state = files_and_times(self.place)
+        points = self.points.setdefault(hashlib.sha256(repr(state).encode()).hexdigest(), [])
+        points.append(point)
+        if len(points) == 1:
+            shutil.copytree(self.place, self.kept / next(reversed(self.points)), symlinks=True)
+
+
+def files_and_times(place: Path) -> list[tuple[object, ...]]:
+    """Return what a command that begins now would find in a folder; equal folders give equal lists."""
+    found: list[tuple[object, ...]] = []
+    for path in sorted(place.rglob("*")):
+        status = path.lstat()
+        content = hashlib.sha256(path.read_bytes()).hexdigest() if path.is_file() else ""
+        found.append((str(path.relative_to(place)), status.st_mode, status.st_ino, status.st_mtime_ns, content))
+    return found
 
 
 def recipe(folder: Path, objective: str = "gaussian") -> Recipe:
@@ -73,7 +109,7 @@ def recipe(folder: Path, objective: str = "gaussian") -> Recipe:
 def prepare(folder: Path) -> None:
     """Write the inputs of the commands: a dataset, a trained run, a checkpoint of another tool."""
     rng = np.random.default_rng(0)
-    arrays = {name: rng.integers(0, 256, (count, 8, 8), np.uint8) for name, count in (("train", 32), ("test", 8))}
+    arrays = {name: rng.integers(0, 256, (count, 8, 8), np.uint8) for name, count in (("train", 16), ("test", 8))}
     labels = {f"{name}_labels": np.arange(len(images)) % 4 for name, images in arrays.items()}
     np.savez(folder / "data.npz", **{f"{name}_images": images for name, images in arrays.items()}, **labels)  # type: ignore[arg-type]
     run = train(recipe(folder), folder / "trained")
@@ -131,25 +167,38 @@ def save_model(_: object, path: Path, **__: object) -> None:
         path.with_suffix(suffix).write_bytes(suffix.encode() * 1000)
 
 
-def attempt(act: Callable[[Path], None], folder: Path, last: int | None) -> tuple[int, int]:
-    """Run a command in a process up to its `last` write; return the exit code and the number of writes."""
-    reading, writing = os.pipe()
+def attempt(act: Callable[[Path], None], folder: Path, at_write: Callable[[int], None] = lambda _: None) -> int:
+    """Run a command in a forked process, which calls `at_write` at each write; return its exit code."""
     if (child := os.fork()) == 0:
         code = 1
         try:
-            dying = Dying(last)
-            disk.os = dying  # type: ignore[assignment, attr-defined]
+            disk.os = Writes(at_write)  # type: ignore[assignment, attr-defined]
             act(folder)
-            os.write(writing, str(dying.writes).encode())
             code = 0
         except BaseException:
             traceback.print_exc()
         os._exit(code)
-    os.close(writing)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    writes = int(os.read(reading, 100) or 0)
-    os.close(reading)
-    return code, writes
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+
+
+def copy_at_writes(act: Callable[[Path], None], folder: Path, kept: Path) -> dict[str, list[int]]:
+    """Run a command once and copy its files to `kept` at each write; return the copies, with the writes they show."""
+    kept.mkdir()
+    copies = Copies(folder, kept)
+
+    def act_and_list(place: Path) -> None:
+        act(place)
+        (kept / "points.json").write_text(json.dumps(copies.points))
+
+    assert attempt(act_and_list, folder, copies) == 0
+    points: dict[str, list[int]] = json.loads((kept / "points.json").read_text())
+    return points
+
+
+def kill(point: int, now: int) -> None:
+    """End this process if it is at the stated write."""
+    if now == point:
+        os._exit(KILLED)
 
 
 def end(folder: Path) -> dict[str, Any]:
@@ -194,6 +243,7 @@ def main(folder: Path, *commands: str) -> None:
     torch.set_num_threads(1)
     os.environ["XDG_STATE_HOME"] = str(folder / "record")
     loop.SECONDS_BETWEEN_CHECKPOINTS = 0.0
+    events.SECONDS_BETWEEN = math.inf  # the same number of writes on a slow machine
     sys.modules["openvino"] = types.ModuleType("openvino")
     sys.modules["openvino"].save_model = save_model  # type: ignore[attr-defined]
     template = folder / "template"
@@ -208,16 +258,27 @@ def kill_each_time(act: Callable[[Path], None], template: Path, place: Path) -> 
     warm_up(act, template, place.with_name(f"{place.name}-warm"))
     os.environ["XDG_STATE_HOME"] = record  # the command `trust` changes it
     fresh(template, place)
-    code, points = attempt(act, place, None)
-    assert code == 0
+    kept = place.with_name(f"{place.name}-kept")
+    copies = copy_at_writes(act, place, kept)
     wanted, bad = end(place), []
-    for point in range(1, points + 1):
-        fresh(template, place)
-        killed, _ = attempt(act, place, point)
-        again, _ = attempt(act, place, None)
-        if killed != KILLED or again or not alike(end(place), wanted):
-            bad.append([point, killed, again, sorted(end(place))])
-    return {"points": points, "bad": bad}
+    for name, points in copies.items():
+        for point in (point for point in points if not point % BETWEEN_KILLS):
+            fresh(template, place)
+            killed = attempt(act, place, partial(kill, point))
+            left = names(place)
+            again = attempt(act, place)
+            if killed != KILLED or again or left != names(kept / name) or not alike(end(place), wanted):
+                bad.append([point, killed, again, left, sorted(end(place))])
+        fresh(kept / name, place)
+        again = attempt(act, place)
+        if again or not alike(end(place), wanted):
+            bad.append([*points, again, sorted(end(place))])
+    return {"points": sum(map(len, copies.values())), "runs": len(copies), "bad": bad}
+
+
+def names(place: Path) -> list[str]:
+    """Return the paths of all files, without the number of the process in the names of unfinished ones."""
+    return sorted(re.sub(r"\.\d+$", "", str(path.relative_to(place))) for path in place.rglob("*"))
 
 
 def warm_up(act: Callable[[Path], None], template: Path, place: Path) -> None:

@@ -2,62 +2,35 @@
 
 import multiprocessing
 import os
-import signal
 import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterable
-from contextlib import suppress
 from functools import cache
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
-from typing import Any
 
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
+from tools.warm import WarmCommand
 
 RECIPE = Recipe(
     dataset="digits",
     model="digits_cnn",
     sigma=0.25,
-    training=Training(epochs=3, images_per_step=4, learning_rate=0.01),
+    training=Training(epochs=3, images_per_step=8, learning_rate=0.01),
 )
 STOPPED = "radii: stopped; the same command continues\n"
 
 
-class Command(subprocess.Popen[str]):
-    """A command in a process group of its own. What is left of the group ends with the block."""
-
-    def __exit__(self, *error: Any) -> None:
-        if self.poll() is None:
-            with suppress(ProcessLookupError):
-                os.killpg(self.pid, signal.SIGKILL)
-        super().__exit__(*error)
-
-
-def start(*arguments: str, cwd: Path) -> Command:
+def start(*arguments: str, cwd: Path) -> WarmCommand:
     """Start a command in a process group of its own, as a terminal does."""
-    return _start("radii", *arguments, cwd=cwd)
+    return WarmCommand("radii", *arguments, cwd=cwd)
 
 
-def start_ranks(*arguments: str, cwd: Path, restarts: int = 0) -> Command:
+def start_ranks(*arguments: str, cwd: Path, restarts: int = 0) -> WarmCommand:
     """Start a command in two processes by torchrun, which restarts them if one dies."""
     options = ["--standalone", "--nproc-per-node", "2", "--max-restarts", str(restarts), "-m"]
-    return _start("torch.distributed.run", *options, "--", "radii", *arguments, cwd=cwd)
-
-
-def _start(module: str, *arguments: str, cwd: Path) -> Command:
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    command = [sys.executable, "-m", module, *arguments]
-    return Command(
-        command,
-        cwd=cwd,
-        env=environment,
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        text=True,
-    )
+    return WarmCommand("torch.distributed.run", *options, "--", "radii", *arguments, cwd=cwd)
 
 
 @cache
@@ -73,6 +46,17 @@ def wait_for(condition: Callable[[], bool]) -> None:
     while not condition():
         assert time.monotonic() < deadline
         time.sleep(0.02)
+
+
+def let_work(process: int, seconds: float = 0.1) -> None:
+    """Wait until a process has used the processor for some seconds more."""
+    start = _processor_seconds(process)
+    wait_for(lambda: _processor_seconds(process) > start + seconds)
+
+
+def _processor_seconds(process: int) -> float:
+    *_, fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")
+    return sum(map(int, fields.split()[11:13])) / os.sysconf("SC_CLK_TCK")
 
 
 def members(group: int) -> list[str]:

@@ -1,16 +1,15 @@
 """Start `radii serve` in a process of its own, and ask it."""
 
 import json
-import os
 import signal
-import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 from urllib.request import Request, urlopen
 
 import torch
+
+from tools.warm import WarmCommand
 
 
 class ServerProcess:
@@ -19,13 +18,7 @@ class ServerProcess:
     def __init__(self, run: Path, *options: str, token: str = "") -> None:
         arguments = [str(run), "--port", "0", "--workers", "1", "--engine", "torch", *options]
         self.token = token
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "radii", "serve", *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env={**os.environ, "OMP_NUM_THREADS": "1"},
-        )
+        self.process = WarmCommand("radii", "serve", *arguments, cwd=Path.cwd(), keep_output=True)
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if "http://" not in line:
@@ -37,7 +30,6 @@ class ServerProcess:
         self._reader.start()
 
     def _read(self) -> None:
-        assert self.process.stderr is not None
         self.log.extend(self.process.stderr)
 
     @property
@@ -66,9 +58,7 @@ class ServerProcess:
         self.process.send_signal(number)
         code = self.process.wait(60)
         self._reader.join()
-        for pipe in (self.process.stdout, self.process.stderr):
-            assert pipe is not None
-            pipe.close()
+        self.process.close()
         return code
 
 

@@ -17,6 +17,8 @@ from radii.smoothing.noise import Gaussian, Noise
 
 SIGMA = 0.5
 SHAPE = (3, 32, 32)
+FEW_PIXELS = (1, 16, 16)
+"""The shape of the image that every case certifies RUNS times: the truth does not depend on it."""
 RUNS = 30
 FAILURE = 0.05
 MOST_FALSE = 7
@@ -60,9 +62,18 @@ class Slabs(nn.Module):
         return nn.functional.one_hot(torch.bucketize(along, self.edges), len(self.edges) + 1).float()
 
 
+def random_direction(shape: tuple[int, ...]) -> Tensor:
+    return torch.randn(shape, generator=torch.Generator().manual_seed(0))
+
+
+def grey_image(shape: tuple[int, ...]) -> Tensor:
+    """Return an image that every noise takes, its place along any direction 0."""
+    return torch.full(shape, 128).float().div_(255)
+
+
 @pytest.fixture(scope="module")
 def direction() -> Tensor:
-    return torch.randn(SHAPE, generator=torch.Generator().manual_seed(0))
+    return random_direction(SHAPE)
 
 
 @pytest.fixture(params=noises.names())
@@ -72,8 +83,7 @@ def noise(request: pytest.FixtureRequest) -> Noise:
 
 @pytest.fixture(scope="module")
 def grey() -> Tensor:
-    """An image that every noise takes, its place along any direction 0."""
-    return torch.full(SHAPE, 128).float().div_(255)
+    return grey_image(SHAPE)
 
 
 def certify_many(
@@ -93,9 +103,10 @@ def test_every_certifier_and_noise_is_tested() -> None:
 @pytest.mark.parametrize("distance", [0.0, 0.25])
 @pytest.mark.parametrize(("name", "fields"), CASES, ids=lambda case: case if isinstance(case, str) else str(case))
 def test_radius_does_not_exceed_the_distance_to_a_plane(
-    name: str, fields: dict[str, Any], distance: float, direction: Tensor, grey: Tensor, noise: Noise
+    name: str, fields: dict[str, Any], distance: float, noise: Noise
 ) -> None:
-    found = certify_many(name, fields, Slabs(direction, [-distance]), 2, grey, noise)
+    base = Slabs(random_direction(FEW_PIXELS), [-distance])
+    found = certify_many(name, fields, base, 2, grey_image(FEW_PIXELS), noise)
     if distance == 0.0:
         false = [one for one in found if one.prediction != ABSTAIN]
     else:
@@ -139,13 +150,11 @@ def test_more_samples_give_larger_radii(direction: Tensor, grey: Tensor, noise: 
     [([-0.3, 0.3], ABSTAIN), ([-0.6, 0.7], 1)],
     ids=["top class below one half", "above"],
 )
-def test_top_two_radius_does_not_exceed_the_exact_one(
-    edges: list[float], certified: int, direction: Tensor, grey: Tensor, noise: Noise
-) -> None:
+def test_top_two_radius_does_not_exceed_the_exact_one(edges: list[float], certified: int, noise: Noise) -> None:
     """The bound `top_two` certifies by the runner-up's own probability, and no further."""
     below, above = ndtr(edges[0] / SIGMA), 1 - ndtr(edges[1] / SIGMA)
     truth = Gaussian(SIGMA).radius(1 - below - above, max(below, above))
-    base = Slabs(direction, edges)
+    base, grey = Slabs(random_direction(FEW_PIXELS), edges), grey_image(FEW_PIXELS)
     both = certify_many("fixed", {"estimation": 1_000, "bound": "top_two"}, base, 3, grey, noise)
     assert sum(one.prediction not in (ABSTAIN, 1) or one.radius > truth for one in both) <= MOST_FALSE
     assert sum(one.prediction == 1 and one.radius > truth / 2 for one in both) > RUNS / 2

@@ -12,7 +12,7 @@ import pytest
 from radii.runs import certificates
 from radii.runs.run import Run
 from radii.training.loop import train
-from tools.processes import RECIPE, STOPPED, lines, members, start, wait_for, workers
+from tools.processes import RECIPE, STOPPED, let_work, lines, members, start, wait_for, workers
 
 pytestmark = pytest.mark.stress
 
@@ -36,7 +36,7 @@ def test_interrupted_training_is_saved_reported_and_continued(tmp_path: Path) ->
     for epochs, (number, code) in enumerate(CODES.items(), start=1):
         with start("train", "small.toml", "-q", "--run", "run", cwd=tmp_path) as process:
             wait_for(partial(has_epochs, run, epochs))
-            time.sleep(0.2)  # let the next epoch begin: right after an epoch there is nothing new to save
+            let_work(process.pid)  # in the next epoch: right after an epoch there is nothing new to save
             before = run.checkpoint_file.stat().st_mtime_ns
             os.killpg(process.pid, number)
             _, error = process.communicate(timeout=60)

@@ -3,7 +3,6 @@
 import os
 import shlex
 import signal
-import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ import pytest
 from radii.runs.run import Run
 from radii.training.loop import train
 from tools.imports import ROOT
-from tools.processes import RECIPE, STOPPED, alive, start_ranks, wait_for, workers
+from tools.processes import RECIPE, STOPPED, alive, let_work, start_ranks, wait_for, workers
 
 
 @pytest.mark.slow
@@ -23,8 +22,9 @@ def test_stopped_training_is_saved_and_continued_by_another_number_of_processes(
     run = Run(tmp_path / "run")
     with start_ranks("train", "small.toml", "--run", "run", cwd=tmp_path) as launcher:
         wait_for(run.history_file.is_file)
-        time.sleep(0.2)  # let the next epoch begin: right after an epoch there is nothing new to save
-        pair, before = workers(launcher.pid), run.checkpoint_file.stat().st_mtime_ns
+        pair = workers(launcher.pid)
+        let_work(pair[0])  # in the next epoch: right after an epoch there is nothing new to save
+        before = run.checkpoint_file.stat().st_mtime_ns
         os.kill(launcher.pid, number)
         _, error = launcher.communicate(timeout=60)
     wait_for(lambda: not alive(pair))

@@ -15,8 +15,7 @@ import pytest
 from radii import cli
 from radii.cli.watch import in_words, is_over
 from radii.runs import events
-
-WATCH = [sys.executable, "-m", "radii", "watch", "run"]
+from tools.warm import WarmCommand
 
 
 def run_of(folder: Path) -> Path:
@@ -74,7 +73,7 @@ def test_watch_shows_the_work_of_another_process(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run")
     log = events.EventLog(run, "train")
     log.write("began")
-    with subprocess.Popen(WATCH, cwd=tmp_path, stdout=subprocess.PIPE, text=True) as watching:
+    with WarmCommand("radii", "watch", "run", cwd=tmp_path, keep_output=True) as watching:
         assert watching.stdout is not None
         assert watching.stdout.readline() == "run: train\n"
         log.write("step", **{key: step()[key] for key in ("epoch", "epochs", "step", "steps", "loss", "terms")})
@@ -89,7 +88,7 @@ def test_ctrl_c_stops_the_watching_not_the_work(tmp_path: Path) -> None:
     run = run_of(tmp_path / "run")
     events.EventLog(run, "train").write("began")
     before = json.loads((run / events.FILE).read_text())
-    with subprocess.Popen(WATCH, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as watching:
+    with WarmCommand("radii", "watch", "run", cwd=tmp_path, keep_output=True) as watching:
         assert watching.stdout is not None
         watching.stdout.readline()
         watching.send_signal(signal.SIGINT)

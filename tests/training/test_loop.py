@@ -3,9 +3,6 @@
 import io
 import os
 import signal
-import subprocess
-import sys
-import time
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -28,7 +25,7 @@ from radii.training.checkpoint import read_checkpoint
 from radii.training.loop import StepEvent, train
 from radii.training.step import NotFiniteError
 from radii.training.timing import StepTime
-from tools.processes import wait_for, warm_context
+from tools.processes import start, wait_for, warm_context
 
 SCHEDULE = Training(epochs=3, images_per_step=256, learning_rate=0.05)
 SMALL = Recipe(dataset="digits", model="digits_cnn", sigma=0.25, training=SCHEDULE)
@@ -51,11 +48,11 @@ def assert_same_run(first: Run, second: Run) -> None:
     a, b = weights(first), weights(second)
     assert a.keys() == b.keys()
     assert all(torch.equal(a[key], b[key]) for key in a)
-    rows = [
-        [{k: v for k, v in row.items() if not k.endswith("seconds")} for row in run.history()]
-        for run in (first, second)
-    ]
-    assert rows[0] == rows[1]
+    assert without_times(first.history()) == without_times(second.history())
+
+
+def without_times(rows: list[dict[str, str]]) -> list[dict[str, str]]:
+    return [{key: value for key, value in row.items() if not key.endswith("seconds")} for row in rows]
 
 
 def test_trained_run_has_recipe_environment_and_history(tmp_path: Path) -> None:
@@ -199,19 +196,13 @@ def test_finished_run_on_a_read_only_disk_is_read(tmp_path: Path, monkeypatch: p
 def test_killed_run_continues_to_the_same_weights(tmp_path: Path, stream: str | None) -> None:
     recipe = replace(MUON, training=replace(MUON.training or SCHEDULE, epochs=6, stream=stream))
     (tmp_path / "recipe.toml").write_text(recipe.to_toml())
-    command = [sys.executable, "-m", "radii", "train", "recipe.toml", "--run", "killed"]
-    process = subprocess.Popen(command, cwd=tmp_path, env=_one_thread())
-    while not (tmp_path / "killed" / "checkpoint.pt").is_file():
-        time.sleep(0.02)
-        assert process.poll() in (None, 0)
-    process.send_signal(signal.SIGKILL)
-    process.wait()
-    subprocess.run(command, cwd=tmp_path, env=_one_thread(), check=True)
+    command = ("train", "recipe.toml", "--run", "killed")
+    with start(*command, cwd=tmp_path) as process:
+        wait_for((tmp_path / "killed" / "checkpoint.pt").is_file)
+        process.kill()
+    with start(*command, cwd=tmp_path) as process:
+        assert process.wait() == 0
     assert_same_run(train(recipe, tmp_path / "whole"), Run(tmp_path / "killed"))
-
-
-def _one_thread() -> dict[str, str]:
-    return {**os.environ, "OMP_NUM_THREADS": "1"}
 
 
 def test_finished_run_is_not_trained_again(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ Only `radii.cli` and the system are used, so that the same attacks can be tried 
 
 import os
 import signal
+import subprocess
 import sys
 import time
 import traceback
@@ -15,11 +16,12 @@ from typing import NamedTuple, NoReturn
 import torch
 
 from radii import cli
+from tools.warm import WarmCommand
 
 SECONDS = 60.0
 """The limit of one command."""
 WITH_GRADIENTS = ("attack", "train", "transfer")
-"""Commands that compute gradients on several threads, and may hang in a fork: they start Python anew."""
+"""Commands that compute gradients on several threads, and may hang in a fork: they are forked from one that has not."""
 
 
 class Result(NamedTuple):
@@ -39,32 +41,41 @@ class Result(NamedTuple):
 
 
 def radii(*arguments: object, cwd: Path, seconds: float = SECONDS, fork: bool | None = None) -> Result:
-    """Run a command in a fork of this process, or in a new one: OpenVINO fails in a fork of a process that used it.
+    """Run a command in a fork of this process, or of one that has computed nothing.
 
-    By default, only commands that compute gradients start anew.
+    OpenVINO fails in a fork of a process that used it. By default, only commands that compute gradients are not forked
+    from this process.
     """
-    fork = arguments[0] not in WITH_GRADIENTS if fork is None else fork
+    if not (arguments[0] not in WITH_GRADIENTS if fork is None else fork):
+        return _radii_of_new_process(list(map(str, arguments)), cwd, seconds)
     torch.set_num_threads(1)  # a fork has none of the threads of its parent
     log = cwd / f".output-{os.getpid()}"
     child = os.fork()
     if not child:
-        _run(list(map(str, arguments)), cwd, log, fork)
+        _run(list(map(str, arguments)), cwd, log)
     code = _wait(child, seconds)
     text = log.read_text(errors="replace")
     log.unlink()
     return Result(code, text)
 
 
-def _run(arguments: list[str], cwd: Path, log: Path, fork: bool) -> None:
+def _radii_of_new_process(arguments: list[str], cwd: Path, seconds: float) -> Result:
+    with WarmCommand("radii", *arguments, cwd=cwd, keep_output=True) as command:
+        try:
+            text = "".join(command.communicate(seconds))
+        except subprocess.TimeoutExpired:
+            os.killpg(command.pid, signal.SIGKILL)
+            return Result(None, "".join(command.communicate()))
+    return Result(command.returncode, text)
+
+
+def _run(arguments: list[str], cwd: Path, log: Path) -> None:
     """Run a command in this process, which ends here; what it prints goes to a file."""
     os.setsid()  # so that what it starts is killed with it
     output = os.open(log, os.O_CREAT | os.O_WRONLY, 0o600)
     for stream in (1, 2):
         os.dup2(output, stream)
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    if not fork:
-        os.chdir(cwd)
-        os.execv(sys.executable, [sys.executable, "-m", "radii", *arguments])
     run_here(arguments, cwd)
 
 
