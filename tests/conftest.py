@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # A shell's background jobs ignore Ctrl-C, and so would the commands that tests start and stop with it.
 signal.signal(signal.SIGINT, signal.default_int_handler)
 
+# Tests run two at a time on two cores: more threads would compete for them, here and in the processes that tests start.
+os.environ["OMP_NUM_THREADS"] = "1"
+
 # Modules that tests trust are recorded apart from those that the user trusts.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="radii-tests-")
 
@@ -38,16 +41,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Begin with the longest files, so that processes that share the files end together."""
     place = {Path(__file__).parent / name: number for number, name in enumerate(LONGEST)}
     items.sort(key=lambda item: place.get(item.path, len(LONGEST)))
-
-
-def pytest_collectstart() -> None:
-    """Compute on one thread: tests run two at a time on two cores, and more threads would compete for them.
-
-    The process that only starts the two does not collect, and so need not load torch first.
-    """
-    import torch
-
-    torch.set_num_threads(1)
 
 
 @pytest.fixture(scope="session")

@@ -106,7 +106,9 @@ class _Server:
         command = [sys.executable, "-m", "tools.warm"]
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         with theirs:
-            self._process = subprocess.Popen(command, cwd=ROOT, stdin=theirs, env=environment, start_new_session=True)
+            self._process = subprocess.Popen(
+                command, cwd=ROOT, stdin=theirs.fileno(), env=environment, start_new_session=True
+            )
         atexit.register(self.close)
 
     def ask(self, request: dict[str, Any], files: list[int]) -> Any:

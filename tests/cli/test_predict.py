@@ -4,6 +4,7 @@ import gc
 import io
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -158,7 +159,12 @@ def test_one_pass_takes_no_certifier(home: Path) -> None:
 def test_garbage_is_collected_rarely_while_the_model_is_loaded(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[int] = []
     prepare = datasets.preparation
-    monkeypatch.setattr(datasets, "preparation", lambda *some: seen.append(gc.get_threshold()[0]) or prepare(*some))
+
+    def prepare_and_note(*arguments: Any) -> Any:
+        seen.append(gc.get_threshold()[0])
+        return prepare(*arguments)
+
+    monkeypatch.setattr(datasets, "preparation", prepare_and_note)
     before = gc.get_threshold()
     assert predict(home, "pictures/light/2.png").code == 0
     assert seen == [500_000]

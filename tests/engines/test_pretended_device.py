@@ -157,7 +157,8 @@ def test_training_on_the_device_stops_continues_and_teaches(measured: tuple[dict
     found = measured[0]["training"]
     run, places = Run(found["run"]), found["trained"]["places"]
     assert at(places["waits"]) == {}
-    allowed = ("training/step.py", "training/loop.py", "training/checkpoint.py", "training/weights.py")
+    files = ("step", "accuracy", "checkpoint", "weights")
+    allowed = [f"training/{name}.py" for name in files]
     assert at(places["to_host"], *allowed) == {}
     steps = -(-1347 // 720)
     assert sum(count for place, count in places["to_host"].items() if place.startswith("training/step.py")) == steps + 1

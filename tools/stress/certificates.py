@@ -53,7 +53,7 @@ def other_data(effort: Effort) -> Outcome:
         trained = name != "train"
         run.weights_file.with_suffix(".kept").rename(run.weights_file) if trained else None
         told = _change(data, split, rng)
-        if not refused(act, "other data|soft labels that were made with data"):
+        if not refused(act, "other data|other training images or labels|soft labels that were made with data"):
             accepted.append(f"{name} after {told}")
         data.write_bytes(whole)
         run.weights_file.rename(run.weights_file.with_suffix(".kept")) if trained else None

@@ -3,7 +3,6 @@
 import os
 import random
 import signal
-import subprocess
 import threading
 import time
 from contextlib import suppress
@@ -27,6 +26,7 @@ from tools.crash_points import COMMANDS, kill_at_every_write
 from tools.mapping import map_in_processes
 from tools.processes import RECIPE, STOPPED, alive, copied, lines, members, start, start_ranks, wait_for, workers
 from tools.stress.outcome import Effort, Outcome
+from tools.warm import WarmCommand
 
 ORPHAN_SECONDS = 5.0
 CODES = {signal.SIGKILL: -9, signal.SIGTERM: 143, signal.SIGINT: 130}
@@ -209,9 +209,7 @@ def _train_in_ranks(
     return run, saved
 
 
-def _kill_a_rank(
-    launcher: "subprocess.Popen[str]", run: Run, rng: random.Random, epochs: int
-) -> tuple[list[int], bool]:
+def _kill_a_rank(launcher: WarmCommand, run: Run, rng: random.Random, epochs: int) -> tuple[list[int], bool]:
     """Kill a rank, one time in four while it starts and otherwise after a random epoch; return the ranks before."""
     wait_for(lambda: len(workers(launcher.pid)) == 2)
     pair = workers(launcher.pid)

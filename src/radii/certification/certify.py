@@ -38,8 +38,8 @@ from radii.smoothing.noise import Noise
 from radii.training.accuracy import record_accuracy
 from radii.training.open_dataset import dataset_of
 from radii.training.weights import model_digest
-from radii.workers.backends import run_programs, started_pool
-from radii.workers.forecast import every_within, forecast
+from radii.workers.backends import forecast_programs, run_programs, started_pool
+from radii.workers.forecast import every_within
 from radii.workers.pool import ProcessPool
 from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
@@ -168,7 +168,9 @@ class Certification:
 
     def forecast(self, indices: Sequence[int]) -> Estimate | None:
         """Estimate the seconds of one worker for one of these images; None if its certifier cannot be simulated."""
-        return forecast(self.classifier, lambda position: self.program(indices[position]), len(indices), self.target)
+        return forecast_programs(
+            self.classifier, lambda position: self.program(indices[position]), len(indices), self.target
+        )
 
     def program(self, index: int) -> Program[Row]:
         """Return the program of an image: the certifier's questions, which end in its row."""

@@ -31,8 +31,7 @@ from radii.smoothing import noise as noises
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.questions import Hits
-from radii.workers.backends import run_programs
-from radii.workers.forecast import forecast
+from radii.workers.backends import forecast_programs, run_programs
 from radii.workers.scheduler import Program
 
 PAIRED = 1_000_000
@@ -75,14 +74,14 @@ class UpdateCertification(Certification):
 
     def forecast(self, indices: Sequence[int]) -> Estimate | None:
         """Estimate the seconds of one worker for one of these images, about which both functions are asked."""
-        return forecast(self.classifier, lambda position: self._both(indices[position]), len(indices))
+        return forecast_programs(self.classifier, lambda position: self._both(indices[position]), len(indices))
 
     def _both(self, index: int) -> Program[Any]:
         """Return a program that asks for as many copies as both functions get."""
         old = self.old.rows[index]
         copies = 0 if old.prediction == ABSTAIN else 2 * self._copies(index)
-        question = Hits(PAIRED + self.old.links, 0, copies, max(old.prediction, 0))
-        return Program(self.samples.sample(index)[0], NoiseAddress(self.seed, index), _answer(question))
+        questions = [Hits(PAIRED + self.old.links, 0, copies, old.prediction)] if copies else []
+        return Program(self.samples.sample(index)[0], NoiseAddress(self.seed, index), _answer(*questions))
 
     def _copies(self, index: int) -> int:
         share = self.update.share(self.old.failure)
@@ -113,8 +112,11 @@ class UpdateCertification(Certification):
         return run_programs(asked.classifier, begin, len(indices), workers, executor, self.target)
 
 
-def _answer(question: Hits) -> Generator[Hits, Any, Any]:
-    return (yield question)
+def _answer(*questions: Hits) -> Generator[Hits, Any, Any]:
+    answer = None
+    for question in questions:
+        answer = yield question
+    return answer
 
 
 def open_update(config: CertificationConfig, old: OldCertificates, run: Run | None = None) -> UpdateCertification:

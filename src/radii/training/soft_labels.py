@@ -23,8 +23,7 @@ from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.questions import Question, Votes
 from radii.training.open_dataset import dataset_of
-from radii.workers.backends import run_programs
-from radii.workers.forecast import forecast
+from radii.workers.backends import forecast_programs, run_programs
 from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
 
@@ -78,7 +77,7 @@ def soft_labels(
             return Program(image, address, _votes(samples, settle))
 
         if on_estimate is not None and executor is None and not moved:  # the speed elsewhere is unknown
-            image = forecast(classifier, program, total - first)
+            image = forecast_programs(classifier, program, total - first)
             if image is not None:
                 on_estimate(image.times((total - first) / workers))
         with closing(run_programs(classifier, program, total - first, workers, executor, target)) as finished:

@@ -15,9 +15,10 @@ import torch
 from radii.device import worker_variables
 from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError, RunWarning
-from radii.estimate import OnWork
+from radii.estimate import Estimate, OnWork
 from radii.smoothing.questions import Task
 from radii.workers.cluster import ExecutorPool, expect_same_version
+from radii.workers.forecast import forecast
 from radii.workers.pool import Call, Outcome, ProcessPool, WorkerError
 from radii.workers.scheduler import Finished, Program, Report, Result, Scheduler, Workers
 from radii.workers.voter import VOTERS, Missing, Shipped, answer, check_report, count_votes
@@ -66,6 +67,20 @@ def run_programs(
             most_samples=most_samples,
             on_work=on_work,
         ).results()
+
+
+def forecast_programs(
+    classifier: SmoothedClassifier,
+    begin: Callable[[int], Program[Any]],
+    images: int,
+    target: torch.device | None = None,
+) -> Estimate | None:
+    """Estimate the seconds of one worker for one image; return None if a program cannot be simulated.
+
+    This process is timed, or a worker process if the target is another device than the classifier's.
+    """
+    with open_workers(classifier, 1, None, target) as worker:
+        return forecast(worker, classifier.batch_size, begin, images)
 
 
 @contextmanager

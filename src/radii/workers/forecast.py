@@ -5,17 +5,14 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 
 from radii.datasets import spread_evenly
-from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
 from radii.estimate import Estimate
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.questions import Answer, Hits, Probabilities, Question, Task, Votes
-from radii.workers.backends import open_workers
-from radii.workers.scheduler import Program
+from radii.workers.scheduler import Program, Workers
 
 PILOT = 24
 """Images of the pilot, spread over all; one block of each is counted."""
@@ -36,34 +33,30 @@ Begin = Callable[[int], Program[Any]]
 """Returns the program of the image at a position."""
 
 
-def forecast(
-    classifier: SmoothedClassifier, begin: Begin, images: int, target: torch.device | None = None
-) -> Estimate | None:
-    """Estimate the seconds of one worker for one image; return None if a program cannot be simulated.
+def forecast(worker: Workers, block: int, begin: Begin, images: int) -> Estimate | None:
+    """Estimate the seconds of a worker for one image; return None if a program cannot be simulated.
 
-    This process is timed, or a worker process if the target is another device than the classifier's. The pilot draws
-    noise of its own, which no certificate uses. Its votes estimate the probabilities of the classes, with which the
-    programs are simulated. The range is wide if few images need most of the copies.
+    The pilot draws noise of its own, which no certificate uses. Its votes estimate the probabilities of the classes,
+    with which the programs are simulated. The range is wide if few images need most of the copies.
     """
     if not images:
         return Estimate(0.0, 0.0, 0.0)
-    rng, block = np.random.default_rng(0), classifier.batch_size
+    rng = np.random.default_rng(0)
     seconds, copies = [], []
-    with open_workers(classifier, 1, None, target) as worker:
-        for number, position in enumerate([0, *spread_evenly(range(images), PILOT)]):
-            program = begin(position)
-            worker.submit([Task(program.image, NoiseAddress(0, position, purpose="time"), Votes(0, 0, block))])
-            _, report = worker.next()
-            if report.error is not None:
-                raise report.error
-            if number:  # the first block also prepares the engine
-                seconds.append(report.seconds)
-                try:
-                    copies.append(_copies(begin, position, report.answers[0], rng))
-                except _UnknownError:
-                    return None
-            if number >= FEWEST and sum(seconds) > LONG_ENOUGH:
-                break
+    for number, position in enumerate([0, *spread_evenly(range(images), PILOT)]):
+        program = begin(position)
+        worker.submit([Task(program.image, NoiseAddress(0, position, purpose="time"), Votes(0, 0, block))])
+        _, report = worker.next()
+        if report.error is not None:
+            raise report.error
+        if number:  # the first block also prepares the engine
+            seconds.append(report.seconds)
+            try:
+                copies.append(_copies(begin, position, report.answers[0], rng))
+            except _UnknownError:
+                return None
+        if number >= FEWEST and sum(seconds) > LONG_ENOUGH:
+            break
     mean, margin = float(np.mean(copies)), 2 * float(np.std(copies)) / math.sqrt(len(copies))
     pace = sorted(seconds)[len(seconds) // 2] / block
     least = min(copies)
