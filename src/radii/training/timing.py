@@ -20,7 +20,9 @@ from radii.training.optimizer import make_optimizer
 from radii.training.precision import make_scaler, tuned
 from radii.training.step import Loss, gradient_step
 
-TIMED_STEPS = 5
+PROGRESS = (1.0, 0.5, 0.1, 0.9, 0.3, 0.7)
+"""Where in the training the timed steps are, as objectives may begin with cheaper ones; the first one warms up."""
+TIMED_STEPS = len(PROGRESS) - 1
 LONG_ENOUGH = 3.0
 """The seconds after which timing stops."""
 SHARE_OF_BUDGET = 0.95
@@ -46,9 +48,10 @@ def time_steps(components: Components) -> StepTime:
     loss = Loss(objective, model, training.precision, compiled=training.compile)
     scaler = make_scaler(training.precision, device)
     seconds: list[float] = []
-    for number in range(TIMED_STEPS + 1):
+    for number, progress in enumerate(PROGRESS):
         indices = torch.arange(number * per_step, (number + 1) * per_step) % len(images)
-        step = Step(training.epochs_begun, by_place(generator(device, "time", number), training, 0, "time", 0, number))
+        rng = by_place(generator(device, "time", number), training, 0, "time", 0, number)
+        step = Step(training.epochs_begun, rng, progress)
         began = time.perf_counter()
         pixels = images.batch(indices).to(device)
         batch = Batch(pixels, images.labels[indices].to(device), indices.to(device))
