@@ -22,7 +22,7 @@ from torch import nn
 import radii
 from benchmarks import gpu as benchmark
 from benchmarks.performance import SECTIONS
-from radii import certifiers, engines, objectives, onnx
+from radii import certifiers, engines, objectives, onnx_graph
 from radii.certification.attack import AttackConfig, attack_run
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.verify import verify_run
@@ -299,7 +299,7 @@ def benchmarked() -> dict[str, Any]:
 
 def export_once() -> None:
     """Export the network to ONNX once: that is done on the CPU, and takes seconds."""
-    export, made = onnx.from_torch, list[bytes]()
+    export, made = onnx_graph.from_torch, list[bytes]()
 
     def exported(model: nn.Module, shape: tuple[int, int, int]) -> bytes:
         if not made:
