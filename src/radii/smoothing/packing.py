@@ -32,6 +32,47 @@ class _Piece(NamedTuple):
     """Whether the copies have to be drawn together: a block of the older streams."""
 
 
+class _Passes:
+    """Forward passes of `rows` copies each, and what the questions of the tasks answer about them, on the device.
+
+    Copies are drawn into `buffer` from `filled` on, and then added. They may cross the end of a pass.
+    """
+
+    def __init__(self, tasks: Sequence[Task], rows: int, buffer: Tensor, forward: Forward) -> None:
+        self.tasks, self.rows, self.buffer, self.forward = tasks, rows, buffer, forward
+        self.filled = 0
+        self.answers: list[list[Tensor]] = [[] for _ in tasks]
+        self.finite: list[Tensor] = []
+        self._waiting: deque[tuple[int, int]] = deque()
+        """The tasks of the copies in the buffer, each with its number of copies."""
+
+    def add(self, task: int, copies: int) -> None:
+        """Count copies that were drawn for a task, and run a full pass."""
+        self._waiting.append((task, copies))
+        self.filled += copies
+        if self.filled >= self.rows:
+            self.run()
+
+    def run(self) -> None:
+        """Run the first rows of the buffer and give each task its logits; the rest moves to the front."""
+        buffer, rows = self.buffer, self.rows
+        if self.filled < rows:
+            buffer[self.filled : rows] = buffer[torch.arange(rows - self.filled, device=buffer.device) % self.filled]
+        logits = self.forward(buffer[:rows])
+        self.finite.append(logits.isfinite().all())
+        at, end = 0, min(self.filled, rows)
+        while at < end:
+            task, count = self._waiting.popleft()
+            taken = min(count, end - at)
+            self.answers[task].append(self.tasks[task].question.answer(logits[at : at + taken]))
+            if taken < count:
+                self._waiting.appendleft((task, count - taken))
+            at += taken
+        if self.filled > rows:
+            buffer[: self.filled - rows] = buffer[rows : self.filled]
+        self.filled -= end
+
+
 def answer_tasks(
     tasks: Sequence[Task], noise: Noise, rows: int, device: torch.device, forward: Forward
 ) -> list[Answer]:
@@ -42,49 +83,24 @@ def answer_tasks(
     copies that are there already.
     """
     pieces = sorted(_pieces(tasks, noise, rows, device), key=lambda piece: piece.whole and piece.rows < rows)
-    parts: list[list[Tensor]] = [[] for _ in tasks]
-    finite: list[Tensor] = []
-    # Channels last: the fastest memory format for convolutions on a CPU. A block may cross the end of a pass.
+    # Channels last: the fastest memory format for convolutions on a CPU.
     channels, height, width = tasks[0].image.shape
     buffer = torch.empty((1 + any(piece.whole for piece in pieces)) * rows, height, width, channels, device=device)
-    waiting: deque[tuple[int, int]] = deque()
-    filled = 0
-
-    def run() -> None:
-        """Run the first rows of the buffer and give each task its logits; the rest moves to the front."""
-        nonlocal filled
-        if filled < rows:
-            buffer[filled:rows] = buffer[torch.arange(rows - filled, device=device) % filled]
-        logits = forward(buffer[:rows])
-        finite.append(logits.isfinite().all())
-        at, end = 0, min(filled, rows)
-        while at < end:
-            task, count = waiting.popleft()
-            taken = min(count, end - at)
-            parts[task].append(tasks[task].question.answer(logits[at : at + taken]))
-            if taken < count:
-                waiting.appendleft((task, count - taken))
-            at += taken
-        if filled > rows:
-            buffer[: filled - rows] = buffer[rows:filled]
-        filled -= end
-
+    passes = _Passes(tasks, rows, buffer, forward)
     for piece in pieces:
         done = 0
         while done < piece.rows:
-            taken = piece.rows if piece.whole else min(piece.rows - done, rows - filled)
-            draw_copies(noise, piece.pixels, buffer[filled : filled + taken], piece.address, piece.first + done, rows)
-            waiting.append((piece.task, taken))
-            filled += taken
+            taken = piece.rows if piece.whole else min(piece.rows - done, rows - passes.filled)
+            out = buffer[passes.filled : passes.filled + taken]
+            draw_copies(noise, piece.pixels, out, piece.address, piece.first + done, rows)
+            passes.add(piece.task, taken)
             done += taken
-            if filled >= rows:
-                run()
-    if filled:
-        run()
-    joined = [task.question.gather(answers) for task, answers in zip(tasks, parts, strict=True)]
+    if passes.filled:
+        passes.run()
+    joined = [task.question.gather(answers) for task, answers in zip(tasks, passes.answers, strict=True)]
     # In the type of an answer on the device, so that it needs no copy of its own.
     kind = joined[0].dtype if joined[0].device.type == device.type else torch.int64
-    *answers, good = _copied_back([*joined, torch.stack(finite).all()[None].to(kind)])
+    *answers, good = _copied_back([*joined, torch.stack(passes.finite).all()[None].to(kind)])
     expect_finite(bool(good[0]))
     return [task.question.join([answer]) for task, answer in zip(tasks, answers, strict=True)]
 
