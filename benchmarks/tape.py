@@ -27,7 +27,7 @@ CLASSES, PER_STEP, EPOCH = 10, 128, 100
 """`step_of` makes steps of this epoch."""
 
 
-def measure(_: Path | None = None, rounds: int = 7) -> dict[str, Any]:
+def measure(_: Path | None = None, rounds: int = 5) -> dict[str, Any]:
     """Measure the processor's seconds of a step of each student: one thread, bfloat16, 128 images, in turns."""
     torch.set_num_threads(1)
     keep_freed_memory()
