@@ -48,7 +48,13 @@ def recorded_tape(folder: Path, images: Images) -> Tape:
 
 def _seconds(student: str, images: Images, tape: Tape, rounds: int) -> dict[str, float]:
     model, teacher = _model(student), _model(TEACHER).eval()
-    common = {"model": model, "images": images, "batch": PER_STEP, "teacher": teacher, "precision": "bfloat16"}
+    common: dict[str, Any] = {
+        "model": model,
+        "images": images,
+        "batch": PER_STEP,
+        "teacher": teacher,
+        "precision": "bfloat16",
+    }
     steps = {
         "gaussian": step_of("gaussian", {}, 0.25, **common),
         "with the teacher": step_of("transfer", {}, 0.25, **common),
