@@ -32,6 +32,7 @@ from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.questions import Votes
 from radii.training.open_dataset import dataset_of
+from radii.training.weights import device_for
 from radii.workers.backends import run_programs
 from radii.workers.scheduler import Program
 
@@ -105,10 +106,10 @@ def certify_run_population(
 
     The parameters are those of `certify_run`.
     """
-    workers = default_workers() if workers is None else workers
+    run = run or Run(config.run, config.trust)
+    workers = default_workers(device_for(run)) if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
-    run = run or Run(config.run, config.trust)
     config, target = for_workers(config, run, workers, executor)
     certification = of_population(replace(open_certification(config, run), target=target))
     chosen, environment = certification.chosen, environment_of(certification.classifier)

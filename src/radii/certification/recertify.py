@@ -31,6 +31,7 @@ from radii.smoothing import noise as noises
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.questions import Hits
+from radii.training.weights import device_for
 from radii.workers.backends import forecast_programs, run_programs
 from radii.workers.scheduler import Program
 
@@ -181,10 +182,10 @@ def certify_update(
 
     The parameters are those of `certify_run`.
     """
-    workers = default_workers() if workers is None else workers
+    run = run or Run(config.run, config.trust)
+    workers = default_workers(device_for(run)) if workers is None else workers
     if workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
-    run = run or Run(config.run, config.trust)
     config, target = for_workers(config, run, workers, executor)
     certification = replace(open_update(config, old, run), target=target)
     chosen, environment = certification.chosen, environment_of(certification.classifier)
