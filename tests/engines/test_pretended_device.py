@@ -98,7 +98,36 @@ def test_draws_by_place_train_as_on_the_cpu(measured: tuple[dict[str, Any], Run]
 
 
 def test_a_classifier_is_sent_without_its_device(measured: tuple[dict[str, Any], Run]) -> None:
-    assert measured[0]["shipped"] == {"device": "cpu", "equal": True, "trainable": True}
+    assert measured[0]["shipped"] == {"device": "cpu", "picture": "cpu", "equal": True, "trainable": True}
+
+
+def test_networks_inside_others_count_on_the_device(measured: tuple[dict[str, Any], Run]) -> None:
+    """An ensemble by consensus waits once a pass, to know which copies its other members have to see."""
+    for name, counts in measured[0]["nested"].items():
+        assert counts["equal"], name
+        assert (counts["to_device"], counts["to_host"]) == (1, 1), name
+        waits = [(place.partition(":")[0], count) for place, count in counts["places"]["waits"].items()]
+        assert waits == ([("models/ensemble.py", 4)] if name == "consensus" else []), name
+
+
+def test_one_pass_answers_are_copied_once_for_all_pictures(measured: tuple[dict[str, Any], Run]) -> None:
+    found = measured[0]["one pass"]
+    assert found["equal"]
+    assert at(found["places"]["waits"], "engines/_classifier.py") == {}, "but where pixels on the device are checked"
+    assert found["to_host"] == 1
+    assert at(found["places"]["to_device"], "smoothing/packing.py") == {}
+
+
+def test_gradients_of_mean_probabilities_wait_for_nothing(measured: tuple[dict[str, Any], Run]) -> None:
+    found = measured[0]["as module"]
+    assert found["equal"]
+    assert (found["waits"], found["to_device"], found["to_host"]) == (0, 0, 0), found["places"]
+
+
+def test_one_rank_of_two_reads_the_device_once_a_step(both: dict[bool, tuple[dict[str, Any], Run]]) -> None:
+    found = both[True][0]["ranks"]
+    assert found["shared"] == [2, 0]
+    assert (found["waits"], found["to_host"]) == (0, 1), found["places"]
 
 
 def test_certifying_waits_only_to_prepare(measured: tuple[dict[str, Any], Run]) -> None:
@@ -112,7 +141,7 @@ def test_certifying_waits_only_to_prepare(measured: tuple[dict[str, Any], Run]) 
 
 def test_attacking_waits_once_an_ascent(measured: tuple[dict[str, Any], Run]) -> None:
     places = measured[0]["run"]["attacked"]["places"]
-    assert at(places["waits"], *PREPARATION) == {}
+    assert at(places["waits"], *PREPARATION, "certification/attack.py") == {}
     assert at(places["to_host"], *PREPARATION, "smoothing/packing.py", "certification/attack.py") == {}
 
 
@@ -129,7 +158,8 @@ def test_clocks_are_read_when_the_device_is_done(measured: tuple[dict[str, Any],
     )
     assert steps >= 2
     assert at(timings["training"]["waits"], "training/timing.py") == {}
-    assert sum(timings["training"]["waits"].values()) == 1, "the forward pass of the evaluation"
+    clocks = [count for place, count in timings["training"]["waits"].items() if not place.endswith("device")]
+    assert clocks == [1], "the forward pass of the evaluation"
     for name in ("cost of a step", "cost of a copy"):
         assert sum(count for place, count in timings[name]["waits"].items() if place.startswith("papers/cost.py")) >= 4
 
@@ -156,7 +186,9 @@ def test_training_on_the_device_stops_continues_and_teaches(measured: tuple[dict
     """The second epoch, after a stop: every step reads its loss, a checkpoint whether its weights are finite."""
     found = measured[0]["training"]
     run, places = Run(found["run"]), found["trained"]["places"]
-    assert at(places["waits"]) == {}
+    beginning_and_end = ("datasets/_images.py", "training/loop.py", "training/checkpoint.py", "training/accuracy.py")
+    assert at(places["waits"], *beginning_and_end) == {}
+    assert sum(at(places["to_device"], *beginning_and_end).values()) == 3 * -(-1347 // 720), "queued, in each step"
     files = ("step", "accuracy", "checkpoint", "weights")
     allowed = [f"training/{name}.py" for name in files]
     assert at(places["to_host"], *allowed) == {}

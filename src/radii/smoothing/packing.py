@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from radii.smoothing.addresses import PHILOX, NoiseAddress
+from radii.smoothing.forward import runs_ahead
 from radii.smoothing.logits import expect_finite
 from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Answer, Task
@@ -93,7 +94,9 @@ def _pieces(tasks: Sequence[Task], noise: Noise, rows: int, device: torch.device
     placed: dict[int, Tensor] = {}  # several tasks may be about one image
     for number, (image, address, question) in enumerate(tasks):
         if (pixels := placed.get(id(image))) is None:
-            pixels = placed[id(image)] = image.detach().to(device, torch.float32).permute(1, 2, 0)
+            # A copy of pageable memory is staged before this returns, and is not waited for.
+            copy = image.detach().to(device, torch.float32, non_blocking=runs_ahead(device))
+            pixels = placed[id(image)] = copy.permute(1, 2, 0)
         if address.stream not in (None, PHILOX):
             raise ValueError(f"the random streams {address.stream!r} are not known, expected {PHILOX!r}")
         address, first, end = address.at(question.stage), question.first, question.first + question.count
