@@ -15,10 +15,19 @@ from radii.smoothing.forward import runs_ahead
 from radii.smoothing.logits import expect_finite
 from radii.smoothing.noise.base import Noise
 from radii.smoothing.questions import Answer, Task
-from radii.smoothing.streams import Stream
+from radii.smoothing.streams import Joined, Part, Stream, counts_right
 
 Forward = Callable[[Tensor], Tensor]
 """Computes the logits of a pass [row, height, width, channel]."""
+
+
+class _Draw(NamedTuple):
+    """Copies of an image from `first` on, for these rows of the buffer."""
+
+    piece: "_Piece"
+    first: int
+    start: int
+    rows: int
 
 
 class _Piece(NamedTuple):
@@ -49,11 +58,14 @@ def answer_tasks(
     channels, height, width = tasks[0].image.shape
     buffer = torch.empty((1 + any(piece.whole for piece in pieces)) * rows, height, width, channels, device=device)
     waiting: deque[tuple[int, int]] = deque()
+    draws: list[_Draw] = []
     filled = 0
 
     def run() -> None:
         """Run the first rows of the buffer and give each task its logits; the rest moves to the front."""
         nonlocal filled
+        _draw(noise, draws, buffer, rows)
+        draws.clear()
         if filled < rows:
             buffer[filled:rows] = buffer[torch.arange(rows - filled, device=device) % filled]
         logits = forward(buffer[:rows])
@@ -74,7 +86,7 @@ def answer_tasks(
         done = 0
         while done < piece.rows:
             taken = piece.rows if piece.whole else min(piece.rows - done, rows - filled)
-            draw_copies(noise, piece.pixels, buffer[filled : filled + taken], piece.address, piece.first + done, rows)
+            draws.append(_Draw(piece, piece.first + done, filled, taken))
             waiting.append((piece.task, taken))
             filled += taken
             done += taken
@@ -109,12 +121,36 @@ def _pieces(tasks: Sequence[Task], noise: Noise, rows: int, device: torch.device
             yield _Piece(number, pixels, address, start, min(rows, end - start), True)
 
 
+def _draw(noise: Noise, draws: Sequence[_Draw], buffer: Tensor, rows: int) -> None:
+    """Fill the buffer with copies; on a device other than a CPU those of several images together."""
+    device = buffer.device
+    if len(draws) == 1 or any(draw.piece.whole for draw in draws) or not _joins(noise, device):
+        for piece, first, start, count in draws:
+            draw_copies(noise, piece.pixels, buffer[start : start + count], piece.address, first, rows)
+        return
+    parts = [Part(stream_of(draw.piece.address), draw.first, draw.rows) for draw in draws]
+    joined = Joined.of(parts, device, ahead=runs_ahead(device))
+    pixels = torch.stack([draw.piece.pixels for draw in draws]).index_select(0, joined.origins)
+    start = draws[0].start
+    noise.draw(pixels, buffer[start : start + len(pixels)], joined, 0)
+
+
+def _joins(noise: Noise, device: torch.device) -> bool:
+    """Return whether copies of several images are drawn together; on a CPU that would take longer."""
+    return noise.joins and device.type != "cpu" and counts_right(device)
+
+
+def stream_of(address: NoiseAddress) -> Stream:
+    """Return the stream of an address."""
+    return Stream.at(address.purpose, address.seed, address.image, address.stage)
+
+
 def draw_copies(
     noise: Noise, pixels: Tensor, out: Tensor, address: NoiseAddress, first: int = 0, rows: int = 1
 ) -> None:
     """Fill `out` [copy, ...] with the copies of an address from `first` on; older streams have blocks of `rows`."""
     if address.stream == noise.stream == PHILOX:
-        noise.draw(pixels, out, Stream.at(address.purpose, address.seed, address.image, address.stage), first)
+        noise.draw(pixels, out, stream_of(address), first)
     else:
         noise.perturb(pixels, out, address.generator(first // rows, out.device))
 
