@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import torch
 
-from radii import certifiers, objectives
+from radii import certifiers, engines, objectives
 from radii.certification.verify import verify_run
 from radii.runs import certificates
 from radii.runs.run import Run
@@ -73,10 +74,12 @@ def test_every_certifier_gives_the_certificate_of_the_cpu(measured: tuple[dict[s
 
 
 def test_engines_run_beside_a_gpu_and_one_that_returns_zeros_is_found_out(measured: tuple[dict[str, Any], Run]) -> None:
-    engines = measured[0]["engines"]
-    assert engines.pop("agreement of zeros") < 0.5
-    assert {"torch", "torch_bf16", "torch_fp16"} <= engines.keys()
-    assert set(engines.values()) == {100}
+    found = dict(measured[0]["engines"])
+    assert found.pop("agreement of zeros") < 0.5
+    of_the_cpu = {name for name in ("onnx", "openvino") if engines.create(name).runs_on(torch.device("cpu"))}
+    assert of_the_cpu <= set(found.pop("on the CPU")) <= {"onnx", "openvino", "openvino_bf16"}
+    assert of_the_cpu | {"torch", "torch_bf16", "torch_fp16"} <= found.keys()
+    assert set(found.values()) == {100}
 
 
 @pytest.mark.parametrize("drawn", ["objectives", "objectives by place"])
@@ -137,7 +140,7 @@ def test_certifying_waits_only_to_prepare(measured: tuple[dict[str, Any], Run]) 
     assert (run["device"], run["batch_size"]) == ("gpu:0", 2048)
     places = run["certify"]["places"]
     assert at(places["waits"], *PREPARATION) == {}
-    assert at(places["to_device"], *PREPARATION, "smoothing/packing.py") == {}
+    assert at(places["to_device"], *PREPARATION, "smoothing/packing.py", "smoothing/streams.py") == {}
     assert sum(at(places["to_host"], *PREPARATION).values()) <= 2, "two questions about six images, packed"
 
 
@@ -145,6 +148,22 @@ def test_attacking_waits_once_an_ascent(measured: tuple[dict[str, Any], Run]) ->
     places = measured[0]["run"]["attacked"]["places"]
     assert at(places["waits"], *PREPARATION, "certification/attack.py") == {}
     assert at(places["to_host"], *PREPARATION, "smoothing/packing.py", "certification/attack.py") == {}
+
+
+def test_updates_and_populations_wait_only_to_prepare_and_verify_on_this_cpu(
+    measured: tuple[dict[str, Any], Run],
+) -> None:
+    """Updates ask two functions, populations also about training pictures."""
+    found = measured[0]["after"]
+    new, *files = map(Path, found["files"])
+    assert all(words.startswith("equal: ") and "all votes equal" in words for words in found["verified"])
+    for name, questions in (("update", 2), ("population", 2)):
+        places = found["places"][name]
+        assert at(places["waits"], *PREPARATION) == {}, name
+        assert sum(at(places["to_host"], *PREPARATION).values()) <= questions, name
+        assert at(places["to_device"], *PREPARATION, "smoothing/packing.py", "smoothing/streams.py") == {}, name
+    for file in files:
+        assert verify_run(new, file, rows=None).in_words().startswith("equal: ")
 
 
 def test_a_dataset_is_certified_as_its_run(measured: tuple[dict[str, Any], Run]) -> None:
@@ -196,6 +215,13 @@ def test_training_on_the_device_stops_continues_and_teaches(measured: tuple[dict
     assert at(places["to_host"], *allowed) == {}
     steps = -(-1347 // 720)
     assert sum(count for place, count in places["to_host"].items() if place.startswith("training/step.py")) == steps + 1
+    by_tape = found["by tape"]
+    assert sum(count for place, count in by_tape["to_host"].items() if place.startswith("training/step.py")) == 2 * (
+        steps + 1
+    )
+    assert at(by_tape["to_host"], *allowed, *PREPARATION) == {}
+    tape = at(by_tape["waits"], *beginning_and_end, *PREPARATION, "training/build.py")
+    assert sum(tape.values()) == 2, (tape, "the logits of an epoch are put on the device once")
     assert Run(found["student"]).finished
     assert (run.path / "soft-labels.counts").stat().st_size == 3 * 4 * 10, "three images have votes"
     same = train(run.recipe, run.path.parent / "on-this-cpu")

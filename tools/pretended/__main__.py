@@ -5,6 +5,7 @@ on a device as limited as Apple's, which has no float64.
 """
 
 import json
+import shutil
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -13,7 +14,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from tools.pretended.device import GPU, counted, in_threads, pretending, wait
+from tools.pretended.device import GPU, counted, in_threads, pretending, wait, without_modes
 
 # isort: split
 import torch
@@ -26,9 +27,14 @@ from radii import certifiers, engines, objectives, onnx
 from radii.certification.attack import AttackConfig, attack_run
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.one_pass import answer_once
+from radii.certification.population import certify_run_population
+from radii.certification.recertify import certify_update
+from radii.certification.update import Update, open_old
 from radii.certification.verify import verify_run
 from radii.certifiers import certify_image
-from radii.engines import SmoothedClassifier
+from radii.certifiers.population import OnePass
+from radii.engines import SmoothedClassifier, _openvino
+from radii.engines.base import OnCpu
 from radii.models.denoised import Denoised
 from radii.models.ensemble import Ensemble
 from radii.objectives import Batch, Step
@@ -170,13 +176,16 @@ class Zeros(nn.Module):
 
 def every_engine() -> dict[str, Any]:
     """Count votes with every engine that can run here, those of the CPU too, and try one that returns zeros."""
-    found: dict[str, Any] = {}
+    found: dict[str, Any] = {"on the CPU": []}
     for name in engines.names():
-        # Tracing and compiling do not see through the pretended device.
-        if name == "compile" or name.startswith("openvino") or not engines.create(name).runs_on(torch.device("cpu")):
+        engine = engines.create(name)
+        # Compiling does not see through the pretended device, and calibrating needs a run.
+        if name == "compile" or engine.calibrates or not engine.runs_on(torch.device("cpu")):
             continue
         classifier = SmoothedClassifier(net().to("gpu"), sigma=0.25, classes=10, batch_size=ROWS, engine=name)
         found[name] = int(classifier.votes(picture(), 100, NoiseAddress(0)).sum())
+        if isinstance(classifier.prepared_for(picture())[1], OnCpu):
+            found["on the CPU"].append(name)
     spec = classifier._spec(net().to("gpu"), picture().permute(1, 2, 0))
     found["agreement of zeros"] = engines.agreement(spec, Zeros())
     return found
@@ -326,6 +335,20 @@ def a_run(folder: Path) -> dict[str, Any]:
     }
 
 
+def after_certificates(folder: Path, file: Path) -> dict[str, Any]:
+    """Certify another run from the certificates of this one, and prove the accuracy of one noisy pass."""
+    new = Path(shutil.copytree(folder, folder.with_name("new"), ignore=shutil.ignore_patterns("certificates*")))
+    config = CertificationConfig(run=new, certifier=Update(samples=200), engine="torch")
+    update, updated = counted(lambda: certify_update(config, open_old(file), workers=1))
+    config = CertificationConfig(run=new, certifier=OnePass(votes=4, training_images=5), every=60, engine="torch")
+    population, proven = counted(lambda: certify_run_population(config, workers=1))
+    return {
+        "verified": [verify_run(new, path, rows=None).in_words() for path in (update, population)],
+        "files": [str(new), str(update), str(population)],
+        "places": {"update": updated.places(), "population": proven.places()},
+    }
+
+
 def training(folder: Path) -> dict[str, Any]:
     """Train, stop, continue, transfer and vote for soft labels; count what an epoch of training waits for."""
     use_everywhere("default_device", lambda: GPU)
@@ -340,7 +363,9 @@ def training(folder: Path) -> dict[str, Any]:
         train(recipe, folder / "trained", on_step=stop)
     run, counts = counted(lambda: train(recipe, folder / "trained"))
     trained = {**counts.as_numbers(), "places": counts.places()}
-    student = transfer(run, "digits_cnn", recipe=replace(recipe, objective="transfer"), run=folder / "student")
+    taught = replace(recipe, objective="transfer")
+    student = transfer(run, "digits_cnn", recipe=taught, run=folder / "student")
+    _, by_tape = counted(lambda: train(taught, folder / "by-tape", teacher=run))
 
     def few(number: int, _: int) -> None:
         if number == 3:
@@ -348,7 +373,7 @@ def training(folder: Path) -> dict[str, Any]:
 
     with suppress(KeyboardInterrupt):
         soft_labels(run, samples=8, engine="torch", batch_size=16, on_image=few)
-    return {"run": str(run.path), "trained": trained, "student": str(student.path)}
+    return {"run": str(run.path), "trained": trained, "student": str(student.path), "by tape": by_tape.places()}
 
 
 def timings() -> dict[str, Any]:
@@ -398,8 +423,9 @@ def benchmarked() -> dict[str, Any]:
     return {"numbers": numbers, "text": SECTIONS["gpu"](numbers)}
 
 
-def export_once() -> None:
-    """Export the network to ONNX once: that is done on the CPU, and takes seconds."""
+def convert_on_the_cpu() -> None:
+    """Convert networks without the pretended device, which tracing does not see through; to ONNX only once."""
+    use_everywhere("convert", without_modes(_openvino.convert))
     export, made = onnx.from_torch, list[bytes]()
 
     def exported(model: nn.Module, shape: tuple[int, int, int]) -> bytes:
@@ -425,7 +451,7 @@ def as_limited_as(has_float64: bool) -> Iterator[None]:
 
 
 def everything(run: Path) -> dict[str, Any]:
-    return {
+    found = {
         "questions": questions(),
         "certifiers": every_certifier(),
         "engines": every_engine(),
@@ -442,11 +468,12 @@ def everything(run: Path) -> dict[str, Any]:
         "timings": timings(),
         "benchmark": benchmarked(),
     }
+    return {**found, "after": after_certificates(run, Path(found["run"]["file"]))}
 
 
 def main(runs: list[str]) -> None:
     torch.set_num_threads(1)
-    export_once()
+    convert_on_the_cpu()
     measured = {}
     for name, run in zip(("float64", "without float64"), runs, strict=False):
         with as_limited_as(has_float64=name == "float64"):

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils import backend_registration
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 warnings.filterwarnings("ignore", category=UserWarning)
 
@@ -287,6 +287,16 @@ def in_threads(owner: type, method: str) -> None:
             return plain(*arguments)
 
     setattr(owner, method, run)
+
+
+def without_modes(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs as if there were no pretended device."""
+
+    def run(*arguments: Any) -> Any:
+        with _disable_current_modes():
+            return work(*arguments)
+
+    return run
 
 
 def wait(_: torch.device) -> None:
