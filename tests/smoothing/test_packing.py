@@ -1,6 +1,6 @@
 """Packed forward passes: a task's answer does not depend on the tasks that share its passes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Gaussian, Noise
 from radii.smoothing.packing import answer_tasks
 from radii.smoothing.questions import NearTies, Probabilities, Question, Task, Votes
-from radii.smoothing.streams import Stream
+from radii.smoothing.streams import Joined, Part, Stream
 from tools.voters import plain
 
 BLOCK = 16
@@ -101,10 +101,16 @@ def test_copies_of_several_images_that_are_drawn_together_are_the_same(
 ) -> None:
     """As a GPU does: it takes the same time to launch the operations for one copy and for all of a pass."""
     classifier, tasks = classifier_of(name, noise), tasks_of(NETS[name][0])
-    expected, joined = classifier.count(tasks), list[int]()
-    monkeypatch.setattr(packing, "_joins", lambda noise, _: joined.append(1) or noise.joins)
+    expected, joined, of = classifier.count(tasks), list[int](), Joined.of
+
+    def recorded(parts: Sequence[Part], device: torch.device, *, ahead: bool) -> Joined:
+        joined.append(len(parts))
+        return of(parts, device, ahead=ahead)
+
+    monkeypatch.setattr(packing, "_joins", lambda noise, _: noise.joins)
+    monkeypatch.setattr(Joined, "of", recorded)
     expect_equal(classifier.count(tasks), expected)
-    assert joined
+    assert max(joined) > 1
 
 
 def test_a_noise_of_ones_own_draws_the_copies_of_each_image_alone() -> None:

@@ -236,7 +236,11 @@ def as_module() -> dict[str, Any]:
         images = picture()[None].to(device).requires_grad_()
         (gradient,), counts = counted(partial(gradient_of, module, images))
         gradients.append(gradient.cpu())
-    return {"equal": bool(torch.allclose(*gradients, atol=1e-6)), **counts.as_numbers(), "places": counts.places()}
+    return {
+        "equal": bool(torch.allclose(gradients[0], gradients[1], atol=1e-6)),
+        **counts.as_numbers(),
+        "places": counts.places(),
+    }
 
 
 def gradient_of(module: nn.Module, images: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -138,11 +138,11 @@ class Stream:
 
 
 class Part(NamedTuple):
-    """Rows `first` to `first + count` of a stream."""
+    """Some rows of a stream, from row `first` on."""
 
     stream: Stream
     first: int
-    count: int
+    rows: int
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,7 +175,7 @@ class Joined(Stream):
 
     def words(self, first: int, count: int, width: int, *, lane: int = 0, device: torch.device | str = "cpu") -> Tensor:
         groups = -(-width // GROUP)
-        if width < 1 or any((part.first + part.count) * groups > LARGEST for part in self.parts):
+        if width < 1 or any((part.first + part.rows) * groups > LARGEST for part in self.parts):
             raise ValueError(f"rows of {width} words from {len(self.parts)} streams, expected numbers below 2**63")
         number, *columns = self.rows[first : first + count].split(1, dim=1)
         positions = number * groups + torch.arange(groups, device=number.device)
