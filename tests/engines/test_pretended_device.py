@@ -89,7 +89,9 @@ def test_a_training_step_reads_the_device_once(measured: tuple[dict[str, Any], R
     for name, counts in trained.items():
         places = counts["places"]
         assert at(places["waits"]) == {}, name
-        assert at(places["to_device"]) == {}, name
+        allowed = ["smoothing/streams.py"] if "place" in drawn else []  # the lanes of several copies
+        assert at(places["to_device"], *allowed) == {}, name
+        assert counts["to_device"] <= len(allowed), name
         assert sum(at(places["to_host"], "training/step.py").values()) == 0, name
         assert counts["to_host"] == 1, name
 
@@ -98,6 +100,7 @@ def test_draws_by_place_train_as_on_the_cpu(measured: tuple[dict[str, Any], Run]
     for name, counts in measured[0]["objectives by place"].items():
         gpu, cpu = counts["losses"]
         assert gpu == pytest.approx(cpu, rel=1e-4), name
+    assert measured[0]["objectives by place"]["macer"]["launches"] <= 500, "the noise of 16 copies is drawn at once"
 
 
 def test_a_classifier_is_sent_without_its_device(measured: tuple[dict[str, Any], Run]) -> None:

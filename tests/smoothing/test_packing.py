@@ -103,9 +103,9 @@ def test_copies_of_several_images_that_are_drawn_together_are_the_same(
     classifier, tasks = classifier_of(name, noise), tasks_of(NETS[name][0])
     expected, joined, of = classifier.count(tasks), list[int](), Joined.of
 
-    def recorded(parts: Sequence[Part], device: torch.device, *, ahead: bool) -> Joined:
+    def recorded(parts: Sequence[Part], device: torch.device) -> Joined:
         joined.append(len(parts))
-        return of(parts, device, ahead=ahead)
+        return of(parts, device)
 
     monkeypatch.setattr(packing, "_joins", lambda noise, _: noise.joins)
     monkeypatch.setattr(Joined, "of", recorded)

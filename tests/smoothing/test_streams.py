@@ -84,19 +84,19 @@ def test_rows_do_not_depend_on_the_portions(width: int) -> None:
 
 @pytest.mark.parametrize("width", [1, 8, 3071])
 def test_joined_rows_are_those_of_their_own_streams(width: int) -> None:
-    places = (
-        (Stream.at("certify", 7, 0), 3, 5),
-        (Stream.at("certify", 1 << 127, 9), 0, 1),
-        (Stream.at("judge", 7), 8, 6),
-    )
-    parts = [Part(*place) for place in places]
+    judge = Stream.at("judge", 7)
+    parts = [
+        Part(Stream.at("certify", 7, 0), 3, 5),
+        Part(Stream.at("certify", 1 << 127, 9), 0, 1),
+        Part(judge, 8, 6, 2),
+    ]
     joined = Joined.of(parts, torch.device("cpu"))
     assert joined.origins.tolist() == [0] * 5 + [1] + [2] * 6
     for lane in (0, 1, 1 << 40):
-        own = torch.cat([stream.words(first, count, width, lane=lane) for stream, first, count in parts])
+        own = torch.cat([stream.words(first, rows, width, lane=lane + more) for stream, first, rows, more in parts])
         assert torch.equal(joined.words(0, 12, width, lane=lane), own)
         assert torch.equal(joined.words(4, 3, width, lane=lane), own[4:7])
-    own = torch.cat([stream.normal(first, count, width) for stream, first, count in parts])
+    own = torch.cat([stream.normal(first, rows, width, lane=more) for stream, first, rows, more in parts])
     assert torch.equal(joined.normal(0, 12, width), own)
 
 

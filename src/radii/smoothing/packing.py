@@ -129,7 +129,7 @@ def _draw(noise: Noise, draws: Sequence[_Draw], buffer: Tensor, rows: int) -> No
             draw_copies(noise, piece.pixels, buffer[start : start + count], piece.address, first, rows)
         return
     parts = [Part(stream_of(draw.piece.address), draw.first, draw.rows) for draw in draws]
-    joined = Joined.of(parts, device, ahead=runs_ahead(device))
+    joined = Joined.of(parts, device)
     pixels = torch.stack([draw.piece.pixels for draw in draws]).index_select(0, joined.origins)
     start = draws[0].start
     noise.draw(pixels, buffer[start : start + len(pixels)], joined, 0)

@@ -35,6 +35,7 @@ import torch
 from torch import Tensor
 
 from radii.smoothing.addresses import PHILOX, Purpose
+from radii.smoothing.forward import runs_ahead
 
 GROUP = 4
 """Words of 64 bits that one counter gives."""
@@ -143,6 +144,8 @@ class Part(NamedTuple):
     stream: Stream
     first: int
     rows: int
+    lane: int = 0
+    """Added to the lane that is asked for."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -154,19 +157,19 @@ class Joined(Stream):
 
     parts: Sequence[Part]
     rows: Tensor
-    """For every row, its number in its own stream, the half of the digest and the keys of the rounds: int64."""
+    """For every row, its number in its own stream, its lane, the half of the digest, and the keys of the rounds."""
     origins: Tensor
     """For every row, its part."""
 
     @classmethod
-    def of(cls, parts: Sequence[Part], device: torch.device, *, ahead: bool = False) -> "Joined":
-        """Join the parts on a device; with `ahead`, what is copied to it is not waited for."""
+    def of(cls, parts: Sequence[Part], device: torch.device) -> "Joined":
+        """Join the parts on a device."""
         table, start = list[list[int]](), 0
-        for stream, first, count in parts:
+        for stream, first, count, lane in parts:
             end = start + count
-            table.append([end, first - start, *map(_signed, stream.high), *_round_keys(stream.key)])
+            table.append([end, first - start, lane, *map(_signed, stream.high), *_round_keys(stream.key)])
             start = end
-        placed = torch.tensor(table).to(device, non_blocking=ahead)
+        placed = torch.tensor(table).to(device, non_blocking=runs_ahead(device))
         numbers = torch.arange(start, device=device)
         origins = torch.searchsorted(placed[:, 0].contiguous(), numbers, right=True)
         rows = placed[:, 1:].index_select(0, origins)
@@ -177,10 +180,10 @@ class Joined(Stream):
         groups = -(-width // GROUP)
         if width < 1 or any((part.first + part.rows) * groups > LARGEST for part in self.parts):
             raise ValueError(f"rows of {width} words from {len(self.parts)} streams, expected numbers below 2**63")
-        number, *columns = self.rows[first : first + count].split(1, dim=1)
+        number, own, *columns = self.rows[first : first + count].split(1, dim=1)
         positions = number * groups + torch.arange(groups, device=number.device)
-        high = [column.expand_as(positions) for column in columns[:2]]
-        return _encrypted(positions, lane, high, columns[2:]).view(count, GROUP * groups).to(device)
+        lanes, *high = [column.expand_as(positions) for column in (own + lane, *columns[:2])]
+        return _encrypted(positions, lanes, high, columns[2:]).view(count, GROUP * groups).to(device)
 
 
 class Draws:
@@ -237,8 +240,13 @@ class RowGenerator(torch.Generator):
     def normal(self, copies: int, count: int, width: int, *, deviation: float, device: torch.device | str) -> Tensor:
         """Draw normal numbers for copies of every image, each copy from a lane of its own: [copy, image, number]."""
         out = torch.empty((copies, count, width), device=device)
-        for copy in out:
-            self.stream.fill_normal(copy, self.first, deviation=deviation, lane=self.next_lane())
+        lanes = [self.next_lane() for _ in range(copies)]
+        if copies > 1 and out.device.type != "cpu" and counts_right(out.device):  # the same numbers in fewer launches
+            parts = [Part(self.stream, self.first, count, lane) for lane in lanes]
+            Joined.of(parts, out.device).fill_normal(out.view(-1, width), 0, deviation=deviation)
+            return out
+        for copy, lane in zip(out, lanes, strict=True):
+            self.stream.fill_normal(copy, self.first, deviation=deviation, lane=lane)
         return out
 
     def uniform(self, count: int, width: int, *, device: torch.device | str = "cpu") -> Tensor:
@@ -313,8 +321,8 @@ def _box_muller_by_numpy(bits: Tensor, out: Tensor, deviation: float) -> None:
 
 def philox(positions: Tensor, key: tuple[int, int], counter: Counter) -> Tensor:
     """Return the four words of every counter (position, lane, high): int64 [..., 4], on the device of the positions."""
-    high = [torch.full_like(positions, _signed(word)) for word in counter.high]
-    return _encrypted(positions, counter.lane, high, _round_keys(key))
+    lane, *high = [torch.full_like(positions, _signed(word)) for word in (counter.lane, *counter.high)]
+    return _encrypted(positions, lane, high, _round_keys(key))
 
 
 def _round_keys(key: tuple[int, int]) -> list[int]:
@@ -326,12 +334,12 @@ def _round_keys(key: tuple[int, int]) -> list[int]:
     ]
 
 
-def _encrypted(positions: Tensor, lane: int, high: Sequence[Tensor], keys: Sequence[Any]) -> Tensor:
-    """Do the rounds of Philox; `high` has the shape of the positions, `keys` are numbers or tensors for the rounds."""
+def _encrypted(positions: Tensor, lane: Tensor, high: Sequence[Tensor], keys: Sequence[Any]) -> Tensor:
+    """Do the rounds of Philox; lanes and halves have the shape of the positions, `keys` are numbers or tensors."""
     factors = _factors(positions.device, positions.ndim)
     # The words 0 and 2 of a counter are multiplied, each by its factor; 1 and 3 are the other half.
     even = torch.stack([positions, high[0]])
-    odd = torch.stack([torch.full_like(positions, _signed(lane)), high[1]])
+    odd = torch.stack([lane, high[1]])
     for k0, k1 in zip(keys[::2], keys[1::2], strict=True):
         upper, lower = _product(even, *factors)
         even = torch.stack([upper[1] ^ odd[0] ^ k0, upper[0] ^ odd[1] ^ k1])
