@@ -133,8 +133,8 @@ def test_parts_of_a_question_join_to_its_answer(name: str, noise: Noise) -> None
 
 def test_votes_are_those_of_the_question() -> None:
     classifier, image = classifier_of("digits_cnn", Gaussian(0.5)), picture((1, 8, 8), 1)
-    (votes,) = classifier.count([Task(image, NoiseAddress(7, 1), Votes(2, 3 * BLOCK, 50))])
-    assert np.array_equal(classifier.votes(image, 50, NoiseAddress(7, 1, 2, 3)), votes)
+    (votes,) = classifier.count([Task(image, NoiseAddress(7, 1), Votes(2, 0, 50))])
+    assert np.array_equal(classifier.votes(image, 50, NoiseAddress(7, 1, 2)), votes)
 
 
 class Recorder(nn.Module):
@@ -227,9 +227,8 @@ def test_every_older_copy_is_the_one_that_its_address_says(noise: Noise, recorde
     classifier.count(tasks)
     expected = []
     for number, count, block in [(2, BLOCK, 2), (0, 11, 0), (1, 11, 1), (2, 11, 3)]:
-        address = NoiseAddress(1, number, 2, block)
         out = torch.empty(count, 4, 5, 3)
-        noise.perturb(picture(shape, number).permute(1, 2, 0), out, address.generator(0, "cpu"))
+        noise.perturb(picture(shape, number).permute(1, 2, 0), out, NoiseAddress(1, number, 2).generator(block, "cpu"))
         expected.append(out.permute(0, 3, 1, 2))
     assert torch.equal(torch.cat(recorder.seen)[: 3 * 11 + BLOCK], torch.cat(expected))
 

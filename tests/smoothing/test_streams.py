@@ -64,13 +64,6 @@ def test_both_implementations_give_the_same_words() -> None:
         assert torch.equal(stream.words(first, count, width, lane=lane), by_torch)
 
 
-def test_single_words_are_those_of_the_rows() -> None:
-    stream = Stream.at("certify", 0)
-    rows = stream.words(3, 2, 8, lane=1)
-    positions = torch.tensor([3 * 8, 3 * 8 + 5, 4 * 8 + 7])
-    assert stream.word_at(positions, lane=1).tolist() == [int(rows[0, 0]), int(rows[0, 5]), int(rows[1, 7])]
-
-
 @pytest.mark.parametrize("width", [1, 3, 8, 784, 3071])
 def test_rows_do_not_depend_on_the_portions(width: int) -> None:
     stream = Stream.at("certify", 1, 2, 3)

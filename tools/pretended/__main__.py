@@ -23,7 +23,7 @@ from torch import nn
 import radii
 from benchmarks import gpu as benchmark
 from benchmarks.performance import SECTIONS
-from radii import certifiers, engines, objectives, onnx
+from radii import certifiers, engines, objectives, onnx_graph
 from radii.certification.attack import AttackConfig, attack_run
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.certification.one_pass import answer_once
@@ -430,7 +430,7 @@ def benchmarked() -> dict[str, Any]:
 def convert_on_the_cpu() -> None:
     """Convert networks without the pretended device, which tracing does not see through; to ONNX only once."""
     use_everywhere("convert", without_modes(_openvino.convert))
-    export, made = onnx.from_torch, list[bytes]()
+    export, made = onnx_graph.from_torch, list[bytes]()
 
     def exported(model: nn.Module, shape: tuple[int, int, int]) -> bytes:
         if not made:

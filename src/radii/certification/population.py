@@ -13,6 +13,7 @@ from radii.certification.certify import (
     CertificationConfig,
     RowStore,
     certify_missing,
+    counted_workers,
     environment_of,
     for_workers,
     open_certification,
@@ -20,7 +21,6 @@ from radii.certification.certify import (
 from radii.certification.memory import Memory, dataset_certification, display, worker_count
 from radii.certifiers.population import OnePass
 from radii.datasets import DataError, samples_of
-from radii.device import default_workers
 from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
 from radii.estimate import OnEstimate
@@ -32,7 +32,6 @@ from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.questions import Votes
 from radii.training.open_dataset import dataset_of
-from radii.training.weights import device_for
 from radii.workers.backends import run_programs
 from radii.workers.scheduler import Program
 
@@ -107,9 +106,7 @@ def certify_run_population(
     The parameters are those of `certify_run`.
     """
     run = run or Run(config.run, config.trust)
-    workers = default_workers(device_for(run)) if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers = {workers}, expected a whole number >= 1")
+    workers = counted_workers(workers, run)
     config, target = for_workers(config, run, workers, executor)
     certification = of_population(replace(open_certification(config, run), target=target))
     chosen, environment = certification.chosen, environment_of(certification.classifier)

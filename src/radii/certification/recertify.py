@@ -13,15 +13,15 @@ from radii.certification.certify import (
     Certification,
     CertificationConfig,
     certify_missing,
+    counted_workers,
     environment_of,
     for_workers,
-    keep_pictures,
     open_certification,
     stated_batch_size,
 )
 from radii.certification.data import named_in
+from radii.certification.pictures import keep_pictures
 from radii.certification.update import FROM, OldCertificates, Update
-from radii.device import default_workers
 from radii.errors import ParameterError
 from radii.estimate import Estimate, OnEstimate
 from radii.runs import events, resume
@@ -31,7 +31,6 @@ from radii.smoothing import noise as noises
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.questions import Hits
-from radii.training.weights import device_for
 from radii.workers.backends import forecast_programs, run_programs
 from radii.workers.scheduler import Program
 
@@ -183,9 +182,7 @@ def certify_update(
     The parameters are those of `certify_run`.
     """
     run = run or Run(config.run, config.trust)
-    workers = default_workers(device_for(run)) if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers = {workers}, expected a whole number >= 1")
+    workers = counted_workers(workers, run)
     config, target = for_workers(config, run, workers, executor)
     certification = replace(open_update(config, old, run), target=target)
     chosen, environment = certification.chosen, environment_of(certification.classifier)

@@ -95,18 +95,18 @@ def _row(entry: Entry, radius: float) -> list[str]:
     summary = entry.summary
     probabilities = top_probabilities(summary)
     cap, easiest, worst = at_the_cap(summary), easiest_share(summary), worst_class(summary, radius)
+    worst_text = UNKNOWN
+    if worst is not None:
+        share = f"{down(worst.share.value, 1, 2)} % of {worst.share.images:,}"
+        worst_text = f"{class_name(worst.label, entry.class_names)}: {share}"
     return [
         entry.name,
         *(down(quantile(probabilities, share), 4) if probabilities else UNKNOWN for share in QUANTILES),
         UNKNOWN if cap is None else f"{up(cap.value, 1, 2)} %",
         UNKNOWN if easiest is None else f"{down(easiest, 1, 2)} %",
-        UNKNOWN if worst is None else _worst_text(worst, entry.class_names),
+        worst_text,
         reweighting(entry) or UNKNOWN,
     ]
-
-
-def _worst_text(worst: WorstClass, names: Sequence[str]) -> str:
-    return f"{class_name(worst.label, names)}: {down(worst.share.value, 1, 2)} % of {worst.share.images:,}"
 
 
 def as_json(entry: Entry, radius: float) -> dict[str, object]:

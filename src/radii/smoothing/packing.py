@@ -42,6 +42,52 @@ class _Piece(NamedTuple):
     """Whether the copies have to be drawn together: a block of the older streams."""
 
 
+class _Passes:
+    """Forward passes of `rows` copies each, and what the questions of the tasks answer about them, on the device.
+
+    Copies are drawn into `buffer`, of which `filled` rows are taken. They may cross the end of a pass.
+    """
+
+    def __init__(self, tasks: Sequence[Task], noise: Noise, rows: int, buffer: Tensor, forward: Forward) -> None:
+        self.tasks, self.noise, self.rows, self.buffer, self.forward = tasks, noise, rows, buffer, forward
+        self.filled = 0
+        self.answers: list[list[Tensor]] = [[] for _ in tasks]
+        self.finite: list[Tensor] = []
+        self._waiting: deque[tuple[int, int]] = deque()
+        """The tasks of the copies in the buffer, each with its number of copies."""
+        self._draws: list[_Draw] = []
+        """Copies that are drawn when a pass is full: a device draws those of several images together."""
+
+    def add(self, piece: _Piece, first: int, copies: int) -> None:
+        """Add copies of a piece, from `first` on, and run a full pass."""
+        self._draws.append(_Draw(piece, first, self.filled, copies))
+        self._waiting.append((piece.task, copies))
+        self.filled += copies
+        if self.filled >= self.rows:
+            self.run()
+
+    def run(self) -> None:
+        """Run the first rows of the buffer and give each task its logits; the rest moves to the front."""
+        buffer, rows = self.buffer, self.rows
+        _draw(self.noise, self._draws, buffer, rows)
+        self._draws.clear()
+        if self.filled < rows:
+            buffer[self.filled : rows] = buffer[torch.arange(rows - self.filled, device=buffer.device) % self.filled]
+        logits = self.forward(buffer[:rows])
+        self.finite.append(logits.isfinite().all())
+        at, end = 0, min(self.filled, rows)
+        while at < end:
+            task, count = self._waiting.popleft()
+            taken = min(count, end - at)
+            self.answers[task].append(self.tasks[task].question.answer(logits[at : at + taken]))
+            if taken < count:
+                self._waiting.appendleft((task, count - taken))
+            at += taken
+        if self.filled > rows:
+            buffer[: self.filled - rows] = buffer[rows : self.filled]
+        self.filled -= end
+
+
 def answer_tasks(
     tasks: Sequence[Task], noise: Noise, rows: int, device: torch.device, forward: Forward
 ) -> list[Answer]:
@@ -52,52 +98,22 @@ def answer_tasks(
     copies that are there already.
     """
     pieces = sorted(_pieces(tasks, noise, rows, device), key=lambda piece: piece.whole and piece.rows < rows)
-    parts: list[list[Tensor]] = [[] for _ in tasks]
-    finite: list[Tensor] = []
-    # Channels last: the fastest memory format for convolutions on a CPU. A block may cross the end of a pass.
+    # Channels last: the fastest memory format for convolutions on a CPU.
     channels, height, width = tasks[0].image.shape
     buffer = torch.empty((1 + any(piece.whole for piece in pieces)) * rows, height, width, channels, device=device)
-    waiting: deque[tuple[int, int]] = deque()
-    draws: list[_Draw] = []
-    filled = 0
-
-    def run() -> None:
-        """Run the first rows of the buffer and give each task its logits; the rest moves to the front."""
-        nonlocal filled
-        _draw(noise, draws, buffer, rows)
-        draws.clear()
-        if filled < rows:
-            buffer[filled:rows] = buffer[torch.arange(rows - filled, device=device) % filled]
-        logits = forward(buffer[:rows])
-        finite.append(logits.isfinite().all())
-        at, end = 0, min(filled, rows)
-        while at < end:
-            task, count = waiting.popleft()
-            taken = min(count, end - at)
-            parts[task].append(tasks[task].question.answer(logits[at : at + taken]))
-            if taken < count:
-                waiting.appendleft((task, count - taken))
-            at += taken
-        if filled > rows:
-            buffer[: filled - rows] = buffer[rows:filled]
-        filled -= end
-
+    passes = _Passes(tasks, noise, rows, buffer, forward)
     for piece in pieces:
         done = 0
         while done < piece.rows:
-            taken = piece.rows if piece.whole else min(piece.rows - done, rows - filled)
-            draws.append(_Draw(piece, piece.first + done, filled, taken))
-            waiting.append((piece.task, taken))
-            filled += taken
+            taken = piece.rows if piece.whole else min(piece.rows - done, rows - passes.filled)
+            passes.add(piece, piece.first + done, taken)
             done += taken
-            if filled >= rows:
-                run()
-    if filled:
-        run()
-    joined = [task.question.gather(answers) for task, answers in zip(tasks, parts, strict=True)]
+    if passes.filled:
+        passes.run()
+    joined = [task.question.gather(answers) for task, answers in zip(tasks, passes.answers, strict=True)]
     # In the type of an answer on the device, so that it needs no copy of its own.
     kind = joined[0].dtype if joined[0].device.type == device.type else torch.int64
-    *answers, good = _copied_back([*joined, torch.stack(finite).all()[None].to(kind)])
+    *answers, good = _copied_back([*joined, torch.stack(passes.finite).all()[None].to(kind)])
     expect_finite(bool(good[0]))
     return [task.question.join([answer]) for task, answer in zip(tasks, answers, strict=True)]
 

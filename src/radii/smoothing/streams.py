@@ -91,11 +91,6 @@ class Stream:
         positions = torch.arange(first * groups, (first + count) * groups, device=device)
         return philox(positions, self.key, Counter(lane, self.high)).view(count, GROUP * groups)
 
-    def word_at(self, positions: Tensor, *, lane: int = 0) -> Tensor:
-        """Return single words of a lane by their positions: row times rounded width, plus the place in the row."""
-        groups = philox(positions // GROUP, self.key, Counter(lane, self.high))
-        return groups.gather(-1, (positions % GROUP)[..., None]).squeeze(-1)
-
     def normal(
         self, first: int, count: int, width: int, *, lane: int = 0, device: torch.device | str = "cpu"
     ) -> Tensor:

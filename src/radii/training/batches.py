@@ -42,7 +42,7 @@ def put_on_device(images: Images, device: torch.device) -> Images:
 def by_place(
     rng: torch.Generator, training: Training, first: int, purpose: Purpose, seed: int, epoch: int
 ) -> torch.Generator:
-    """Return `rng`, or with training.stream a generator that draws by the images' places, from `first` on."""
+    """Return `rng`; with training.stream, a generator that draws for every image by its place, from `first` on."""
     return rng if training.stream is None else RowGenerator.beside(rng, Stream.at(purpose, seed, epoch), first)
 
 

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from radii import disk, models
 from radii.datasets import Dataset
 from radii.device import default_device
-from radii.onnx import has_graph
+from radii.onnx_graph import has_graph
 from radii.runs import readers
 from radii.runs.recipe import Recipe, fields_of
 from radii.runs.run import Run, RunError
@@ -161,6 +161,5 @@ def expect_plain(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) 
 
 
 def _one_line(error: Exception) -> str:
-    """Return the message of an error in one line, shortened."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 400 else f"{text[:396]} ..."
