@@ -18,7 +18,7 @@ from radii.certifiers import Certifier
 from radii.certifiers.base import About, Steps
 from radii.datasets import DataError, Samples, samples_of
 from radii.datasets.base import Part, image_digest
-from radii.device import default_device, default_workers
+from radii.device import default_workers
 from radii.engines import AUTO, SmoothedClassifier, check_image
 from radii.errors import ParameterError
 from radii.estimate import Estimate, OnEstimate, OnWork
@@ -36,7 +36,7 @@ from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Noise
 from radii.training.accuracy import record_accuracy
 from radii.training.open_dataset import dataset_of
-from radii.training.weights import model_digest
+from radii.training.weights import device_for, model_digest
 from radii.workers.backends import forecast_programs, run_programs, started_pool
 from radii.workers.forecast import every_within
 from radii.workers.pool import ProcessPool
@@ -339,8 +339,8 @@ def certify_run(
     timed, and the file records it; the same call continues that file. `on_estimate` is called with the estimated time
     before the first image, `on_work` with the work that is done and left, whenever samples were counted.
     """
-    workers = counted_workers(workers)
     run = run or Run(config.run, config.trust)
+    workers = counted_workers(workers, run)
     config.certifier.expect_possible(config.noise or noise_of(run.recipe))
     config, target = for_workers(config, run, workers, executor)
     # A forecast times blocks of this process, so then the cores are left to it.
@@ -362,11 +362,11 @@ def certify_run(
         return file.path
 
 
-def counted_workers(workers: int | None) -> int:
+def counted_workers(workers: int | None, run: Run) -> int:
     """Return the number of workers that is asked for, or one for each core or GPU; raise a ValueError below 1."""
     if workers is not None and workers < 1:
         raise ValueError(f"workers = {workers}, expected a whole number >= 1")
-    return default_workers() if workers is None else workers
+    return default_workers(device_for(run)) if workers is None else workers
 
 
 def for_workers(
@@ -376,7 +376,7 @@ def for_workers(
 
     This process stays off the GPUs where others count.
     """
-    target = default_device()
+    target = device_for(run)
     if stays_off(target, workers, executor):
         engine, size = off_the_gpu(run, config.engine, config.batch_size, target)
         config = replace(config, device="cpu", engine=engine, batch_size=size)

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from radii import disk
-from radii.device import default_device
 from radii.engines import base as engines
 from radii.engines.base import AUTO
 from radii.errors import RunWarning
@@ -18,7 +17,7 @@ from radii.runs import population, readers, trust
 from radii.runs.certificates import KIND, POPULATION, Certificates, recorded_difference
 from radii.runs.function import FUNCTION, LOGITS, MODEL
 from radii.runs.run import Run
-from radii.training.weights import model_digest, model_spec
+from radii.training.weights import device_for, model_digest, model_spec
 
 if TYPE_CHECKING:
     from radii.engines import SmoothedClassifier
@@ -40,7 +39,7 @@ def chosen_engine(run: Run, asked: str, device: torch.device | None = None) -> s
     if not known:
         return asked
     trust.require(known[:1], run.trusted, run.path)
-    if engines.create(known[0]).runs_on(device or default_device()):
+    if engines.create(known[0]).runs_on(device_for(run, device)):
         return known[0]
     warnings.warn(
         f"{run.path} was certified or used with the engine {known[0]!r}, which does not run here: another one is used",

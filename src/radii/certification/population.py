@@ -105,8 +105,8 @@ def certify_run_population(
 
     The parameters are those of `certify_run`.
     """
-    workers = counted_workers(workers)
     run = run or Run(config.run, config.trust)
+    workers = counted_workers(workers, run)
     config, target = for_workers(config, run, workers, executor)
     certification = of_population(replace(open_certification(config, run), target=target))
     chosen, environment = certification.chosen, environment_of(certification.classifier)

@@ -181,8 +181,8 @@ def certify_update(
 
     The parameters are those of `certify_run`.
     """
-    workers = counted_workers(workers)
     run = run or Run(config.run, config.trust)
+    workers = counted_workers(workers, run)
     config, target = for_workers(config, run, workers, executor)
     certification = replace(open_update(config, old, run), target=target)
     chosen, environment = certification.chosen, environment_of(certification.classifier)

@@ -12,6 +12,7 @@ from radii.device import free_memory
 from radii.objectives import Batch
 from radii.runs.recipe import Training
 from radii.smoothing.addresses import Purpose, generator
+from radii.smoothing.forward import runs_ahead
 from radii.smoothing.streams import RowGenerator, Stream
 from radii.training.ddp import World
 
@@ -94,5 +95,5 @@ def prefetch(
 
 def _on_device(local: LocalBatch, images: Images, device: torch.device) -> LocalBatch:
     """Copy a loaded batch to the device without waiting, and finish it there."""
-    moved = Batch(*(tensor.to(device, non_blocking=device.type == "cuda") for tensor in local.batch))
+    moved = Batch(*(tensor.to(device, non_blocking=runs_ahead(device)) for tensor in local.batch))
     return local._replace(batch=moved._replace(images=images.finish(moved.images)))

@@ -122,6 +122,11 @@ def _checked(spec: ModelSpec) -> ModelSpec:
     return spec
 
 
+def device_for(run: Run, device: torch.device | None = None) -> torch.device:
+    """Return where a run's model is used: on a device or on the default one, an ONNX graph on the CPU."""
+    return torch.device("cpu") if "onnx" in run.recipe.names() else device or default_device()
+
+
 def trained_model(run: Run, device: torch.device | None = None) -> nn.Module:
     """Load the model of a finished run in eval mode, on a device or on the default one; an ONNX model on the CPU."""
     recipe = run.recipe

@@ -192,8 +192,8 @@ class Remote:
         self._calls.close()
 
     def _send(self, ticket: int, tasks: Sequence[Task], *shipment: Any) -> None:
-        # A view would be pickled with the whole tensor behind it.
-        tasks = [task._replace(image=task.image.detach().clone()) for task in tasks]
+        # A view would be pickled with the whole tensor behind it, and the worker may not see the GPU of an image.
+        tasks = [task._replace(image=task.image.detach().cpu().clone()) for task in tasks]
         images = sorted({task.address.image for task in tasks})
         name = f"image {images[0]}" if len(images) == 1 else f"images {images[0]} to {images[-1]}"
         call = self._calls.submit(Call(name, count_votes, (self._shipped.token, tasks, *shipment)))

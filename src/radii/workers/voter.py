@@ -23,6 +23,7 @@ import torch
 from radii import disk
 from radii.device import VARIABLE, available, keep_freed_memory
 from radii.errors import ParameterError
+from radii.onnx_graph import has_graph
 from radii.provenance import class_digests, rounding_environment
 from radii.runs import readers
 from radii.runs.certificates import CHECKSUM, FIRST_ROW
@@ -84,7 +85,7 @@ class Shipped:
 
     def __init__(self, classifier: "SmoothedClassifier", target: torch.device | None = None) -> None:
         self.classifier = classifier
-        self.target = target or classifier.device
+        self.target = classifier.device if has_graph(classifier.base) else target or classifier.device
         self.token = uuid.uuid4().hex
 
     @cached_property
