@@ -4,6 +4,7 @@ import math
 import sqlite3
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -203,8 +204,9 @@ def test_request_fails_if_the_evidence_cannot_be_written(
 
 
 def test_index_that_another_program_reads_stops_no_answer(
-    make_model: MakeModel, make_service: MakeService, tmp_path: Path
+    make_model: MakeModel, make_service: MakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))  # without it, 5 s
     log = EvidenceLog(tmp_path / "e")
     service = make_service(make_model("vote"), evidence=log)
     assert service.submit([at_distance(0.5)])[0].result(60).asked == 1
