@@ -59,7 +59,7 @@ from radii.workers.backends import Remote
 from radii.workers.pool import Call, Outcome
 from radii.workers.voter import Shipped
 
-COPIES = 1_000
+COPIES = 500
 ROWS = 256
 CERTIFIERS: dict[str, dict[str, Any]] = {
     "fixed": {"selection": 20, "estimation": 300},
