@@ -31,14 +31,30 @@ os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="radii-tests-")
 LONGEST = (
     "test_stress.py",
     "test_manual.py",
+    "engines/test_sharing.py",
     "training/test_crash_points.py",
     "cli/test_signals.py",
+    "engines/test_engines.py",
+    "engines/test_pretended_device.py",
+    "examples/test_notebooks.py",
+    "cli/test_story.py",
+    "cli/test_torchrun.py",
     "certification/test_crash_points.py",
     "certifiers/test_guarantee.py",
-    "cli/test_torchrun.py",
+    "cli/test_table.py",
     "training/test_ddp.py",
+    "runs/test_trust.py",
+    "test_registries.py",
+    "certification/test_dataset.py",
+    "certification/test_attack_inside.py",
+    "engines/test_telemetry.py",
+    "test_python_story.py",
+    "test_wheel.py",
+    "certification/test_attack.py",
+    "cli/test_cli.py",
+    "cli/test_report.py",
 )
-"""Files that take tens of seconds, the longest first."""
+"""Files that take more than six seconds of a processor, the longest first."""
 
 
 @pytest.hookimpl(wrapper=True)
