@@ -10,22 +10,14 @@ import radii
 from radii import engines, models
 from radii.engines import EngineSpec, SmoothedClassifier, agreement, base, folded, openvino_bf16, prepare
 from radii.engines.base import Engine
-from radii.models._blocks import BasicBlock, conv, residual_network
 from radii.smoothing.noise import Gaussian
+from tests.engines.networks import small_residual, with_statistics
 
 
 def trained_like(name: str, shape: tuple[int, int, int]) -> nn.Module:
     """A model whose BatchNorm has running statistics."""
     torch.manual_seed(0)
     return with_statistics(models.create(name, shape=shape, classes=10), shape)
-
-
-def with_statistics(model: nn.Module, shape: tuple[int, int, int]) -> nn.Module:
-    """Show images to a model, for the running statistics of its BatchNorm."""
-    with torch.no_grad():
-        for _ in range(3):
-            model(torch.rand(16, *shape))
-    return model.eval()
 
 
 @pytest.mark.parametrize("name", ["cifar_resnet20", "digits_cnn"])
@@ -52,13 +44,6 @@ def test_a_model_that_cannot_be_traced_is_left_as_it_is() -> None:
     model = Branching().eval()
     images = torch.rand(3, 1, 2, 2)
     assert torch.equal(folded(model)(images), model(images))
-
-
-def small_residual(shape: tuple[int, int, int]) -> nn.Module:
-    """Make a residual network with BatchNorm of the same blocks as cifar_resnet20, but two instead of nine."""
-    torch.manual_seed(0)
-    model = residual_network(conv(shape[0], 16, 3), BasicBlock, [(1, 16, 1), (1, 32, 2)], 10)
-    return with_statistics(model, shape)
 
 
 def engine_spec(tmp_path: Path) -> EngineSpec:

@@ -13,6 +13,7 @@ from radii.engines import EngineSpec, SmoothedClassifier, prepare
 from radii.engines.base import FixedBlock
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Gaussian
+from tests.engines.networks import small_residual
 
 SHAPE, BLOCK, ANSWERS = (1, 28, 28), 32, 24
 
@@ -51,13 +52,11 @@ def test_threads_get_the_same_results_as_one_thread(engine: str, probed: bool, t
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["digits_cnn", "lenet", "cifar_resnet20"])
+@pytest.mark.parametrize("name", ["digits_cnn", "lenet", "small_residual"])
 @pytest.mark.parametrize("engine", engines.names())
 def test_no_engine_is_refused(engine: str, name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    narrow = {"width": 8} if name == "cifar_resnet20" else {}
-    model = models.create(name, shape=SHAPE, classes=10, **narrow)
-    model(torch.rand(16, *SHAPE))
+    model = small_residual(SHAPE) if name == "small_residual" else models.create(name, shape=SHAPE, classes=10)
     classifier = classifier_of(engine, model.eval(), tmp_path)
     for samples in (BLOCK, BLOCK + 1, 3, 2 * BLOCK - 1):
         assert classifier.votes(torch.rand(SHAPE), samples, NoiseAddress(0)).sum() == samples

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from numpy.typing import NDArray
 
 from radii import datasets
@@ -63,7 +64,8 @@ def run_of_few(tmp_path: Path) -> Run:
     arrays: dict[str, NDArray[Any]] = {}
     for split in ("train", "test"):
         images = digits.split(split)
-        arrays |= {f"{split}_images": images.images[::8].numpy(), f"{split}_labels": images.labels[::8].numpy()}
+        every = torch.arange(0, len(images), 8)
+        arrays |= {f"{split}_images": images.batch(every).numpy(), f"{split}_labels": images.labels[every].numpy()}
     np.savez(tmp_path / "few.npz", **arrays)  # type: ignore[arg-type]
     training = Training(epochs=8, images_per_step=32, learning_rate=0.05)
     data = {"name": "arrays", "path": str(tmp_path / "few.npz")}
