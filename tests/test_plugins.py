@@ -31,6 +31,12 @@ def test_relative_module_name_is_refused(name: str) -> None:
         plugins.import_object(name, "model")
 
 
+@pytest.mark.parametrize("name", ["nets.py:x", "./nets:x", "./nets.py:x"])
+def test_file_of_a_module_is_refused_with_its_name(name: str) -> None:
+    with pytest.raises(LookupError, match=r"without .py; did you mean nets:x\?"):
+        plugins.import_object(name, "model")
+
+
 @pytest.mark.parametrize("name", plugins.names("objectives"))
 def test_defaults_in_the_source_are_those_of_the_class(name: str) -> None:
     stated = {setting.name: setting.default for setting in settings_of(plugins.find("objectives", name, Objective))}

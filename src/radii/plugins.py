@@ -99,8 +99,12 @@ CURRENT_FOLDER = CurrentFolder()
 def import_object(name: str, what: str) -> Callable[..., Any]:
     """Import the class or function that `module:name` names; the current folder is searched first."""
     module, _, attribute = name.partition(":")
-    if module.startswith("."):
-        raise LookupError(f"cannot find the {what} {name!r}: expected module:name, with the module's full name")
+    if module.startswith(".") or "/" in module or module.endswith(".py"):
+        plain = ".".join(filter(None, (part.strip(".") for part in module.removesuffix(".py").split("/"))))
+        raise LookupError(
+            f"cannot find the {what} {name!r}: expected module:name, with the module's full name and without .py; "
+            f"did you mean {plain}:{attribute}?"
+        )
     here = Path.cwd()
     CURRENT_FOLDER.allow(dict.fromkeys(names_in(here, module), str(here)))
     try:

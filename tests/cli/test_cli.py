@@ -197,6 +197,12 @@ WRONG: list[tuple[Sequence[str], str]] = [
     (["transfer", "--teacher", "g", "--model", "vit", "--set", "model.width=9"], "which --model replaces"),
     (["certify", "runs/g", "--radii", "0.25"], "--radii 0.25: fixed bounds the radius itself. Add --with sequential"),
     (["import", "nets", "--weights", "w.pt", "--run", "x"], "There is no file nets. Name a file, or a factory"),
+    (["import", "my.nets.load", "--run", "x"], "or a factory as module:name, such as my.nets:load."),
+    (["import", "digits_cnn", "--run", "x"], "digits_cnn begins with random weights. Name a file of trained ones with"),
+    (["import", "nets:load"], "`radii import` needs --run. `radii import --help` says what it takes."),
+    (["harden", "runs/g", "--minutes"], "`radii harden` needs a value after --minutes."),
+    (["certify"], "`radii certify` needs RUN."),
+    (["import", "a.pt", "--dataset", "digits", "--run", "x"], "needs --model. A network of your own is imported by"),
     (["import", "absent.pth", "--dataset", "cifar10", "--model", "cifar_resnet20", "--run", "x"], "no checkpoint"),
 ]
 

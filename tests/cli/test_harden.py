@@ -5,10 +5,13 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from radii.cli import harden
 from radii.cli.audit import sensible_sigmas
+from radii.interop.factory import import_model
 from radii.runs.run import Run
+from tests.cli.running import radii
 
 
 @pytest.fixture
@@ -79,3 +82,28 @@ def test_a_file_that_is_no_plan_is_refused(content: str, tmp_path: Path) -> None
     (tmp_path / "hardened.plan.json").write_text(content)
     with pytest.raises(ValueError, match="is not a plan that `radii harden` wrote"):
         harden.Plan(tmp_path / "hardened", {"run": "mine"})
+
+
+def test_another_plan_is_named_by_its_run_first(tmp_path: Path) -> None:
+    harden.Plan(tmp_path / "hardened", {"run": "runs/a", "minutes": 60.0}).begin([])
+    with pytest.raises(
+        ValueError, match="another plan, with run = 'runs/a', not 'runs/b'. Name another run with --run"
+    ):
+        harden.Plan(tmp_path / "hardened", {"run": "runs/b", "minutes": 30.0})
+
+
+def test_pictures_without_a_training_split_are_refused_before_a_plan(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("nets.py").write_text(
+        "from torch import nn\n\n\ndef flat():\n    return nn.Sequential(nn.Flatten(), nn.Linear(192, 2))\n"
+    )
+    for name in ("dark", "light"):
+        Path("pictures", name).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(f"pictures/{name}/0.png")
+    run = import_model("nets:flat", "mine", sigma=0.25, data="pictures", size=8)
+    refused = radii("harden", str(run.path), "--minutes", "5", cwd=tmp_path)
+    assert refused.code == 2
+    assert "has no train split: put its photographs into train/<class>/" in refused.error
+    assert not Path("hardened.plan.json").exists()

@@ -69,7 +69,7 @@ def test_onnx_file_can_be_imported_certified_and_reported(
         (("import", "absent.onnx", "--run", "x"), "there is no file absent.onnx"),
         (("import", "broken.onnx", "--run", "x"), "broken.onnx is not an ONNX file that can be read"),
         (("import", "linear.onnx", "--mean", "a", "--run", "x"), "--mean 'a': expected numbers separated by commas"),
-        (("import", "linear.onnx", "--mean", "0.5", "--run", "x"), "expected one each per channel"),
+        (("import", "linear.onnx", "--mean", "0.5", "--run", "x"), "std = [], expected as many of one as of the other"),
         (("import", "a.pth", "--run", "x"), "a.pth needs --dataset and --model"),
         (
             ("import", "a.pth", "--dataset", "digits", "--model", "lenet", "--size", "8", "--run", "x"),

@@ -34,6 +34,14 @@ LAYOUTS: dict[str, Any] = {
     "macer_parallel": {"net": prefixed("module."), "epoch": 440},
     "crt": {"epoch": 199, "state_dict": prefixed("1."), "optimizer": {}, "scheduler": {}},
     "bare": prefixed(""),
+    "lightning": {"epoch": 3, "state_dict": prefixed("model."), "optimizer_states": [{"state": {}}]},
+    "compiled": prefixed("_orig_mod."),
+    "tutorial": {
+        "epoch": 3,
+        "model_state_dict": prefixed(""),
+        "optimizer_state_dict": {"state": {0: {"momentum_buffer": torch.zeros(1)}}, "param_groups": []},
+    },
+    "nested": {"meta": {"epoch": 3}, "nets": {"student": prefixed("module."), "optimizer": {"state": {}}}},
     "before_counters": {"state_dict": {k: v for k, v in prefixed("1.").items() if "num_batches" not in k}},
 }
 
@@ -75,6 +83,14 @@ def test_pickle_that_runs_code_is_refused(tmp_path: Path, capsys: pytest.Capture
         ({"state_dict": {"a.weight": torch.zeros(1)}}, "it has keys such as a.weight"),
         ({"state_dict": {k: v[:1] if k == "1.fc.bias" else v for k, v in prefixed("1.").items()}}, "fc.bias is"),
         ([1, 2], "holds list"),
+        ({"epoch": 3}, "holds no tensors, only epoch. Save the model's state_dict."),
+        ({}, "holds no tensors, only nothing"),
+        ({"a": {"x": torch.zeros(1)}, "b": {"y": torch.zeros(1)}}, "holds tensors in a, b. Save the state_dict of one"),
+        (prefixed("online.") | prefixed("average."), r"holds cifar_resnet20 under average\., online\.\. Save the"),
+        (
+            {k: v for k, v in prefixed("").items() if k != "fc.bias"},
+            "it lacks fc.bias. Name the model as it was trained",
+        ),
     ],
 )
 def test_checkpoint_of_another_model_is_refused(content: Any, message: str, tmp_path: Path) -> None:

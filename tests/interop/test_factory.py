@@ -10,6 +10,7 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import nn
 
+from radii.errors import RunWarning
 from radii.interop.factory import import_model
 from radii.runs.run import Run, RunError
 from radii.training.weights import model_spec, trained_model
@@ -40,6 +41,26 @@ def noisy():
 
 def many():
     return nn.Sequential(nn.Flatten(), nn.Linear(192, 5))
+
+
+def columns():
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 2), nn.Unflatten(1, (2, 1)))
+
+
+class Named(nn.Linear):
+    def forward(self, images):
+        return {"answer": super().forward(images.flatten(1))}
+
+
+def named():
+    return Named(192, 2)
+
+
+def softmax():
+    return nn.Sequential(nn.Flatten(), nn.Linear(192, 2), nn.Softmax(1))
+
+
+instance = nn.Identity()
 
 
 def broken():
@@ -137,6 +158,9 @@ def test_normalisation_is_as_stated(pictures: Path, options: dict[str, Any], con
         ("nothing", {}, "made a int, expected a torch.nn.Module"),
         ("broken", {}, "my_nets:broken cannot make its model: RuntimeError: no such layer"),
         ("many", {}, r"answers \[3, 5\] for 3 images, expected \[3, 2\]: the dataset has 2 classes"),
+        ("columns", {}, r"answers \[3, 2, 1\] for 3 images, expected \[3, 2\]. Let it return one row of logits"),
+        ("named", {}, r"answers a dict for 3 images, expected \[3, 2\]. Let it return the logits alone"),
+        ("instance", {}, "is a Identity that is made already, expected a class or a function. Name a function"),
         ("noisy", {}, "depending on the others in its batch: use it in eval mode"),
         ("offline", {}, "my_nets:offline cannot make its model: OSError: no route to host"),
         ("lod", {}, "there is no 'lod' in my_nets; did you mean 'load'?"),
@@ -145,6 +169,15 @@ def test_normalisation_is_as_stated(pictures: Path, options: dict[str, Any], con
         ("load", {"dataset": {"name": "folder", "resize": 9}}, "would be enlarged"),
         ("load", {"normalisation": "inside", "mean": (0.5,) * 3, "std": (0.5,) * 3}, "leave one out"),
         ("load", {"mean": (0.5,), "std": (0.5,)}, "mean and std"),
+        (
+            "load",
+            {"dataset": "digits", "data": None, "size": None, "mean": (0.5,) * 3, "std": (0.5,) * 3},
+            "mean and std have 3 numbers, the images of digits have 1 channel",
+        ),
+        ("load", {"mean": (0.5,) * 3}, "expected as many of one as of the other"),
+        ("load", {"mean": (0.5,) * 3, "std": (0.5, 0.5, 0.0)}, "expected numbers > 0"),
+        ("load", {"mean": (124.0, 116.0, 104.0), "std": (58.0,) * 3}, "for pixels up to 255, divide them by 255"),
+        ("load", {"mean": (-0.5,) * 3, "std": (0.5,) * 3}, r"expected numbers in \[0, 1\], as the pixels are.$"),
         ("load", {"weights": Path("absent.pt")}, "there is no checkpoint absent.pt"),
         ("load", {"weights": Path("code.pt")}, "needs more than tensors to be read, so it is refused"),
         ("load", {"weights": Path("text.safetensors")}, "is not a safetensors file that can be read"),
@@ -162,3 +195,8 @@ def test_failed_imports_give_one_sentence_and_write_nothing(
     with pytest.raises((ValueError, LookupError), match=message):
         import_pictures(pictures, name, **options)
     assert not (pictures.parent / "run").exists()
+
+
+def test_a_model_that_ends_in_a_softmax_is_warned_of(pictures: Path) -> None:
+    with pytest.warns(RunWarning, match="look like probabilities. Let it return logits, without the last softmax"):
+        import_pictures(pictures, "softmax")

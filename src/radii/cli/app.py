@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Annotated, Any, NoReturn
 
 from cyclopts import App, CycloptsError, Parameter
-from cyclopts.exceptions import UnusedCliTokensError
+from cyclopts.exceptions import MissingArgumentError, UnusedCliTokensError
 from rich.console import Console
 
 from radii.errors import ParameterError, RunWarning
@@ -41,7 +41,7 @@ FLAGS = {
     "device": "name one with --device or RADII_DEVICE",
     "data": "name it with --data or RADII_DATA",
     "grey": "or take it as it is with --grey",
-    "mean": "pass --mean and --std, such as 0.5,0.5,0.5",
+    "mean": "pass --mean and --std, a number for each channel",
     "run": "name another with --run",
     "size": "pass --size",
     "soft_labels": "pass --soft-labels FILE made by `radii soft-labels RUN`",
@@ -204,6 +204,10 @@ def _usage(error: CycloptsError) -> str:
     if isinstance(error, UnusedCliTokensError):
         return f"too many arguments: {' '.join(error.unused_tokens or ())} is not expected"
     words = " ".join(str(error).split()).rstrip(".")
+    if isinstance(error, MissingArgumentError) and error.argument is not None and words.endswith("an argument"):
+        verb = " ".join(["radii", *(error.command_chain or ())])
+        what = f"a value after {error.keyword}" if error.keyword else error.argument.name
+        return f"`{verb}` needs {what}. `{verb} --help` says what it takes."
     return words[:1].lower() + words[1:]
 
 

@@ -7,7 +7,7 @@ from radii.cli.app import say_lines, suggest
 from radii.cli.arguments import Data, Strings, Trust, check_minutes, command
 from radii.cli.plan import PlannedCommand, planned, run_plan, show_plan
 from radii.reports.compare import Comparison, compare
-from radii.reports.costs import WITHOUT_NOISE, never_saw_noise
+from radii.reports.costs import LOST, WITHOUT_NOISE, never_saw_noise
 from radii.reports.tables import terminal
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
@@ -37,8 +37,9 @@ def audit(run: Path, /, *, minutes: float = 3.0, sigma: Strings = None, data: Da
     commands = [*_commands(trained, sigmas, minutes, data, trust)]
     show_plan(f"To audit {run}", commands)
     run_plan(commands)
-    say_lines(terminal(_compare_sigmas(trained, sigmas).table()))
-    if never_saw_noise(trained, sigmas[-1]):
+    compared = _compare_sigmas(trained, sigmas)
+    say_lines(terminal(compared.table()))
+    if never_saw_noise(trained, sigmas[-1]) or _loses_most(compared):
         suggest(f"next, in 1 h: {command('harden', run, sigma=f'{sigmas[-1]:g}', minutes=60)}")
     else:
         suggest(f"next: {command('certify', run, with_='sequential', every=20)}")
@@ -99,6 +100,18 @@ def _commands(
         purpose = "what an attack leaves: above it no certificate can be"
         commands.append(attack_command(run.path, sigmas[-1], budget, purpose, data, trust))
     return [*commands, planned("the page", 0.1, "report", run.path, trust=trust)]
+
+
+def _loses_most(compared: Comparison) -> bool:
+    """Return whether few of the answers that are right without noise are certified at the largest sigma, as a radius.
+
+    Only for a run that was made elsewhere or trained without noise: another has been hardened already.
+    """
+    run = compared.runs[-1]
+    sigma, plain = run.summary.certificates.sigma, run.without_noise
+    if run.run.stated_recipe().objective["name"] not in WITHOUT_NOISE or sigma is None or plain is None:
+        return False
+    return run.certified(sigma).value < LOST * plain.value
 
 
 def _compare_sigmas(run: Run, sigmas: list[float]) -> Comparison:

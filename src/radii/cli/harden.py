@@ -74,6 +74,7 @@ def harden(
         if target.exists():
             raise RunError(f"{target} exists and is no hardening of {run}.", "run")
         with printed_warnings():
+            _expect_training_images(source, data)
             plan.begin(_commands(source, target, noise, minutes, model, data, trust))
     began, before = time.monotonic(), plan.done == len(plan.commands)
     show_plan(f"To harden {run} at sigma {noise:g}", plan.commands)
@@ -113,10 +114,10 @@ class Plan:
         valid = readers.is_object(settings) and isinstance(steps, list) and readers.is_integer(done)
         if not valid or not isinstance(steps, list) or not all(map(_is_step, steps)):
             raise RunError(f"{self.file} is not a plan that `radii harden` wrote. Move it away.")
-        if difference := first_difference(dict(settings or {}), self.stated):
+        if difference := first_difference({key: (settings or {}).get(key) for key in self.stated}, self.stated):
             raise RunError(
                 f"{self.file} is another plan, with {difference}. "
-                "Remove it to begin anew, or name another run with --run."
+                f"Name another run with --run, or move {str(self.file).removesuffix('.plan.json')} and its plan away."
             )
         self.commands = [PlannedCommand(tuple(s["words"]), s["minutes"], s["purpose"]) for s in steps]
         self.done = int(done or 0)
@@ -198,6 +199,13 @@ def _expect_model(source: Run, model: str) -> None:
     from radii.training.weights import make_model, model_spec
 
     make_model(replace(source.recipe, model=parse_value(model)), model_spec(source), pretrained=False)
+
+
+def _expect_training_images(source: Run, data: Path | None) -> None:
+    """Raise unless there are images to train on: the first minutes would go to certificates of the test images."""
+    from radii.training.open_dataset import dataset_of
+
+    dataset_of(source, data).part("train")
 
 
 def _length(minutes: float, target: Path) -> dict[str, Any]:

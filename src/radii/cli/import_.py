@@ -13,6 +13,8 @@ from radii.runs import recipe as recipes
 from radii.runs.run import Run
 
 NORMALISATIONS = ("inside", "none", "full", "centre")
+FILES = (".pt", ".pth", ".th", ".tar", ".ckpt", ".bin", ".safetensors", ".onnx")
+"""Endings of files; any other ending may be a name in a module."""
 
 
 def import_(
@@ -66,10 +68,17 @@ def import_(
 def _import(
     source: str, run: Path, weights: Path | None, model: str | None, sigma: float, inputs: Mapping[str, Any]
 ) -> None:
-    is_factory = source.lstrip().startswith("{") or (":" in source and not Path(source).exists())
+    from radii import models
+
+    is_architecture = not Path(source).exists() and source in models.names()
+    is_factory = is_architecture or source.lstrip().startswith("{") or (":" in source and not Path(source).exists())
     is_onnx = not is_factory and source.endswith(".onnx")
-    if not is_factory and not Path(source).suffix and not Path(source).exists():
-        raise ValueError(f"There is no file {source}. Name a file, or a factory as module:name, such as {source}:load.")
+    if is_architecture and weights is None:
+        raise ValueError(f"{source} begins with random weights. Name a file of trained ones with --weights.")
+    if not is_factory and not Path(source).exists() and Path(source).suffix not in FILES:
+        module, _, name = source.rpartition(".")
+        factory = f"{module}:{name}" if module else f"{source}:load"
+        raise ValueError(f"There is no file {source}. Name a file, or a factory as module:name, such as {factory}.")
     if weights is not None and not is_factory:
         raise ValueError(f"--weights needs a factory such as my.nets:load, but {source} is a file. Leave it out.")
     if model is not None and (is_factory or is_onnx):
@@ -109,7 +118,12 @@ def _import_checkpoint(file: Path, model: str | None, run: Path, sigma: float, i
     from radii.interop.checkpoint import import_checkpoint
 
     if model is None or "dataset" not in inputs:
-        raise ValueError(f"The checkpoint {file} needs --dataset and --model. Name its data and its architecture.")
+        stated = {"--dataset": "dataset" in inputs, "--model": model is not None}
+        missing = " and ".join(flag for flag, is_stated in stated.items() if not is_stated)
+        raise ValueError(
+            f"The checkpoint {file} needs {missing}. "
+            f"A network of your own is imported by `radii import module:name --weights {file}`."
+        )
     if inputs.keys() & {"size", "mean", "std"}:
         raise ValueError("--size, --mean and --std need a factory or an ONNX file. State them in --dataset instead.")
     normalisation = inputs.get("normalisation", "full")
@@ -141,6 +155,8 @@ def _print_imported(run: Run, sigma: float) -> None:
         doubts = ": is the normalisation right, and the order of the classes?" if few else ""
         say(f"  {check_in_words(check)}{doubts}")
         say(f"  {noisy_in_words(check)}")
+        if doubts:
+            hint("if not, import it again into another --run, with the --mean and --std that it was trained with")
     if never_saw_noise(run, sigma):
         hint("it was never trained with noise: little can be certified before `radii harden`")
     suggest(f"next, in 3 min: {command('audit', run.path, minutes=3)}")

@@ -54,7 +54,8 @@ class Options:
     """Answer each picture by one noisy pass. Nothing is proven about one picture; `radii certify --with one_pass`
     proves how many answers are right under attack."""
     grey: Switch = False
-    """Take grey pictures too where the model was trained on colours; they are refused otherwise."""
+    """Take grey pictures too where the model was trained on colours; they are refused otherwise. Photographs of a
+    folder are converted, as in training."""
     json: Json = False
     set: Fields = None
     trust: Trust = None

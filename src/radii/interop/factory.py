@@ -8,7 +8,7 @@ from torch import nn
 
 from radii import models
 from radii.errors import ParameterError
-from radii.interop.checkpoint import PREFIXES, load_tensors, read_checkpoint
+from radii.interop.checkpoint import find_prefix, load_tensors, read_checkpoint
 from radii.interop.importer import Inputs, check_classifier, write_run
 from radii.plugins import library_of
 from radii.runs.recipe import Recipe, Spec, fields_of, named_table
@@ -81,8 +81,9 @@ def _load_weights(model: nn.Module, weights: Path, name: str) -> None:
     tensors = read_checkpoint(weights)
     load_tensors(model, tensors, weights, name)
     state = model.state_dict()
+    prefix = find_prefix(tensors, [key for key in state if not key.endswith("num_batches_tracked")], weights, name)
     for key in tensors:
-        if not any(key.removeprefix(prefix) in state for prefix in PREFIXES):
+        if not key.startswith(prefix) or key.removeprefix(prefix) not in state:
             raise ParameterError(f"{weights} holds {key}, which {name} does not have: it belongs to another model")
 
 

@@ -1,6 +1,7 @@
 """What all imports share: the options about the images, the check of the classifier, and the writing of its run."""
 
 import hashlib
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from radii import disk
 from radii.datasets import Dataset
-from radii.errors import ParameterError
+from radii.errors import ParameterError, RunWarning
 from radii.onnx_graph import description_file
 from radii.provenance import environment
 from radii.runs import readers
@@ -75,20 +76,34 @@ class Inputs:
         if recipe.normalisation == "full" and not self.normalisation:
             stated = self._constants(recipe.dataset)
             constants = stated if stated.mean else constants
-        if len(constants.mean) not in (0, dataset.shape[0]):
-            raise _wrong_constants(constants, f"{dataset.shape[0]}, one per channel")
+        numbers, channels = len(constants.mean), dataset.shape[0]
+        if numbers not in (0, channels):
+            raise ParameterError(
+                f"mean and std have {_numbers(numbers)}, the images of {dataset.name} have {_channels(channels)}",
+                "mean",
+            )
         return ModelSpec(dataset.shape, dataset.class_names, constants)
 
     def _constants(self, table: Mapping[str, Any]) -> Normalisation:
         """Return the mean and std of the options, or those of the dataset's table."""
         constants = Normalisation(tuple(self.mean or table.get("mean", ())), tuple(self.std or table.get("std", ())))
-        if len(constants.mean) != len(constants.std) or any(deviation <= 0 for deviation in constants.std):
-            raise _wrong_constants(constants, "one each per channel, std > 0")
+        mean, std = list(constants.mean), list(constants.std)
+        if len(mean) != len(std):
+            raise ParameterError(f"mean = {mean} and std = {std}, expected as many of one as of the other", "mean")
+        if any(deviation <= 0 for deviation in std):
+            raise ParameterError(f"std = {std}, expected numbers > 0", "mean")
+        if any(not 0 <= value <= 1 for value in mean):
+            larger = " If they are for pixels up to 255, divide them by 255." if max(mean) > 1 else ""
+            raise ParameterError(f"mean = {mean}, expected numbers in [0, 1], as the pixels are.{larger}", "mean")
         return constants
 
 
-def _wrong_constants(constants: Normalisation, expected: str) -> ParameterError:
-    return ParameterError(f"mean = {list(constants.mean)}, std = {list(constants.std)}, expected {expected}", "mean")
+def _numbers(count: int) -> str:
+    return f"{count} number{'s' * (count != 1)}"
+
+
+def _channels(count: int) -> str:
+    return f"{count} channel{'s' * (count != 1)}"
 
 
 def check_classifier(model: nn.Module, spec: ModelSpec, name: str) -> None:
@@ -97,13 +112,34 @@ def check_classifier(model: nn.Module, spec: ModelSpec, name: str) -> None:
     with torch.inference_mode():
         together, alone = model(images), [model(image[None]) for image in images]
     if not isinstance(together, Tensor) or together.shape != (PROBES, spec.classes):
-        output = list(together.shape) if isinstance(together, Tensor) else f"a {type(together).__name__}"
-        raise ParameterError(
-            f"{name} answers {output} for {PROBES} images, expected [{PROBES}, {spec.classes}]: "
-            f"the dataset has {spec.classes} classes"
-        )
+        raise _wrong_answer(together, spec.classes, name)
     if not torch.allclose(together, torch.cat(alone), rtol=0, atol=TOLERANCE * float(together.abs().max())):
         raise ParameterError(f"{name} classifies an image depending on the others in its batch: use it in eval mode")
+    _warn_of_probabilities(together, name)
+
+
+def _wrong_answer(answer: object, classes: int, name: str) -> ParameterError:
+    """Return the error about an answer that is not one row of logits for each image."""
+    output = list(answer.shape) if isinstance(answer, Tensor) else f"a {type(answer).__name__}"
+    message = f"{name} answers {output} for {PROBES} images, expected [{PROBES}, {classes}]"
+    if not isinstance(answer, Tensor):
+        return ParameterError(f"{message}. Let it return the logits alone, as one tensor.")
+    if answer.ndim != 2:
+        return ParameterError(f"{message}. Let it return one row of logits for each image.")
+    return ParameterError(
+        f"{message}: the dataset has {classes} classes. Make the model for them, or name its own data."
+    )
+
+
+def _warn_of_probabilities(logits: Tensor, name: str) -> None:
+    """Warn about a model that ends in a softmax."""
+    if bool((logits >= 0).all()) and torch.allclose(logits.sum(1), torch.ones(len(logits)), atol=TOLERANCE):
+        warnings.warn(
+            f"The answers of {name} look like probabilities. Let it return logits, without the last softmax: "
+            "fine-tuning would apply it twice.",
+            RunWarning,
+            stacklevel=3,
+        )
 
 
 def write_run(

@@ -109,7 +109,13 @@ def find(name: str, folder: str = "models") -> Factory:
     if plugins.library_of(name) and folder == "models":
         return _libraries.factory(name)
     if ":" in name:
-        return plugins.import_object(name, what)
+        made = plugins.import_object(name, what)
+        if isinstance(made, nn.Module):
+            raise LookupError(
+                f"{name} is a {type(made).__name__} that is made already, expected a class or a function. "
+                "Name a function that returns it."
+            )
+        return made
     known = plugins.functions(folder)
     if name not in known:
         raise LookupError(f"there is no {what} {name!r} (your own is named module:name){did_you_mean(name, known)}")
