@@ -60,26 +60,31 @@ def test_three_images_have_no_best() -> None:
 
 
 def test_untested_radius_is_a_dash_or_a_bound() -> None:
-    table = accuracies([entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL)])
+    table = accuracies([entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL), WEAK])
     assert table.head == ["", "σ", "ACR", "0.00", "0.25", "0.50", "0.75", "abstains"]  # noqa: RUF001
     assert texts(table) == ["a", "0.50", "≥ 0.3125", "≥ 75.0", "75.0", "50.0", UNKNOWN, UNKNOWN]
     assert [bool(cell.interval) for cell in table.rows[0]] == [False, False, False, False, True, True, False, False]
 
 
+def test_radii_of_which_nothing_is_known_have_no_column() -> None:
+    table = accuracies([entry("a", 0.25, 0.5, **SEQUENTIAL), entry("b", 0.125, parameters={"radius": 0.125})])
+    assert table.head[3:] == ["0.00", "0.125", "0.25", "0.50", "abstains"]
+
+
 def test_fixed_with_a_radius_knows_only_that_radius() -> None:
     table = accuracies([entry("a", 0.5, 0.0, parameters={"radius": 0.5})])
-    assert texts(table) == ["a", "0.50", "≥ 0.2500", "≥ 50.0", "≥ 50.0", "50.0", UNKNOWN, UNKNOWN]
+    assert texts(table) == ["a", "0.50", "≥ 0.2500", "≥ 50.0", "≥ 50.0", "50.0", UNKNOWN]
 
 
 def test_untested_radii_are_unknown_if_nothing_is_certified() -> None:
     table = accuracies([entry("a", 0.0, 0.0, **SEQUENTIAL)])
-    assert texts(table) == ["a", "0.50", UNKNOWN, UNKNOWN, "0.0", "0.0", UNKNOWN, UNKNOWN]
+    assert texts(table) == ["a", "0.50", UNKNOWN, UNKNOWN, "0.0", "0.0", UNKNOWN]
 
 
 def test_a_prediction_knows_radius_zero() -> None:
     rows = [Row(0, 1, 1, 0.0, 1.0), Row(1, 1, -1, 0.0, 1.0)]
     predicted = Entry("a", Summary(Certificates("a", rows, {"procedure": "prediction"})))
-    assert texts(accuracies([predicted])) == ["a", UNKNOWN, UNKNOWN, "50.0", UNKNOWN, UNKNOWN, UNKNOWN, "50.0"]
+    assert texts(accuracies([predicted])) == ["a", UNKNOWN, UNKNOWN, "50.0", "50.0"]
 
 
 def test_tested_radius_has_its_own_column() -> None:
@@ -91,7 +96,7 @@ def test_tested_radius_has_its_own_column() -> None:
 def test_bounds_are_not_marked_as_best() -> None:
     inputs = [entry(name, radius, times=FEWEST_IMAGES, **SEQUENTIAL) for name, radius in (("a", 0.25), ("b", 0.5))]
     table = accuracies(inputs)
-    assert [cell.best for cell in table.rows[1]] == [False, False, False, False, True, True, False, False]
+    assert [cell.best for cell in table.rows[1]] == [False, False, False, False, True, True, False]
 
 
 def test_intervals_are_a_table_of_the_radii_alone() -> None:

@@ -40,6 +40,15 @@ def test_a_run_gives_a_row_per_certificate_file(tmp_path: Path) -> None:
     assert all(entry.run for entry in entries)
 
 
+def test_files_of_one_certifier_are_told_apart_by_sigma_in_its_order(tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run", ())
+    for number, sigma in enumerate((0.5, 0.12, 0.25)):
+        noise = {"name": "gaussian", "sigma": sigma}
+        file = CertificateFile(run.certificates / f"fixed-{number}.tsv", {**HEADER, "sigma": sigma, "noise": noise})
+        file.append(Row(0, 1, 1, 0.5, 1.0, 100))
+    assert [entry.name for entry in read([run.path])] == ["run (sigma 0.12)", "run (sigma 0.25)", "run (sigma 0.5)"]
+
+
 def test_a_file_without_rows_is_left_out_with_a_warning(tmp_path: Path) -> None:
     run = certified(tmp_path / "run", "fixed")
     CertificateFile(run.certificates / "empty.tsv", {**HEADER, "procedure": "planned"})

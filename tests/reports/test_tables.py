@@ -47,7 +47,8 @@ def test_unknown_values_are_empty_in_csv() -> None:
     assert {unknown[key] for key in ("sigma", "certifier", "failure", "engine", "seed", "images_chosen")} == {""}
     (row,) = rows(entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL))
     assert [row[key] for key in ("acr", "acr_at_least", "clean", "abstained")] == ["", "0.312500", "", ""]
-    assert [row[key] for key in ("r0.00", "r0.25", "r0.50", "r0.75")] == ["", "0.750000", "0.500000", ""]
+    assert [row[key] for key in ("r0.00", "r0.25", "r0.50")] == ["", "0.750000", "0.500000"]
+    assert "r0.75" not in row, "nothing is known beyond the largest tested radius"
     assert row["label_known"] == "yes"
 
 
@@ -97,7 +98,7 @@ def test_latex_contains_how_the_certificates_were_made() -> None:
 
 def test_latex_shows_dashes_and_bounds() -> None:
     text = latex([entry("a", 0.25, 0.5, 0.5, 0.0, **SEQUENTIAL)])
-    assert r"a & 0.50 & $\geq$ 0.3125 & $\geq$ 75.0 & 75.0 & 50.0 & -- & -- \\" in text
+    assert r"a & 0.50 & $\geq$ 0.3125 & $\geq$ 75.0 & 75.0 & 50.0 & -- \\" in text
 
 
 def test_numbers_are_aligned_right_and_words_left() -> None:

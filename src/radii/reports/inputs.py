@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import combinations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -224,7 +225,7 @@ def _read(path: Path, name: str, trusted: Collection[str]) -> list[Entry]:
 
 def _read_run(run: ReportedRun, name: str) -> list[Entry]:
     run.recipe  # noqa: B018  raises if the recipe names code that is not trusted
-    files = [certificates.read(file) for file in begun_files(run, warn=True)]
+    files = sorted(map(certificates.read, begun_files(run, warn=True)), key=lambda file: file.sigma or 0.0)
     if not files:
         only = " of images, only a proof about a population" if any(run.population.glob("*.tsv")) else ""
         raise ValueError(f"{run.path} holds no certificates{only}. Make them with `radii certify {run.path}`.")
@@ -271,11 +272,12 @@ def _weights(file: Certificates, run: Run, present: str | None) -> str:
 
 
 def _marks(files: Sequence[Certificates]) -> list[str]:
-    """Return what distinguishes each certificate file of a run: its dataset, certifier, both, or its name."""
+    """Return what distinguishes each certificate file of a run: its dataset, certifier, sigma, some, or its name."""
     if len(files) == 1:
         return [protocol.evaluated_on(files[0])]
-    for fields in ((protocol.evaluated_on,), (_certifier,), (protocol.evaluated_on, _certifier)):
-        marks = [", ".join(filter(None, (field(file) for field in fields))) for file in files]
+    fields = (protocol.evaluated_on, _certifier, _sigma)
+    for chosen in (choice for count in (1, 2, 3) for choice in combinations(fields, count)):
+        marks = [", ".join(filter(None, (field(file) for field in chosen))) for file in files]
         if len(set(marks)) == len(files):
             return marks
     return [", ".join(filter(None, (protocol.evaluated_on(file), file.name))) for file in files]
@@ -283,3 +285,7 @@ def _marks(files: Sequence[Certificates]) -> list[str]:
 
 def _certifier(file: Certificates) -> str:
     return file.certifier or file.name
+
+
+def _sigma(file: Certificates) -> str:
+    return "" if file.sigma is None else f"sigma {file.sigma:g}"

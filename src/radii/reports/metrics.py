@@ -174,9 +174,10 @@ def steps_of(summaries: Sequence[Summary]) -> list[float]:
 
 
 def radii_of(summaries: Sequence[Summary], most: int = MOST_RADII) -> list[float]:
-    """Choose the radii of a table: every tested one, and steps between them, about `most` in all."""
+    """Choose the radii of a table: every tested one, and steps where something is known, about `most` in all."""
     tested = {radius for summary in summaries for radius in summary.tested_radii or ()}
-    steps = [radius for radius in steps_of(summaries) if radius not in tested]
+    largest = max(tested) if all(summary.tested_radii is not None for summary in summaries) else math.inf
+    steps = [radius for radius in steps_of(summaries) if radius not in tested and radius < largest]
     return sorted({*tested, *thinned(steps, max(4, most - len(tested)))})
 
 
