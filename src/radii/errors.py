@@ -5,9 +5,13 @@ import json
 import shlex
 import shutil
 import sys
+import warnings
 from importlib import metadata
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+LARGE_SIGMA = 2.0
+"""A sigma above this is probably a mistake."""
 
 
 class ParameterError(ValueError):
@@ -64,3 +68,14 @@ def _installer() -> list[str]:
     if importlib.machinery.PathFinder.find_spec("pip") is not None:
         return [sys.executable, "-m", "pip", "install"]
     return ["uv", "pip", "install", "--python", sys.executable]
+
+
+def warn_of_sigma(sigma: float) -> None:
+    """Warn about a sigma that is too large for pixels in [0, 1]."""
+    if sigma > LARGE_SIGMA:
+        warnings.warn(
+            f"sigma = {sigma:g} is far more noise than pixels in [0, 1] bear; 0.12 to 1 is usual. "
+            f"If it was meant for pixels up to 255, state {sigma / 255:.3g}.",
+            RunWarning,
+            stacklevel=3,
+        )

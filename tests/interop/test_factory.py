@@ -176,7 +176,11 @@ def test_normalisation_is_as_stated(pictures: Path, options: dict[str, Any], con
         ),
         ("load", {"mean": (0.5,) * 3}, "expected as many of one as of the other"),
         ("load", {"mean": (0.5,) * 3, "std": (0.5, 0.5, 0.0)}, "expected numbers > 0"),
-        ("load", {"mean": (124.0, 116.0, 104.0), "std": (58.0,) * 3}, "for pixels up to 255, divide them by 255"),
+        (
+            "load",
+            {"mean": (124.0, 116.0, 104.0), "std": (58.0,) * 3},
+            "for pixels up to 255, divide mean and std by 255",
+        ),
         ("load", {"mean": (-0.5,) * 3, "std": (0.5,) * 3}, r"expected numbers in \[0, 1\], as the pixels are.$"),
         ("load", {"weights": Path("absent.pt")}, "there is no checkpoint absent.pt"),
         ("load", {"weights": Path("code.pt")}, "needs more than tensors to be read, so it is refused"),
@@ -200,3 +204,10 @@ def test_failed_imports_give_one_sentence_and_write_nothing(
 def test_a_model_that_ends_in_a_softmax_is_warned_of(pictures: Path) -> None:
     with pytest.warns(RunWarning, match="look like probabilities. Let it return logits, without the last softmax"):
         import_pictures(pictures, "softmax")
+
+
+def test_a_model_in_memory_is_refused_with_what_takes_one() -> None:
+    with pytest.raises(
+        ValueError, match=r"The model is a Linear, expected module:name.* radii.SmoothedClassifier\(model"
+    ):
+        import_model(nn.Linear(2, 2), "run", sigma=0.25)

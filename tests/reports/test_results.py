@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 import radii
-from radii import certifiers
+from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
 from radii.errors import MissingExtraError
 from radii.runs.certificates import Certificates, Row
@@ -113,6 +113,9 @@ def test_certificate_in_a_notebook_rounds_down() -> None:
 def test_run_in_a_notebook_and_results_of_its_file(digits_run: Callable[..., Run]) -> None:
     run = digits_run()
     assert "digits_cnn" in run._repr_html_()
+    assert "right without noise" not in run._repr_html_()
+    disk.write_json(run.check_file, {"right": 440, "images": 450, "weights": run.weights_digest()})
+    assert "440 of 450 test images" in run._repr_html_()
     assert "<path" not in run._repr_html_()
     with pytest.raises(ValueError, match=r"holds no certificates\. Make them with `radii certify"):
         radii.read_results(run.path)

@@ -44,7 +44,8 @@ def test_files_of_one_certifier_are_told_apart_by_sigma_in_its_order(tmp_path: P
     run = write_run(tmp_path / "run", ())
     for number, sigma in enumerate((0.5, 0.12, 0.25)):
         noise = {"name": "gaussian", "sigma": sigma}
-        file = CertificateFile(run.certificates / f"fixed-{number}.tsv", {**HEADER, "procedure": "fixed", "sigma": sigma, "noise": noise})
+        header = {**HEADER, "procedure": "fixed", "sigma": sigma, "noise": noise}
+        file = CertificateFile(run.certificates / f"fixed-{number}.tsv", header)
         file.append(Row(0, 1, 1, 0.5, 1.0, 100))
     assert [entry.name for entry in read([run.path])] == ["run (sigma 0.12)", "run (sigma 0.25)", "run (sigma 0.5)"]
 

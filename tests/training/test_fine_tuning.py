@@ -8,6 +8,7 @@ import torch
 from torch import nn
 
 import radii
+from radii.errors import RunWarning
 from radii.interop.factory import import_model
 from radii.runs import profiles
 from radii.runs.recipe import RecipeError
@@ -111,3 +112,7 @@ def test_normalised_is_the_models_first_layer() -> None:
             radii.Normalised(base, mean, std)
     with pytest.raises(ValueError, match="expected one number each per channel"):
         radii.SmoothedClassifier(base, sigma=0.25, classes=48, mean=MEAN)
+    with pytest.raises(ValueError, match="for pixels up to 255, divide mean and std by 255"):
+        radii.SmoothedClassifier(base, sigma=0.25, classes=48, mean=(124.0, 116.0, 104.0), std=(58.0, 57.0, 57.0))
+    with pytest.warns(RunWarning, match="If it was meant for pixels up to 255, state 0.251"):
+        radii.SmoothedClassifier(base, sigma=64, classes=48)

@@ -20,7 +20,7 @@ from radii.datasets import DataError, Samples, samples_of
 from radii.datasets.base import Part, image_digest
 from radii.device import default_workers
 from radii.engines import AUTO, SmoothedClassifier, check_image
-from radii.errors import ParameterError
+from radii.errors import ParameterError, warn_of_sigma
 from radii.estimate import Estimate, OnEstimate, OnWork
 from radii.fields import check_seed
 from radii.provenance import artefact_digest, artefact_path, class_digests, code_digests, rounding_environment
@@ -28,7 +28,6 @@ from radii.runs import events, resume
 from radii.runs.certificates import ENVIRONMENTS, OnImage, Row
 from radii.runs.events import EventLog
 from radii.runs.function import CODE, DEVICE, LOGITS, MODEL
-from radii.runs.recipe import warn_of_sigma
 from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
 from radii.runs.shards import Shard

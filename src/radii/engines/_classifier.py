@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from radii.engines._module import SmoothedModule
 from radii.engines._state import state_of
 from radii.engines.base import AUTO, PROBE, EngineSpec, create, default_batch_size, device_of, drawn, prepare
-from radii.errors import ParameterError
+from radii.errors import ParameterError, warn_of_sigma
 from radii.onnx_graph import has_graph
 from radii.smoothing.addresses import NoiseAddress, generator
 from radii.smoothing.forward import evaluating
@@ -92,6 +92,8 @@ class SmoothedClassifier:
             raise ValueError(f"noise = {noise!r}, expected a noise, such as radii.smoothing.noise.create('grid', ...)")
         if mean is not None or std is not None:
             base = Normalised(base, mean or (), std or ())
+        if isinstance(sigma, Real):
+            warn_of_sigma(float(sigma))
         if batch_size is None:
             batch_size = default_batch_size(device_of(base))
         for name, value, least in (("classes", classes, 2), ("batch_size", batch_size, 1)):

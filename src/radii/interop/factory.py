@@ -34,6 +34,11 @@ def import_model(
     >>> radii.load(run, engine="torch")
     SmoothedClassifier(..., noise=Gaussian(sigma=0.25), classes=10, engine='torch')
     """
+    if isinstance(model, nn.Module):
+        raise ParameterError(
+            f"The model is a {type(model).__name__}, expected module:name, from which the run makes it again. "
+            "Without a run: radii.SmoothedClassifier(model, sigma=..., classes=...)."
+        )
     path, weights = Path(path), None if weights is None else Path(weights)
     if isinstance(inputs.get("data"), str):
         inputs["data"] = Path(inputs["data"])

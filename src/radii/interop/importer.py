@@ -12,13 +12,13 @@ from torch import Tensor, nn
 
 from radii import disk
 from radii.datasets import Dataset
-from radii.errors import ParameterError, RunWarning
+from radii.errors import ParameterError, RunWarning, warn_of_sigma
 from radii.onnx_graph import description_file
 from radii.provenance import environment
 from radii.runs import readers
-from radii.runs.recipe import Recipe, Spec, named_table, warn_of_sigma
+from radii.runs.recipe import Recipe, Spec, named_table
 from radii.runs.run import Run, RunError
-from radii.smoothing.normalisation import Normalisation
+from radii.smoothing.normalisation import Normalisation, mean_problem
 from radii.training.accuracy import measure
 from radii.training.build import stored
 from radii.training.initial_weights import source
@@ -92,9 +92,8 @@ class Inputs:
             raise ParameterError(f"mean = {mean} and std = {std}, expected as many of one as of the other", "mean")
         if any(deviation <= 0 for deviation in std):
             raise ParameterError(f"std = {std}, expected numbers > 0", "mean")
-        if any(not 0 <= value <= 1 for value in mean):
-            larger = " If they are for pixels up to 255, divide them by 255." if max(mean) > 1 else ""
-            raise ParameterError(f"mean = {mean}, expected numbers in [0, 1], as the pixels are.{larger}", "mean")
+        if problem := mean_problem(mean):
+            raise ParameterError(problem, "mean")
         return constants
 
 

@@ -3,13 +3,11 @@
 import json
 import math
 import tomllib
-import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from radii.errors import RunWarning
 from radii.fields import ALSO, check, did_you_mean, from_mapping, option
 from radii.runs import readers
 
@@ -20,8 +18,6 @@ PACKAGE = Path(__file__).parents[1]
 
 SYNONYMS = {"batch_size": "images_per_step"}
 """Names that other tools use for fields of [training]."""
-LARGE_SIGMA = 2.0
-"""A sigma above this is probably a mistake."""
 LENGTHS = {"epochs": "steps", "steps": "epochs"}
 """The two ways to state the length of a training: a setting of one replaces the other."""
 
@@ -154,17 +150,6 @@ class Recipe:
         for name, table in tables.items():
             lines += ["", f"[{name}]", *(f"{key} = {as_toml(value)}" for key, value in table.items())]
         return "\n".join(lines) + "\n"
-
-
-def warn_of_sigma(sigma: float) -> None:
-    """Warn about a sigma that is too large for pixels in [0, 1]."""
-    if sigma > LARGE_SIGMA:
-        warnings.warn(
-            f"sigma = {sigma:g} is far more noise than pixels in [0, 1] bear; 0.12 to 1 is usual. "
-            f"If it was meant for pixels up to 255, state {sigma / 255:.3g}.",
-            RunWarning,
-            stacklevel=3,
-        )
 
 
 # Components

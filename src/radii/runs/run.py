@@ -72,14 +72,15 @@ class Run:
         """Return a table of the recipe and the certificates, and their curves, for notebooks; no code is imported."""
         stated, rows = self.stated_recipe(), self.history()
         measured = rows[-1].get("noisy_test_accuracy") if rows else None
-        files = self._certified()
+        check, files = self.check(), self._certified()
         fields = {
             "dataset": stated.dataset["name"],
             "model": stated.model["name"],
             "objective": stated.objective["name"],
             "sigma": stated.sigma,
             "trained": f"{len(rows)} epochs" if self.finished else "not to the end",
-            **({"noisy test accuracy": measured} if measured else {}),
+            **({"noisy test accuracy": f"{float(measured):.4f}"} if measured else {}),
+            **({"right without noise": f"{check['right']:,} of {check['images']:,} test images"} if check else {}),
             **{f"certificates {file.name}": f"{len(file.rows)} images" for file in files},
         }
         lines = [(file.name, certificates.accuracy_steps(file)) for file in files]

@@ -51,9 +51,19 @@ class Normalised(nn.Sequential):
         finite = all(map(math.isfinite, (*constants.mean, *constants.std)))
         if not constants.mean or len(constants.mean) != len(constants.std) or not finite or not min(constants.std) > 0:
             raise ValueError(f"mean = {mean}, std = {std}, expected one number each per channel, std > 0")
+        if problem := mean_problem(constants.mean):
+            raise ValueError(problem)
         first = Normalise(constants)
         beside = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
         super().__init__(first if beside is None else first.to(beside), model)
+
+
+def mean_problem(mean: Sequence[float]) -> str:
+    """Describe what is wrong with a mean that no pixels in [0, 1] can have; empty if nothing is."""
+    if all(0 <= value <= 1 for value in mean):
+        return ""
+    larger = " If they are for pixels up to 255, divide mean and std by 255." if max(mean) > 1 else ""
+    return f"mean = {list(mean)}, expected numbers in [0, 1], as the pixels are.{larger}"
 
 
 def layer(constants: Normalisation) -> nn.Module:

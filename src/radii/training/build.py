@@ -14,11 +14,12 @@ from torch import Tensor, nn
 
 from radii import datasets, engines, models, objectives
 from radii.datasets import Dataset, Images
+from radii.errors import warn_of_sigma
 from radii.fields import settings_of
 from radii.objectives import Objective
 from radii.runs import readers
 from radii.runs.profiles import TRANSFER
-from radii.runs.recipe import Recipe, RecipeError, Training, fields_of, warn_of_sigma
+from radii.runs.recipe import Recipe, RecipeError, Training, fields_of
 from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import generator
 from radii.training.initial_weights import (
