@@ -3,13 +3,16 @@
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from PIL import Image
 
 from radii.cli import harden
-from radii.cli.audit import sensible_sigmas
+from radii.cli.audit import _loses_most, sensible_sigmas
 from radii.interop.factory import import_model
+from radii.reports.compare import Comparison
 from radii.runs.run import Run
 from tests.cli.running import radii
 
@@ -107,3 +110,17 @@ def test_pictures_without_a_training_split_are_refused_before_a_plan(
     assert refused.code == 2
     assert "has no train split: put its photographs into train/<class>/" in refused.error
     assert not Path("hardened.plan.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("objective", "certified", "loses"), [("imported", 0.4, True), ("imported", 0.6, False), ("gaussian", 0.1, False)]
+)
+def test_an_audit_finds_models_that_lose_most_of_what_is_right(objective: str, certified: float, loses: bool) -> None:
+    recipe = SimpleNamespace(objective={"name": objective})
+    run: Any = SimpleNamespace(
+        run=SimpleNamespace(stated_recipe=lambda: recipe),
+        summary=SimpleNamespace(certificates=SimpleNamespace(sigma=0.25)),
+        without_noise=SimpleNamespace(value=0.98),
+        certified=lambda radius: SimpleNamespace(value=certified if radius == 0.25 else 0.0),
+    )
+    assert _loses_most(Comparison([run], (0.25,))) == loses

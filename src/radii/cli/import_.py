@@ -77,8 +77,8 @@ def _import(
         raise ValueError(f"{source} begins with random weights. Name a file of trained ones with --weights.")
     if not is_factory and not Path(source).exists() and Path(source).suffix not in FILES:
         module, _, name = source.rpartition(".")
-        factory = f"{module}:{name}" if module else f"{source}:load"
-        raise ValueError(f"There is no file {source}. Name a file, or a factory as module:name, such as {factory}.")
+        likely = f"{module}:{name}" if module else f"{source}:load"
+        raise ValueError(f"There is no file {source}. Name a file, or a factory as module:name, such as {likely}.")
     if weights is not None and not is_factory:
         raise ValueError(f"--weights needs a factory such as my.nets:load, but {source} is a file. Leave it out.")
     if model is not None and (is_factory or is_onnx):
