@@ -3,6 +3,7 @@
 import importlib.util
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -59,7 +60,7 @@ def test_no_engine_is_refused(engine: str, name: str, tmp_path: Path) -> None:
     if (engine, name) == ("compile", "cifar_resnet20"):
         model = small_residual(SHAPE)  # twenty layers take a quarter of a minute to compile
     else:
-        narrow = {"width": 8} if name == "cifar_resnet20" else {}
+        narrow: dict[str, Any] = {"width": 8} if name == "cifar_resnet20" else {}
         model = models.create(name, shape=SHAPE, classes=10, **narrow)
         model(torch.rand(16, *SHAPE))
     classifier = classifier_of(engine, model.eval(), tmp_path)
