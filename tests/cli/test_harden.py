@@ -1,6 +1,7 @@
 """`radii harden`: which commands it plans for which model and how many minutes."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,7 +9,8 @@ import pytest
 
 from radii.cli import harden
 from radii.cli.audit import sensible_sigmas
-from radii.runs.run import Run
+from radii.disk import LockedError
+from radii.runs.run import Run, RunError
 
 
 @pytest.fixture
@@ -20,7 +22,7 @@ def source(digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> R
 def planned(source: Run, minutes: float, model: str | None = None) -> tuple[list[str], float]:
     """Return the planned commands with short names of the runs, and the minutes of all."""
     target = source.path.with_name("hardened")
-    commands = harden._commands(source, target, 0.25, minutes, model, None, None)
+    commands = harden._commands(source, target, 0.25, minutes, model, None, None, 20)
     texts = [str(command).replace(f"{source.path.parent}/", "") for command in commands]
     return texts, sum(command.minutes for command in commands)
 
@@ -79,3 +81,38 @@ def test_a_file_that_is_no_plan_is_refused(content: str, tmp_path: Path) -> None
     (tmp_path / "hardened.plan.json").write_text(content)
     with pytest.raises(ValueError, match="is not a plan that `radii harden` wrote"):
         harden.Plan(tmp_path / "hardened", {"run": "mine"})
+
+
+def hardened(source: Run, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Run `radii harden` without its steps; return the words of the commands that it would have run."""
+    steps: list[list[str]] = []
+    monkeypatch.setattr("radii.cli.plan.run_planned", lambda words: steps.append(list(words)))
+    harden.harden(source.path, minutes=5)
+    return steps
+
+
+@pytest.mark.parametrize(
+    "more", [["--trust", "evil"], ["--cluster", "tcp://evil:8786"], ["--data", "/home"]], ids=lambda words: words[0]
+)
+def test_commands_in_the_plan_of_a_stranger_are_not_run(
+    more: list[str], source: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(hardened(source, monkeypatch)) == 5
+    plan = source.path.with_name("hardened.plan.json")
+    table = json.loads(plan.read_text())
+    table["commands"][0]["words"] += more
+    plan.write_text(json.dumps({**table, "done": 0}))
+    with pytest.raises(RunError, match="holds other commands than this version plans"):
+        hardened(source, monkeypatch)
+    plan.write_text(json.dumps({**table, "commands": table["commands"][1:], "done": 0}))
+    with pytest.raises(RunError, match="holds other commands"):
+        hardened(source, monkeypatch)
+
+
+def test_two_cannot_harden_one_run_at_once(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def another(_: Sequence[str]) -> None:
+        with pytest.raises(LockedError, match=r"hardened.plan.json is being written by process \d+"):
+            harden.harden(source.path, minutes=5)
+
+    monkeypatch.setattr("radii.cli.plan.run_planned", another)
+    harden.harden(source.path, minutes=5)
