@@ -3,7 +3,9 @@
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -16,6 +18,7 @@ from radii.certification.dataset import certify_dataset
 from radii.certification.load import load
 from radii.certification.verify import verify_run
 from radii.interop.checkpoint import import_checkpoint
+from radii.interop.ensemble import import_ensemble
 from radii.interop.export import export
 from radii.interop.onnx import import_onnx
 from radii.runs.recipe import Recipe, Training
@@ -80,6 +83,12 @@ CHANGES = {
     "removed": (remove, "it lacks 'ant'"),
     "reordered": (reorder, "their order is 'bee', 'ant', 'cat'"),
 }
+
+
+def denoised(run: Run) -> dict[str, Any]:
+    return {"name": "denoised", "classifier": str(run.path), "denoiser": {"name": "dncnn", "depth": 3, "width": 2}}
+
+
 USES: dict[str, Callable[[Run, Path], object]] = {
     "certify": lambda run, data: certify_run(
         CertificationConfig(run=run.path, certifier=FIXED, engine="torch", data=data), workers=1
@@ -94,6 +103,13 @@ USES: dict[str, Callable[[Run, Path], object]] = {
         data=data,
         teacher=run,
     ),
+    "fine-tuning": lambda run, data: build(
+        Recipe(dataset=DATASET, model="digits_cnn", sigma=0.25, training=replace(TRAINING, initial=str(run.path))),
+        data=data,
+    ),
+    "a denoiser in front of it": lambda run, data: build(
+        Recipe(dataset=DATASET, model=denoised(run), sigma=0.25, objective="denoising", training=TRAINING), data=data
+    ),
     "import of weights": lambda run, data: import_checkpoint(
         run.weights_file, Recipe(dataset=DATASET, model="digits_cnn", sigma=0.25), run.path.parent / "new", data=data
     ),
@@ -107,7 +123,8 @@ def test_other_classes_are_refused_by_name(run: Run, change: str, use: str) -> N
     act, words = CHANGES[change]
     act(data)
     # A model that takes another number of classes than the folder has cannot be loaded at all.
-    sentence = f"{re.escape(words)}|has other classes|another number of classes|does not hold digits_cnn"
+    number = r"takes images .* in 3 classes, not|another number of classes|does not hold digits_cnn"
+    sentence = f"{re.escape(words)}|has other classes|{number}"
     with pytest.raises((RunError, ValueError), match=sentence):
         USES[use](run, data)
     assert not (run.path.parent / "new").exists()
@@ -164,3 +181,24 @@ def test_names_of_a_classifier_in_memory_are_compared(run: Run, tmp_path: Path) 
     whole = datasets.create("folder", tmp_path / "photographs", size=8, channels=1)
     results = certify_dataset(smoothed, whole, seed=0, workers=1, estimation=50, max_images=1)
     assert len(results.rows) == 1
+
+
+def test_members_of_an_ensemble_have_one_order_of_classes(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "photographs"
+    same = shutil.copytree(run.path, tmp_path / "same")
+    assert import_ensemble([run, same], tmp_path / "both", data=data).finished
+    shutil.copytree(data, tmp_path / "others")
+    reorder(tmp_path / "others")
+    other = train(replace(run.recipe, dataset=DATASET), tmp_path / "other", data=tmp_path / "others")
+    for members, place in (([run, other], data), ([other, run], tmp_path / "others")):
+        with pytest.raises(RunError, match=r"has other classes: .*in this order\. Name and order them as in training"):
+            import_ensemble(members, tmp_path / "mixed", data=place)
+    assert not (tmp_path / "mixed").exists()
+
+
+def test_classes_that_are_new_in_their_place_are_learned_by_fine_tuning_alone(run: Run) -> None:
+    data = run.path.parent / "photographs"
+    rename("bee", "bat")(data)
+    assert USES["fine-tuning"](run, data)
+    with pytest.raises(RunError, match="has other classes: 'ant', 'bee', 'cat'"):
+        USES["a denoiser in front of it"](run, data)
