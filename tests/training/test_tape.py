@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 
 from radii import engines
+from radii.runs.function import model_digest
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.training import tape as tapes
 from radii.training.loop import StepEvent, train
 from radii.training.tape import Tape
 from radii.training.transfer import train_students
-from radii.training.weights import model_digest
 from tools.processes import wait_for, warm_context
 
 Copies = Callable[..., Run]

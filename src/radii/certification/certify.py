@@ -28,7 +28,7 @@ from radii.provenance import artefact_digest, artefact_path, class_digests, code
 from radii.runs import events, gallery, resume
 from radii.runs.certificates import ENVIRONMENTS, OnImage, Row
 from radii.runs.events import EventLog
-from radii.runs.function import CODE, DEVICE, LOGITS, MODEL
+from radii.runs.function import CODE, DEVICE, LOGITS, MODEL, model_digest
 from radii.runs.recipe import warn_of_sigma
 from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
@@ -37,7 +37,6 @@ from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Noise
 from radii.training.accuracy import record_accuracy
 from radii.training.open_dataset import dataset_of
-from radii.training.weights import model_digest
 from radii.workers.backends import forecast_programs, run_programs, started_pool
 from radii.workers.forecast import every_within
 from radii.workers.pool import ProcessPool

@@ -18,13 +18,13 @@ from radii.fields import from_mapping
 from radii.provenance import artefact_digest, artefact_path, code_digests
 from radii.runs import trust
 from radii.runs.certificates import CHECKSUM, ENVIRONMENTS, FORMAT, KIND, POLYNOMIALS, POPULATION, Certificates, Row
-from radii.runs.function import FUNCTION, MODEL, function_difference
+from radii.runs.function import FUNCTION, MODEL, function_difference, model_digest
 from radii.runs.run import Run
 from radii.runs.shards import SHARD
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
-from radii.training.weights import model_digest, model_spec
+from radii.training.weights import model_spec
 
 TOLERANCE = 1e-9
 """The relative tolerance of a recomputed radius: other versions of a library may differ in the last digits."""

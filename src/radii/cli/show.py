@@ -10,6 +10,7 @@ from radii.cli.arguments import Json, command
 from radii.cli.train import accuracy_text
 from radii.reports import population
 from radii.reports.costs import answer_cost, check_in_words, milliseconds, noisy_in_words
+from radii.reports.inputs import is_present
 from radii.reports.metrics import Summary, epoch_time, in_words, without_noise
 from radii.reports.model_card import certified
 from radii.reports.protocol import describe_certifier, describe_images, describe_noise
@@ -109,9 +110,8 @@ def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str,
         yield "with", _environment(run.environment())
     if code := [name for name in recipe.names() if _is_unknown_code(name)]:
         yield "code", f"{', '.join(code)}: not run by this user before; commands that use it ask for --trust"
-    weights = run.weights_digest() if run.finished and certified_files else None
     for file in certified_files:
-        yield "certified", _certified(file, recipe.sigma, weights)
+        yield "certified", _certified(run, file, recipe.sigma)
     for name, proof in population.of_runs([("", run)]):
         yield "one pass", " ".join([*filter(None, [name.strip()]), "; ".join(population.in_words(proof))])
 
@@ -159,10 +159,10 @@ def _is_unknown_code(name: str) -> bool:
     return bool(module) and not trust.is_known(module)
 
 
-def _certified(file: Certificates, sigma: float, weights: str | None) -> str:
-    """Return a certificate file as one line; `weights` is the digest of the run's present weights."""
-    is_old = weights is not None and file.header.get("weights") not in (None, weights)
-    other = " (of other weights than the present ones)" if is_old else ""
+def _certified(run: Run, file: Certificates, sigma: float) -> str:
+    """Return a certificate file as one line, which says if it is about another function than the run is now."""
+    is_old = run.finished and "weights" in file.header and not is_present(run, file.header)
+    other = " (of other weights or another model than the present ones)" if is_old else ""
     engine = file.header.get("engine", "?")
     usual = file.noise.get("name") == "gaussian" and file.sigma in (None, sigma)
     noise = "" if usual else f"; noise {describe_noise(file)}"

@@ -16,6 +16,7 @@ from radii.reports.metrics import EpochTime, Share, Summary, epoch_time, without
 from radii.runs import attacks, certificates, gallery, readers, repeats
 from radii.runs.attacks import Attack
 from radii.runs.certificates import Certificates
+from radii.runs.function import is_of_model
 from radii.runs.run import Run
 
 if TYPE_CHECKING:
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
 OWN = "the run’s own"  # noqa: RUF001
 ABSENT = "the weights are not in the run"
 GONE = "of weights that the run no longer has"
+EDITED = "of another model table than the recipe’s"  # noqa: RUF001
 UNRECORDED = "of unrecorded weights"
 
 
@@ -86,7 +88,7 @@ class Entry:
     mark: str = ""
     """What distinguishes this certificate file from the others of its run; empty if there is only one."""
     weights: str = ""
-    """OWN, ABSENT, GONE or UNRECORDED; empty for a file without a run."""
+    """OWN, ABSENT, GONE, EDITED or UNRECORDED; empty for a file without a run."""
     folder: str = ""
     """The folder of logs that the file is in; empty for other files and for runs."""
     path: Path | None = None
@@ -105,8 +107,8 @@ class Entry:
 
     @property
     def own(self) -> bool:
-        """Whether the certificates can be of the run's present weights."""
-        return self.weights not in (GONE, UNRECORDED)
+        """Whether the certificates can be of the run's present function."""
+        return self.weights not in (GONE, EDITED, UNRECORDED)
 
     @property
     def certificates(self) -> Certificates:
@@ -236,17 +238,19 @@ def _read_run(run: ReportedRun, name: str) -> list[Entry]:
 
 
 def present_certificates(run: Run) -> list[Certificates]:
-    """Read the certificate files of a run's present weights."""
-    weights = run.weights_digest()
-    files = [certificates.read(path) for path in begun_files(run)]
-    return [file for file in files if file.header.get("weights") == weights]
+    """Read the certificate files of a run's present function."""
+    return [file for path in begun_files(run) if is_present(run, (file := certificates.read(path)).header)]
 
 
 def present_attacks(run: Run) -> dict[Path, Attack]:
-    """Read the attack files about a run's present weights that have rows."""
-    weights = run.weights_digest()
+    """Read the attack files about a run's present function that have rows."""
     files = attacks.read_all(run)
-    return {path: attack for path, attack in files.items() if attack.rows and attack.header["weights"] == weights}
+    return {path: attack for path, attack in files.items() if attack.rows and is_present(run, attack.header)}
+
+
+def is_present(run: Run, header: Mapping[str, Any]) -> bool:
+    """Return whether a header is about the function that a run is now: its weights, and the model in its recipe."""
+    return header.get("weights") == run.weights_digest() and is_of_model(header, run.stated_recipe())
 
 
 def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
@@ -260,14 +264,16 @@ def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
 
 
 def _weights(file: Certificates, run: Run, present: str | None) -> str:
-    """Return which weights were certified: OWN, ABSENT, GONE or UNRECORDED; `present` is their digest now."""
+    """Return what was certified: OWN, ABSENT, GONE, EDITED or UNRECORDED; `present` is the weights' digest now."""
     recorded = file.header.get("weights")
     if recorded is None:
         return UNRECORDED
     if present is None:
         # An archive without weights has not changed; a run with a checkpoint is being trained again.
         return GONE if run.checkpoint_file.is_file() else ABSENT
-    return OWN if present == recorded else GONE
+    if present != recorded:
+        return GONE
+    return OWN if is_of_model(file.header, run.stated_recipe()) else EDITED
 
 
 def _marks(files: Sequence[Certificates]) -> list[str]:

@@ -21,6 +21,7 @@ from radii.datasets import Preparation
 from radii.engines import AUTO, SmoothedClassifier
 from radii.errors import ParameterError
 from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
+from radii.runs.function import model_digest
 from radii.runs.recipe import Spec, fields_of
 from radii.runs.run import Run
 from radii.serving.budget import share_of
@@ -29,7 +30,7 @@ from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.certificate import Certificate
 from radii.smoothing.noise import Noise
 from radii.smoothing.questions import Task, Votes
-from radii.training.weights import model_digest, model_spec
+from radii.training.weights import model_spec
 from radii.workers.voter import one_thread
 
 Mode = Literal["certificate", "vote", "one-pass"]

@@ -18,6 +18,7 @@ from radii.device import default_device
 from radii.fields import settings_of
 from radii.objectives import Objective
 from radii.runs import readers
+from radii.runs.function import model_digest
 from radii.runs.profiles import TRANSFER
 from radii.runs.recipe import Recipe, RecipeError, Training, fields_of, warn_of_sigma
 from radii.runs.run import Run, RunError
@@ -31,7 +32,7 @@ from radii.training.initial_weights import (
 )
 from radii.training.open_dataset import dataset_fields, list_classes, open_dataset
 from radii.training.tape import Tape, open_tape
-from radii.training.weights import ModelSpec, make_model, model_digest, model_spec, spec_for, trained_model
+from radii.training.weights import ModelSpec, make_model, model_spec, spec_for, trained_model
 
 PROBE_IMAGES = 128
 """Noisy training images on which a teacher is compared with its folded version."""
