@@ -5,11 +5,14 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torch.utils import data as torch_data
 
 from radii import certifiers, datasets
 from radii.certification.attack import AttackConfig, attack_run
@@ -174,6 +177,37 @@ def test_numbers_are_places_in_the_order_of_the_classes(run: Run, tmp_path: Path
     rename("2", "3")(data)
     with pytest.raises(OtherClassesError, match="'3' are unknown to the model"):
         USES["certify"](run, data)
+
+
+class Pairs(torch_data.Dataset[Any]):
+    """A torch dataset that states its classes as torchvision's do."""
+
+    def __init__(self, *classes: str, target_transform: Callable[[int], int] | None = None) -> None:
+        self.classes, self.target_transform = list(classes), target_transform
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.full((1, 8, 8), 0.5), index
+
+
+def test_classes_that_a_torch_dataset_states_are_compared(run: Run) -> None:
+    smoothed = load(run, engine="torch")
+
+    def certify(dataset: object) -> int:
+        return len(certify_dataset(smoothed, dataset, seed=0, workers=1, estimation=50, max_images=1).rows)
+
+    moved = Pairs("bee", "ant", "cat")
+    for source in (moved, torch_data.DataLoader(moved), torch_data.Subset(moved, [0, 1])):
+        with pytest.raises(ValueError, match="the dataset has the class 'ant' in another place than the classifier"):
+            certify(source)
+    labels = SimpleNamespace(names=["cat", "bee", "ant"])
+    moved.features = {"label": labels}  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="has the class 'ant' in another place"):
+        certify(moved)
+    for source in (Pairs("ant", "bee", "cat"), Pairs("0", "1", "2"), Pairs("bee", "ant", target_transform=abs)):
+        assert certify(source) == 1
 
 
 def test_names_of_a_classifier_in_memory_are_compared(run: Run, tmp_path: Path) -> None:

@@ -84,7 +84,7 @@ def harden(
         run_plan(plan.commands, plan.done, plan.finish)
     when = "before" if before else f"in {duration(time.monotonic() - began)}"
     say(f"{target}: hardened {when}; the page is {target / 'report' / 'report.html'}")
-    suggest(f"next: {command('compare', run, target, at_least=f'0.5@{noise:g}')}")
+    suggest(f"next: {command('compare', run, target, at_least=f'0.5@{noise:g}', trust=trust)}")
 
 
 def plan_file(target: Path) -> Path:

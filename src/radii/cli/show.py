@@ -13,7 +13,7 @@ from radii.reports.costs import answer_cost, check_in_words, milliseconds, noisy
 from radii.reports.inputs import is_present
 from radii.reports.metrics import Summary, epoch_time, in_words, without_noise
 from radii.reports.model_card import certified
-from radii.reports.protocol import describe_certifier, describe_images, describe_noise
+from radii.reports.protocol import describe_certifier, describe_images, describe_noise, evaluated_on, norm_name
 from radii.reports.tables import Cell, Table, terminal
 from radii.reports.text import UNKNOWN, down, duration, radius_text
 from radii.runs import certificates, readers, trust
@@ -21,6 +21,7 @@ from radii.runs import recipe as recipes
 from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
+from radii.smoothing.norms import L2
 
 MOST_CLASSES = 12
 """The most class names to show."""
@@ -46,6 +47,8 @@ def show(run: Path, /, *, json: Json = False) -> None:
         say(f"  {title:<10} {text}")
     if shown.finished:
         suggest(f"next: {command('report', run) if certified_files else command('audit', run, minutes=3)}")
+    elif shown.stated_recipe().training is None:
+        suggest("next: the `radii import` that began it, to continue")
     else:
         suggest(f"next: {command('train', 'RECIPE', run=run)} as before, to continue")
 
@@ -72,14 +75,21 @@ def _row(run: Run) -> tuple[str, ...]:
     objective = recipe.objective["name"]
     training = objective if run.finished else f"{objective}, in training"
     plain = UNKNOWN if share is None else down(share.value, 1, 2)
-    files = "; ".join(_brief(Summary(file)) for file in _certificates(run)) or UNKNOWN
+    files = "; ".join(_brief(Summary(file)) for file in _certificates(run) if _is_own(run, file)) or UNKNOWN
     return str(run.path), recipe.model["name"], recipe.dataset["name"], f"{recipe.sigma:g}", training, plain, files
+
+
+def _is_own(run: Run, file: Certificates) -> bool:
+    """Return whether certificates can be of the run's present function and test images."""
+    return not evaluated_on(file) and (not run.finished or "weights" not in file.header or is_present(run, file.header))
 
 
 def _brief(summary: Summary) -> str:
     """Return the certified accuracy at the tested radii, or at 0 and sigma."""
-    radii = summary.tested_radii or (0.0, summary.certificates.sigma or 0.0)
-    return ", ".join(f"{down(summary.at(radius).value, 1, 2)} % at {radius_text(radius)}" for radius in radii)
+    radii = summary.tested_radii or sorted({0.0, summary.certificates.sigma or 0.0})
+    shares = ", ".join(f"{down(summary.at(radius).value, 1, 2)} % at {radius_text(radius)}" for radius in radii)
+    norm = norm_name(summary.certificates)
+    return shares if norm == L2.name else f"{shares} in {norm}"
 
 
 def _certificates(run: Run) -> list[Certificates]:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from radii.reports import protocol
 from radii.reports.attacks import attacked_accuracy, largest_attack
 from radii.reports.costs import AnswerCost, answer_cost, milliseconds, share_in_words
-from radii.reports.inputs import Entry, ReportedRun, present_certificates
+from radii.reports.inputs import Entry, ReportedRun, certify_command, present_certificates
 from radii.reports.metrics import Share, Summary, Value, paired_differences, without_noise
 from radii.reports.tables import Table, html, terminal, text_table
 from radii.reports.text import UNKNOWN, down, radius_text, rounded_down, up
@@ -194,7 +194,7 @@ def _own_files(run: Run) -> list[Certificates]:
     """Read the certificate files of a run's present weights and own test images."""
     own = [file for file in present_certificates(run) if not protocol.evaluated_on(file)]
     if not own:
-        raise RunError(f"{run.path} has no certificates. Make them with `radii certify {run.path}`.")
+        raise RunError(f"{run.path} has no certificates. Make them with `{certify_command(run)}`.")
     return own
 
 

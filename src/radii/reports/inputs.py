@@ -1,9 +1,11 @@
 """Read the inputs of a report: the certificate files of runs, or single files, each under a unique name."""
 
 import math
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -177,15 +179,28 @@ def read(paths: Sequence[Path], trusted: Collection[str] = (), labels: Mapping[s
 
 
 def _with_teachers(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths, and before each student its teacher if that has certificates."""
+    """Return the paths, and before each student its teacher if that has certificates of the weights that taught it."""
     extended: list[Path] = []
     for path in paths:
-        teacher = Run(path).source("teacher") if path.is_dir() else None
+        teacher = _teacher(Run(path)) if path.is_dir() else None
         listed = {other.resolve() for other in (*paths, *extended)}
-        if teacher and teacher.resolve() not in listed and any(Run(teacher).certificates.glob("*.tsv")):
+        if teacher and teacher.resolve() not in listed:
             extended.append(teacher)
         extended.append(path)
     return extended
+
+
+def _teacher(run: Run) -> Path | None:
+    """Return the teacher of a run if it has certificates of the weights that taught the run.
+
+    A stranger's run may name any folder as its teacher, whose pictures would end in the report; but not its weights.
+    """
+    teacher, taught = run.source("teacher"), run.origin().get("teacher", {}).get("hash")
+    for file in sorted(Run(teacher).certificates.glob("*.json")) if teacher else ():
+        with suppress(ValueError, OSError):
+            if certificates.read_header(file).get("weights") == taught:
+                return teacher
+    return None
 
 
 def _labelled(paths: Sequence[Path], labels: Mapping[str, str]) -> list[str]:
@@ -229,7 +244,7 @@ def _read_run(run: ReportedRun, name: str) -> list[Entry]:
     files = [certificates.read(file) for file in begun_files(run, warn=True)]
     if not files:
         only = " of images, only a proof about a population" if any(run.population.glob("*.tsv")) else ""
-        raise ValueError(f"{run.path} holds no certificates{only}. Make them with `radii certify {run.path}`.")
+        raise ValueError(f"{run.path} holds no certificates{only}. Make them with `{certify_command(run)}`.")
     present = run.weights_digest() if run.finished else None
     return [
         Entry(name, Summary(file), run, mark, _weights(file, run, present))
@@ -261,6 +276,11 @@ def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
         for file in sorted(set(files) - set(begun)):
             warnings.warn(f"{file} holds no certificates yet and is left out", RunWarning, stacklevel=2)
     return begun
+
+
+def certify_command(run: Run) -> str:
+    """Return the command that certifies a run, to paste into a shell."""
+    return shlex.join(["radii", "certify", str(run.path)])
 
 
 def _weights(file: Certificates, run: Run, present: str | None) -> str:

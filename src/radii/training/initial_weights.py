@@ -12,7 +12,7 @@ from radii.datasets import Dataset
 from radii.errors import ParameterError
 from radii.runs.recipe import Recipe, fields_of
 from radii.runs.run import Run, RunError
-from radii.training.open_dataset import list_classes
+from radii.training.open_dataset import list_classes, moved_classes
 from radii.training.weights import ModelSpec, load_weights, make_model, model_spec, spec_for
 
 
@@ -139,9 +139,7 @@ def _expect_same_images(run: Run, spec: ModelSpec) -> ModelSpec:
 
 def _expect_same_places(run: Run, spec: ModelSpec) -> None:
     """Raise a RunError if a class of the images has another number in a run; other classes may be learned anew."""
-    known = run.class_names()
-    moved = [name for name in known if name in spec.class_names and known.index(name) != spec.class_names.index(name)]
-    if moved:
+    if moved_classes(run.class_names(), spec.class_names):
         raise _other_classes(run, spec)
 
 
