@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 
 from radii import engines
-from radii.runs.function import model_digest
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.training import tape as tapes
@@ -144,7 +143,7 @@ def test_logits_of_another_epoch_or_tape_are_not_used(
 
 
 def header_of(teacher: Run) -> Mapping[str, Any]:
-    return tapes.tape_header(teacher, model_digest(teacher.recipe), RECIPE, "digest")
+    return tapes.tape_header(teacher, teacher.recipe.model_digest, RECIPE, "digest")
 
 
 def test_another_device_or_function_of_the_same_weights_has_another_tape(

@@ -92,6 +92,8 @@ NAMES = (
     "certificates/parts",
     "pictures",
     "attacks",
+    "population",
+    "tapes",
 )
 """Files and folders of a run that a command may write."""
 

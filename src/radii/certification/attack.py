@@ -45,6 +45,7 @@ from radii.smoothing.streams import Draws, Stream
 from radii.training.open_dataset import dataset_of
 from radii.training.weights import trained_model
 from radii.workers.pool import Call, Outcome, ProcessPool
+from radii.workers.voter import one_thread
 
 OnAttack = Callable[[int, AttackedImage | None], None]
 JUST_INSIDE = 0.99
@@ -323,7 +324,8 @@ class AttackSession:
         classifier = self.classifier
         environment = rounding_environment(self.engine, classifier.device, classifier.batch_size)
         environments = [{**environment, certificates.FIRST_ROW: 0}]
-        return {FUNCTION: function_of(self.run, classifier), certificates.ENVIRONMENTS: environments}
+        with one_thread():
+            return {FUNCTION: function_of(self.run, classifier), certificates.ENVIRONMENTS: environments}
 
     def attack(self, index: int) -> AttackedImage:
         """Search for the shortest change of one image that gives a wrong answer, at growing radii."""

@@ -28,7 +28,7 @@ from radii.provenance import artefact_digest, artefact_path, class_digests, code
 from radii.runs import events, gallery, resume
 from radii.runs.certificates import ENVIRONMENTS, OnImage, Row
 from radii.runs.events import EventLog
-from radii.runs.function import CODE, DEVICE, LOGITS, MODEL, model_digest
+from radii.runs.function import CODE, DEVICE, LOGITS, MODEL
 from radii.runs.recipe import warn_of_sigma
 from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
@@ -294,7 +294,7 @@ def open_certification(config: CertificationConfig, run: Run | None = None) -> C
         max_images=config.max_images,
         label_known=config.label_known,
         facts=facts,
-        model=model_digest(run.recipe),
+        model=run.recipe.model_digest,
         stream=config.stream,
     )
 

@@ -18,7 +18,7 @@ from radii.fields import from_mapping
 from radii.provenance import artefact_digest, artefact_path, code_digests
 from radii.runs import trust
 from radii.runs.certificates import CHECKSUM, ENVIRONMENTS, FORMAT, KIND, POLYNOMIALS, POPULATION, Certificates, Row
-from radii.runs.function import FUNCTION, MODEL, function_difference, model_digest
+from radii.runs.function import FUNCTION, MODEL, function_difference
 from radii.runs.run import Run
 from radii.runs.shards import SHARD
 from radii.smoothing import noise as noises
@@ -163,7 +163,7 @@ def check_digests(verification: Verification) -> bool:
     changed = [name for name, digest in code_digests(code).items() if digest != code[name]]
     for name in changed:
         verification.differs(f"the code of {name} has changed")
-    recipe = {MODEL: model_digest(run.recipe)}
+    recipe = {MODEL: run.recipe.model_digest}
     if difference := function_difference(header.get(FUNCTION, {}), recipe, 0.0):
         verification.differs(f"it was made with {difference}: restore recipe.toml")
         return False

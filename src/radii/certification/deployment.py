@@ -17,10 +17,9 @@ from radii.errors import ParameterError, RunWarning
 from radii.provenance import artefact_digest, artefact_path, rounding_environment
 from radii.runs import population, readers, resume, trust
 from radii.runs.certificates import KIND, POPULATION, Certificates, recorded_difference
-from radii.runs.function import FUNCTION, LOGITS, MODEL, model_digest
+from radii.runs.function import FUNCTION, LOGITS, MODEL
 from radii.runs.run import Run
 from radii.training.weights import model_spec
-from radii.workers.voter import one_thread
 
 if TYPE_CHECKING:
     from radii.engines import SmoothedClassifier
@@ -162,8 +161,8 @@ def function_of(run: Run, classifier: "SmoothedClassifier") -> dict[str, Any]:
 
     Weights do not determine a function: an activation in the recipe or in the code of a model may change.
     """
-    function: dict[str, Any] = {MODEL: model_digest(run.recipe)}
-    with one_thread(), suppress(ParameterError):  # a model may refuse random images, or give no finite logits for them
+    function: dict[str, Any] = {MODEL: run.recipe.model_digest}
+    with suppress(ParameterError):  # a model may refuse random images, or give no finite logits for them
         function[LOGITS] = classifier.probe_logits(model_spec(run).shape)
     return function
 

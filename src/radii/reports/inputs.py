@@ -265,7 +265,7 @@ def present_attacks(run: Run) -> dict[Path, Attack]:
 
 def is_present(run: Run, header: Mapping[str, Any]) -> bool:
     """Return whether a header is about the function that a run is now: its weights, and the model in its recipe."""
-    return header.get("weights") == run.weights_digest() and is_of_model(header, run.stated_recipe())
+    return header.get("weights") == run.weights_digest() and is_of_model(header, run.stated_recipe().model_digest)
 
 
 def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
@@ -293,7 +293,7 @@ def _weights(file: Certificates, run: Run, present: str | None) -> str:
         return GONE if run.checkpoint_file.is_file() else ABSENT
     if present != recorded:
         return GONE
-    return OWN if is_of_model(file.header, run.stated_recipe()) else EDITED
+    return OWN if is_of_model(file.header, run.stated_recipe().model_digest) else EDITED
 
 
 def _marks(files: Sequence[Certificates]) -> list[str]:

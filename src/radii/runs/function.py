@@ -4,12 +4,8 @@ Weights alone do not determine a function: an activation, a number of heads or a
 a noise or a certifier of your own. Older headers record none of it and stay valid.
 """
 
-import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any
-
-from radii.runs.recipe import Recipe
 
 FUNCTION = "function"
 """The header field that holds them."""
@@ -26,15 +22,10 @@ COARSE = 0.05
 """The same for engines of 8 or 16 bits. docs/reliability.md has the measurements."""
 
 
-def model_digest(recipe: Recipe) -> str:
-    """Return the digest of a recipe's model: its name, its fields and the choice of normalisation."""
-    return hashlib.sha256(json.dumps([recipe.model, recipe.normalisation], sort_keys=True).encode()).hexdigest()[:16]
-
-
-def is_of_model(header: Mapping[str, Any], recipe: Recipe) -> bool:
-    """Return whether a header is about the model of a recipe, as far as it records its model."""
-    recorded = header.get(FUNCTION, {}).get(MODEL)
-    return recorded is None or recorded == model_digest(recipe)
+def is_of_model(header: Mapping[str, Any], digest: str) -> bool:
+    """Return whether a header is about the model with this digest, as far as it records its model."""
+    recorded: object = header.get(FUNCTION, {}).get(MODEL, digest)
+    return recorded == digest
 
 
 def tolerance(engine: str, same_place: bool, on_cpus: bool) -> float:

@@ -21,7 +21,6 @@ from radii.datasets import Preparation
 from radii.engines import AUTO, SmoothedClassifier
 from radii.errors import ParameterError
 from radii.provenance import artefact_digest, artefact_path, code_digests, rounding_environment
-from radii.runs.function import model_digest
 from radii.runs.recipe import Spec, fields_of
 from radii.runs.run import Run
 from radii.serving.budget import share_of
@@ -192,7 +191,7 @@ def _run_table(run: Run, engine: str, noise: Noise, logits: Any, weights: str) -
         "sigma": run.recipe.sigma,
         "weights": weights,
         "model": model,
-        "function": {"model": model_digest(run.recipe), "logits": logits},
+        "function": {"model": run.recipe.model_digest, "logits": logits},
         "code": code_digests([model, dataset, noise.name, engine]),
         "artefact": artefact_digest(artefact_path(run, engine, weights)),
     }

@@ -18,7 +18,7 @@ from radii.certifiers.base import About, TimeUp
 from radii.engines import SmoothedClassifier
 from radii.provenance import artefact_digest, artefact_path, code_digests
 from radii.runs import readers, trust
-from radii.runs.function import COARSE, function_difference, model_digest
+from radii.runs.function import COARSE, function_difference
 from radii.runs.recipe import fields_of
 from radii.runs.run import Run
 from radii.serving.check_log import Claim, LogCheck
@@ -139,7 +139,7 @@ class AnswerReplay:
                 run, header["engine"], smoothing[1], None, header["batch_size"], data_at_hand=False
             )
             logits = classifier.probe_logits(model_spec(run).shape)
-        function = {"model": model_digest(run.recipe), "logits": logits}
+        function = {"model": run.recipe.model_digest, "logits": logits}
         if difference := function_difference(header["function"], function, COARSE):
             self.log.result.differences.append(f"{claim.where}: it was made with {difference}")
             return None

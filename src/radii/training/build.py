@@ -18,7 +18,6 @@ from radii.device import default_device
 from radii.fields import settings_of
 from radii.objectives import Objective
 from radii.runs import readers
-from radii.runs.function import model_digest
 from radii.runs.profiles import TRANSFER
 from radii.runs.recipe import Recipe, RecipeError, Training, fields_of, warn_of_sigma
 from radii.runs.run import Run, RunError
@@ -192,7 +191,7 @@ def _load_teacher(recipe: Recipe, spec: ModelSpec, run: Run, read_images: Callab
 def _open_tape(recipe: Recipe, training: Training, dataset: Dataset, teacher: Run, images: Images) -> Tape | None:
     """Open the teacher's tape for the resolved recipe of a student."""
     sized = _resolve_dataset(replace(recipe, training=training.resolved(len(images))), dataset)
-    return open_tape(teacher, model_digest(teacher.recipe), sized, images, dataset.classes)
+    return open_tape(teacher, teacher.recipe.model_digest, sized, images, dataset.classes)
 
 
 def _load_soft_labels(path: Path, read_images: Callable[[], Images], classes: int) -> Tensor:

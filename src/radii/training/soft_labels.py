@@ -112,7 +112,8 @@ def _open_classifier(
 def _function(run: Run, classifier: SmoothedClassifier) -> dict[str, Any]:
     """Return what the header records of the function that votes; it is compared when votes are continued."""
     environment = rounding_environment(classifier.engine, classifier.device, classifier.batch_size)
-    return {FUNCTION: function_of(run, classifier), ENVIRONMENTS: [{**environment, FIRST_ROW: 0}]}
+    with one_thread():
+        return {FUNCTION: function_of(run, classifier), ENVIRONMENTS: [{**environment, FIRST_ROW: 0}]}
 
 
 def check_options(samples: int, settle: int | None = None, seed: int = 0) -> None:
