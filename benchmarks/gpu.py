@@ -21,12 +21,15 @@ from radii.provenance import rounding_environment
 from radii.smoothing import noise as noises
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Gaussian
-from radii.smoothing.streams import Stream
+from radii.smoothing.questions import Task, Votes
+from radii.smoothing.streams import Joined, Part, Stream
 
 SAMPLES = 20_480
 ENGINES = ("torch", "torch_bf16", "torch_fp16")
 SUBJECTS: dict[str, tuple[int, int, int]] = {"cifar_resnet20": (3, 32, 32), "cifar_resnet110": (3, 32, 32)}
 SIGMA = 0.25
+IMAGES = 64
+"""Images that share passes, as those of `sequential` do: their noise is drawn together."""
 
 
 def measure(
@@ -52,7 +55,7 @@ def measure(
 def _noise(device: torch.device) -> dict[str, Any]:
     """Compare the noise of the device with the CPU's."""
     stream, width = Stream.at("measure", 0), 3 * 32 * 32
-    words = [stream.words(0, 256, width, device=place).cpu() for place in ("cpu", device)]
+    words = [_words(stream, width, torch.device(place)) for place in ("cpu", device)]
     numbers = [stream.normal(0, 256, width, device=place).cpu() for place in ("cpu", device)]
     grid = [_grid(stream, torch.device(place)) for place in ("cpu", device)]
     return {
@@ -61,6 +64,13 @@ def _noise(device: torch.device) -> dict[str, Any]:
         "largest_difference": float((numbers[0] - numbers[1]).abs().max()),
         "share_that_differs": float((numbers[0] != numbers[1]).float().mean()),
     }
+
+
+def _words(stream: Stream, width: int, device: torch.device) -> Tensor:
+    """Return words of a stream, and of two that are joined as in a pass of several images."""
+    parts = Part(stream, 7, 100), Part(Stream.at("measure", 1), 0, 156)
+    joined = Joined.of(parts, device)
+    return torch.cat([rows.words(0, 256, width, device=device) for rows in (stream, joined)]).cpu()
 
 
 def _grid(stream: Stream, device: torch.device) -> Tensor:
@@ -84,6 +94,14 @@ def _rates(
         classifier.votes(image, 1, NoiseAddress(0))  # prepares and probes
         turns[engine] = lambda classifier=classifier: classifier.votes(image, samples, NoiseAddress(0))
         waits[engine] = _waits(turns[engine], device)
+        if engine == ENGINES[0]:
+            tasks = [
+                Task(image.roll(number, 2), NoiseAddress(0, number), Votes(0, 0, samples // IMAGES))
+                for number in range(IMAGES)
+            ]
+            name = f"{engine}, {IMAGES} images"
+            turns[name] = lambda classifier=classifier, tasks=tasks: classifier.count(tasks)
+            waits[name] = _waits(turns[name], device)
     seconds = take_turns(turns, rounds, warmups=1)
     return {key: {"samples_per_second": samples / seconds[key], "waits": waits[key]} for key in turns}
 

@@ -103,7 +103,7 @@ def _cells(archive: Archive, row: Row, radii: Sequence[str]) -> list[str]:
         *shares,
         f"{summary.images:,}",
         f"{made.certifier}, {_samples(made.parameters)}, {made.header.get('engine', '')}".removesuffix(", "),
-        f"`{'/'.join(folder.parts[1:])}`",
+        f"[`{'/'.join(folder.parts[1:])}`](../results/{folder.as_posix()}/recipe.toml)",
     ]
 
 

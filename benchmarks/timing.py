@@ -11,7 +11,12 @@ from typing import Any
 import torch
 
 
-def take_turns(candidates: Mapping[str, Callable[[], object]], rounds: int, warmups: int = 2) -> dict[str, float]:
+def take_turns(
+    candidates: Mapping[str, Callable[[], object]],
+    rounds: int,
+    warmups: int = 2,
+    clock: Callable[[], float] = time.perf_counter,
+) -> dict[str, float]:
     """Return the median seconds of a call of each candidate, measured turn by turn."""
     for call in candidates.values():
         for _ in range(warmups):
@@ -19,9 +24,9 @@ def take_turns(candidates: Mapping[str, Callable[[], object]], rounds: int, warm
     seconds: dict[str, list[float]] = {name: [] for name in candidates}
     for _ in range(rounds):
         for name, call in candidates.items():
-            began = time.perf_counter()
+            began = clock()
             call()
-            seconds[name].append(time.perf_counter() - began)
+            seconds[name].append(clock() - began)
     return {name: statistics.median(values) for name, values in seconds.items()}
 
 

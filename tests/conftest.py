@@ -1,10 +1,11 @@
+import gc
 import math
 import os
 import shutil
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,20 +22,50 @@ signal.signal(signal.SIGINT, signal.default_int_handler)
 # Tests run two at a time on two cores: more threads would compete for them, here and in the processes that tests start.
 os.environ["OMP_NUM_THREADS"] = "1"
 
+# torch.compile would build and load a library in new processes, which import torch, to find what the compiler knows.
+os.environ["TORCHINDUCTOR_VEC_ISA_OK"] = "1"
+
 # Modules that tests trust are recorded apart from those that the user trusts.
 os.environ["XDG_STATE_HOME"] = tempfile.mkdtemp(prefix="radii-tests-")
 
 LONGEST = (
     "test_stress.py",
     "test_manual.py",
-    "training/test_crash_points.py",
-    "cli/test_signals.py",
-    "certification/test_crash_points.py",
     "certifiers/test_guarantee.py",
+    "training/test_crash_points.py",
+    "engines/test_sharing.py",
+    "cli/test_signals.py",
+    "engines/test_pretended_device.py",
+    "examples/test_notebooks.py",
+    "cli/test_story.py",
     "cli/test_torchrun.py",
+    "certification/test_crash_points.py",
+    "cli/test_table.py",
     "training/test_ddp.py",
+    "runs/test_trust.py",
+    "test_registries.py",
+    "certification/test_dataset.py",
+    "certification/test_attack_inside.py",
+    "engines/test_telemetry.py",
+    "test_python_story.py",
+    "test_wheel.py",
+    "certification/test_attack.py",
+    "engines/test_engines.py",
+    "cli/test_cli.py",
+    "cli/test_report.py",
 )
-"""Files that take tens of seconds, the longest first."""
+"""Files that take more than six seconds of a processor, the longest first."""
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Spare all modules and tests from garbage collections, each of which would go through half a million objects."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

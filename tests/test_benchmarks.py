@@ -5,10 +5,12 @@ from pathlib import Path
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 import benchmarks
-from benchmarks import gpu, sample_cost, students
+from benchmarks import gpu, sample_cost, students, tape
 from benchmarks.performance import SECTIONS
+from benchmarks.training import random_images, step_of
 from radii.runs.run import Run
 
 ROOT = Path(__file__).parents[1]
@@ -41,6 +43,20 @@ def test_timed_students_are_the_archived_ones() -> None:
     assert found["smoothmix"].training.epochs == students.EPOCHS["smoothmix"]
     for model in (recipe.model for recipe in pupils):
         assert model.items() >= students.FIELDS[model["name"]].items()
+
+
+def test_step_with_a_tape_does_not_run_the_teacher(tmp_path: Path) -> None:
+    class Absent(nn.Module):
+        def forward(self, images: Tensor) -> Tensor:
+            raise AssertionError
+
+    images, layer = random_images(), nn.Linear(3 * 32 * 32, tape.CLASSES)
+    student, before = nn.Sequential(nn.Flatten(), layer), layer.weight.detach().clone()
+    recorded = tape.recorded_tape(tmp_path, images)
+    step_of("transfer", {"tape": recorded}, 0.25, student, images, 8, Absent())()
+    assert not torch.equal(layer.weight, before)
+    with pytest.raises(AssertionError):
+        step_of("transfer", {}, 0.25, student, images, 8, Absent())()
 
 
 def test_the_benchmark_of_gpus_asks_for_one(monkeypatch: pytest.MonkeyPatch) -> None:

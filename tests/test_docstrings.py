@@ -11,7 +11,8 @@ import radii
 MODULES = [
     *("certification.predict", "certification.one_pass", "certification.dataset", "certification.load"),
     *("certification.population", "certification.signing"),
-    *("certification.attack", "certification.verify", "interop.export", "interop.factory", "interop.hub"),
+    *("certification.attack", "certification.verify", "interop.ensemble", "interop.export"),
+    *("interop.factory", "interop.hub"),
     *("reports.compare", "reports.report", "reports.results", "training.loop", "training.transfer", "bounds"),
     "engines._classifier",
 ]

@@ -42,7 +42,7 @@ TINY = {
 }
 """What a test adds to a command of a page, to make it quick."""
 FEW_SAMPLES = 1_000
-SHORT = "0.05"
+SHORT = "0.02"
 """The minutes of a plan."""
 ONE_EPOCH = ["training.epochs=1"]
 

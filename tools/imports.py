@@ -10,7 +10,7 @@ ROOT = Path(__file__).parents[1]
 SOURCE = ROOT / "src" / "radii"
 LAYERS = (
     ("errors", "fields", "published_datasets", "estimate", "notebook", "sources"),
-    ("disk", "onnx", "plugins"),
+    ("disk", "onnx_graph", "plugins"),
     ("smoothing",),
     ("objectives", "certifiers", "models", "datasets", "engines", "runs", "device"),
     ("reports", "provenance"),
@@ -21,7 +21,7 @@ LAYERS = (
 """The layers, the lowest first, and the packages of each. A package imports only from lower layers."""
 PEERS = {"workers", "training", "certification", "interop"}
 """Packages of one layer that may import each other's public modules, without cycles."""
-PACKAGE_OF = {"__main__": "cli", "_onnx_trial": "onnx"}
+PACKAGE_OF = {"__main__": "cli", "_onnx_trial": "onnx_graph"}
 """Files beside the packages that belong to a package of another name."""
 
 Graph = dict[str, set[str]]

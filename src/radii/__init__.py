@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from radii.certification.predict import certify, predict
     from radii.certification.verify import VerificationResult, verify
     from radii.engines import SmoothedClassifier
+    from radii.interop.ensemble import import_ensemble
     from radii.interop.export import export
     from radii.interop.factory import import_model
     from radii.interop.hub import pull, push
@@ -47,6 +48,7 @@ __all__ = [
     "certify_population",
     "compare",
     "export",
+    "import_ensemble",
     "import_model",
     "load",
     "predict",
@@ -76,6 +78,7 @@ _LAZY = {
     "certify_population": "radii.certification.population",
     "compare": "radii.reports.compare",
     "export": "radii.interop.export",
+    "import_ensemble": "radii.interop.ensemble",
     "import_model": "radii.interop.factory",
     "load": "radii.certification.load",
     "predict": "radii.certification.predict",

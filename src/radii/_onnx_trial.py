@@ -1,7 +1,7 @@
 """Open the ONNX graph on standard input and run it once, within a limit of time.
 
-A stranger's graph may loop for ever inside ONNX Runtime, which handles no signal, so onnx.py runs this script in a
-separate process. It does not import torch.
+A stranger's graph may loop for ever inside ONNX Runtime, which handles no signal, so onnx_graph.py runs this script
+in a separate process. It does not import torch.
 """
 
 import resource

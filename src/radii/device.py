@@ -46,9 +46,9 @@ def available() -> list[str]:
     return ["cpu", *(cuda if has_cuda else ()), *(["mps"] if has_mps else ())]
 
 
-def default_workers() -> int:
-    """Return the number of worker processes: one for each GPU, or for each core if there is none."""
-    if default_device().type == "cpu":
+def default_workers(device: torch.device | None = None) -> int:
+    """Return the number of workers of a device, by default the default one: a worker for each GPU, or for each core."""
+    if (device or default_device()).type == "cpu":
         return os.cpu_count() or 1
     return max(1, len(worker_variables()))
 

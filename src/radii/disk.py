@@ -250,7 +250,6 @@ def lock_file(path: Path) -> Path:
 
 
 def _acquire(path: Path, file: Path, wait: bool) -> int:
-    """Return a descriptor that holds the lock."""
     while True:
         descriptor = _open_lock(file)
         try:

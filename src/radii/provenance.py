@@ -10,17 +10,20 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from importlib import metadata
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, nn
 
 from radii import disk
-from radii.datasets import Images
 from radii.device import default_device
+from radii.errors import RunError
 from radii.runs import readers, trust
-from radii.runs.run import Run, RunError
 from radii.smoothing.forward import tf32
+
+if TYPE_CHECKING:
+    from radii.datasets import Images
+    from radii.runs.run import Run
 
 ENGINE_PACKAGES = {"openvino": "openvino", "onnx": "onnxruntime"}
 """The package that an engine needs besides torch, by the prefix of the engine's name."""
@@ -87,7 +90,7 @@ def _gpu(device: torch.device) -> dict[str, Any]:
     }
 
 
-def record_environment(run: Run, processes: int, epoch: int, step: int) -> None:
+def record_environment(run: "Run", processes: int, epoch: int, step: int) -> None:
     """Write environment.json, with the number of processes that trained the run from which step on.
 
     Every process draws its own noise, so a run that is continued with another number of processes differs from one that
@@ -105,7 +108,7 @@ def record_environment(run: Run, processes: int, epoch: int, step: int) -> None:
 # Training data
 
 
-def record_training_data(run: Run, images: Images) -> None:
+def record_training_data(run: "Run", images: "Images") -> None:
     """Record the digest of a run's training images; refuse other images than the run was started with."""
     file = run.path / DATA_FILE
     if not file.is_file():
@@ -128,7 +131,7 @@ def code_digests(names: Iterable[str]) -> dict[str, str | None]:
     return {name: trust.source_digest(trust.module_of(name)) for name in sorted(set(names)) if trust.module_of(name)}
 
 
-def artefact_path(run: Run, engine: str, weights: str) -> Path:
+def artefact_path(run: "Run", engine: str, weights: str) -> Path:
     """Return the path at which an engine may store files for these weights, without a suffix."""
     return run.path / f"{engine.replace(':', '-')}-{weights[:8]}"
 

@@ -47,7 +47,7 @@ def attacked(smoothed: SmoothedClassifier, image: Tensor, label: int, radius: fl
 @pytest.mark.parametrize("steps", [10, 100])
 def test_attacks_inside_the_radius_do_not_change_the_prediction(smoothed: SmoothedClassifier, steps: int) -> None:
     test = datasets.create("digits").split("test")
-    certified, outside = 0, 0
+    certified, is_effective = 0, False
     for index in range(0, 60, 3):
         image, label = test.batch(torch.tensor([index]))[0], int(test.labels[index])
         proof = radii.certify(smoothed, image, seed=index, estimation=2_000)
@@ -57,8 +57,8 @@ def test_attacks_inside_the_radius_do_not_change_the_prediction(smoothed: Smooth
         inside = attacked(smoothed, image, label, proof.radius, steps)
         assert float((inside - image).norm()) <= proof.radius * (1 + 1e-5)
         assert radii.predict(smoothed, inside, seed=1_000 + index).prediction in (label, radii.ABSTAIN)
-        far = attacked(smoothed, image, label, 8 * proof.radius, steps)
-        outside += radii.predict(smoothed, far, seed=2_000 + index).prediction not in (label, radii.ABSTAIN)
+        if not is_effective:  # with eight times the radius, it must change a prediction: one is enough
+            far = attacked(smoothed, image, label, 8 * proof.radius, steps)
+            is_effective = radii.predict(smoothed, far, seed=2_000 + index).prediction not in (label, radii.ABSTAIN)
     assert certified >= 10
-    # The attack is effective: with eight times the radius it does change predictions.
-    assert outside >= 1
+    assert is_effective

@@ -13,7 +13,7 @@ from safetensors.torch import load_file, save_file
 
 from radii import certifiers, datasets
 from radii.certification import certify
-from radii.certification.certify import CertificationConfig, certify_run, open_certification
+from radii.certification.certify import CertificationConfig, certify_missing, certify_run, open_certification
 from radii.certification.load import load, open_run
 from radii.certification.verify import verify_run
 from radii.certifiers.fixed import Fixed
@@ -271,7 +271,7 @@ def test_a_file_is_continued_on_another_machine(run: Run, monkeypatch: pytest.Mo
     path = certify_run(config(run), workers=1)
     path.write_text("".join(path.read_text().splitlines(keepends=True)[:5]))
     another = {**rounding_environment("torch", CPU, 128), "instruction_set": "another"}
-    monkeypatch.setattr(certify, "rounding_environment", lambda *_: another)
+    monkeypatch.setattr("radii.certification.certify.rounding_environment", lambda *_: another)
     monkeypatch.setattr(voter, "_environment", lambda *_: another)
     assert certify_run(config(run), workers=1) == path
     assert [each["first_row"] for each in certificates.read(path).header["environments"]] == [0, 4]
@@ -297,7 +297,7 @@ def test_a_file_of_the_older_streams_is_continued_with_them(run: Run) -> None:
     assert "stream" not in older.header
     assert (older.header["batch_size"], older.header["device"]) == (128, "cpu")
     with resume.open_file(run, older.request(older.chosen)) as file:
-        certify.certify_missing(older, file, older.chosen[:3], 1, None, lambda *_: None)
+        certify_missing(older, file, older.chosen[:3], 1, None, lambda *_: None)
     begun = file.path
     rows = list(older.rows(older.chosen))
     assert certify_run(config(run), workers=1) == begun

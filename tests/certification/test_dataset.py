@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import radii
 from radii import provenance
-from radii.certification import certify
+from radii.certification.certify import Certification
 from radii.datasets import DataError
 from radii.disk import LockedError, locked
 from radii.errors import ParameterError, RunWarning
@@ -325,7 +325,7 @@ def test_layer_with_a_list_of_functions_is_the_same_in_every_process() -> None:
 def test_file_without_a_recorded_function_is_continued(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     out = tmp_path / "mine.tsv"
     with monkeypatch.context() as old:
-        old.setattr(certify.Certification, "function", None)
+        old.setattr(Certification, "function", None)
         radii.certify_dataset(SMOOTHED, (IMAGES, LABELS), out=out, **QUICK)
     assert "function" not in certificates.read(out).header
     whole = out.read_text()

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 import torch
 
-from radii.certification.certify import keep_pictures
+from radii.certification.pictures import keep_pictures
 from radii.datasets import samples_of
 from radii.datasets.base import InMemory
 from radii.runs import gallery

@@ -24,7 +24,7 @@ def radii(*arguments: str, cwd: Path) -> Outcome:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(cwd)
         patch.setattr(sys, "argv", ["radii", *arguments])
+        patch.setattr(gc, "freeze", lambda: None)  # `radii predict` freezes what it leaves: there the process ends
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(error), pytest.raises(SystemExit) as exit_:
             cli.main()
-    gc.unfreeze()  # `radii predict` freezes what it leaves, for the process usually ends
     return Outcome(exit_.value.code, out.getvalue(), error.getvalue())

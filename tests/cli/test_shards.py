@@ -83,13 +83,13 @@ def test_parts_without_their_data_are_merged_without_pictures(
     def unreadable(*_: object) -> None:
         raise DataError("there is no digits here", "data")
 
-    monkeypatch.setattr("radii.certification.certify.evaluated_images", unreadable)
+    monkeypatch.setattr("radii.certification.pictures.evaluated_images", unreadable)
     merged = radii("certify", "run", "--merge", cwd=tmp_path)
     assert (merged.code, "8 images" in merged.out) == (0, True)
     assert "no pictures for a report: there is no digits here; merge again" in merged.error
     assert not (run.path / "pictures").exists()
     monkeypatch.setattr(
-        "radii.certification.certify.evaluated_images", lambda *_: EvaluatedImages(OTHERS, {}, "digits")
+        "radii.certification.pictures.evaluated_images", lambda *_: EvaluatedImages(OTHERS, {}, "digits")
     )
     assert (
         "no pictures for a report: the images there are not those that were certified"

@@ -72,10 +72,10 @@ def test_unusual_imports_are_remarked_on_in_one_line(home: Path, monkeypatch: py
 @pytest.mark.slow
 @pytest.mark.usefixtures("imported")
 def test_audit_harden_compare(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    audited = radii("audit", "runs/mine", "--minutes", "0.1", cwd=home)
+    audited = radii("audit", "runs/mine", "--minutes", "0.06", cwd=home)
     assert audited.code == 0, audited.error
     for line in (
-        "1. radii certify runs/mine --sigma 0.12 --with sequential --set most_samples=10000 --minutes 0.03",
+        "1. radii certify runs/mine --sigma 0.12 --with sequential --set most_samples=10000 --minutes 0.02",
         "2. radii certify runs/mine --sigma 0.25 --with sequential",
         "3. radii attack runs/mine --sigma 0.25 --radii 0.25,0.5",
         "4. radii report runs/mine",
@@ -92,7 +92,7 @@ def test_audit_harden_compare(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
         raise KeyboardInterrupt
 
     monkeypatch.setattr(plan, "run_planned", interrupt)
-    typed = ("harden", "runs/mine", "--sigma", "0.25", "--minutes", "0.25")
+    typed = ("harden", "runs/mine", "--sigma", "0.25", "--minutes", "0.1")
     assert radii(*typed, cwd=home).code == 130
     monkeypatch.undo()
     begun = json.loads((home / "runs/hardened.plan.json").read_text())
@@ -108,7 +108,7 @@ def test_audit_harden_compare(home: Path, monkeypatch: pytest.MonkeyPatch) -> No
     assert again.code == 0, again.error
     assert again.out.count("done before: radii ") == len(_planned(home))
     assert "runs/hardened: hardened before; the page is " in again.out
-    other = radii("harden", "runs/mine", "--sigma", "0.5", "--minutes", "0.25", cwd=home)
+    other = radii("harden", "runs/mine", "--sigma", "0.5", "--minutes", "0.1", cwd=home)
     assert other.code == 2
     assert "another plan, with sigma = 0.25, not 0.5" in other.error
 

@@ -11,16 +11,13 @@ from radii import engines, models
 from radii.engines import EngineSpec, SmoothedClassifier, agreement, base, folded, openvino_bf16, prepare
 from radii.engines.base import Engine
 from radii.smoothing.noise import Gaussian
+from tests.engines.networks import small_residual, with_statistics
 
 
 def trained_like(name: str, shape: tuple[int, int, int]) -> nn.Module:
     """A model whose BatchNorm has running statistics."""
     torch.manual_seed(0)
-    model = models.create(name, shape=shape, classes=10)
-    with torch.no_grad():
-        for _ in range(3):
-            model(torch.rand(16, *shape))
-    return model.eval()
+    return with_statistics(models.create(name, shape=shape, classes=10), shape)
 
 
 @pytest.mark.parametrize("name", ["cifar_resnet20", "digits_cnn"])
@@ -52,7 +49,7 @@ def test_a_model_that_cannot_be_traced_is_left_as_it_is() -> None:
 def engine_spec(tmp_path: Path) -> EngineSpec:
     shape = (1, 8, 8)
     return EngineSpec(
-        trained_like("cifar_resnet20", shape),
+        small_residual(shape),
         shape,
         Gaussian(0.25),
         32,

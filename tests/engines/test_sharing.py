@@ -13,6 +13,7 @@ from radii.engines import EngineSpec, SmoothedClassifier, prepare
 from radii.engines.base import FixedBlock
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.noise import Gaussian
+from tests.engines.networks import small_residual
 
 SHAPE, BLOCK, ANSWERS = (1, 28, 28), 32, 24
 
@@ -26,16 +27,18 @@ def classifier_of(engine: str, model: nn.Module, folder: Path) -> SmoothedClassi
     return SmoothedClassifier(prepare(spec, engine)[1], sigma=0.5, classes=10, batch_size=BLOCK)
 
 
-def lenet() -> nn.Module:
+def small() -> nn.Module:
+    """Make a network whose passes cost little: a fault of sharing shows in any model."""
     torch.manual_seed(0)
-    return models.create("lenet").eval()
+    layers = (nn.Conv2d(1, 8, 5, 2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Flatten())
+    return nn.Sequential(*layers, nn.Linear(256, 10)).eval()
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("probed", [True, False])
 @pytest.mark.parametrize("engine", engines.names())
 def test_threads_get_the_same_results_as_one_thread(engine: str, probed: bool, tmp_path: Path) -> None:
-    classifier = classifier_of(engine, lenet(), tmp_path)
+    classifier = classifier_of(engine, small(), tmp_path)
     images = torch.rand((ANSWERS, *SHAPE), generator=torch.Generator().manual_seed(1))
 
     def ask(number: int) -> list[int]:
@@ -53,8 +56,12 @@ def test_threads_get_the_same_results_as_one_thread(engine: str, probed: bool, t
 @pytest.mark.parametrize("engine", engines.names())
 def test_no_engine_is_refused(engine: str, name: str, tmp_path: Path) -> None:
     torch.manual_seed(0)
-    model = models.create(name, shape=SHAPE, classes=10)
-    model(torch.rand(16, *SHAPE))
+    if (engine, name) == ("compile", "cifar_resnet20"):
+        model = small_residual(SHAPE)  # twenty layers take a quarter of a minute to compile
+    else:
+        narrow = {"width": 8} if name == "cifar_resnet20" else {}
+        model = models.create(name, shape=SHAPE, classes=10, **narrow)
+        model(torch.rand(16, *SHAPE))
     classifier = classifier_of(engine, model.eval(), tmp_path)
     for samples in (BLOCK, BLOCK + 1, 3, 2 * BLOCK - 1):
         assert classifier.votes(torch.rand(SHAPE), samples, NoiseAddress(0)).sum() == samples

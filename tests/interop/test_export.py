@@ -17,7 +17,7 @@ from radii.certification.population import certify_run_population
 from radii.certifiers.population import OnePass
 from radii.interop import export
 from radii.interop.onnx import import_onnx
-from radii.onnx import OnnxError, OnnxGraph, description_file, is_installed, read
+from radii.onnx_graph import OnnxError, OnnxGraph, description_file, is_installed, read
 from radii.runs import certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run

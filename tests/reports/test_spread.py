@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from radii import report
+from radii import objectives, report
 from radii.reports.inputs import Entry, ReportedRun
 from radii.reports.metrics import Share, Summary
 from radii.reports.spread import (
@@ -76,16 +76,46 @@ def test_worst_class_is_the_least_certified() -> None:
     assert worst_class(summary(ROWS[:2]), 0.4) is None
 
 
-def test_reweighting_methods_are_tagged(tmp_path: Path) -> None:
-    tags = {}
-    for name in ("gaussian", "macer", "smoothmix", "catrs"):
-        text = f'dataset = "digits"\nmodel = "digits_cnn"\nsigma = 0.25\n\n[objective]\nname = "{name}"\n'
-        (tmp_path / name).mkdir()
-        (tmp_path / name / "recipe.toml").write_text(text)
-        tags[name] = reweighting(Entry(name, summary(), ReportedRun(tmp_path / name)))
-    assert tags["gaussian"] == ""
-    assert all(tags[name] for name in ("macer", "smoothmix", "catrs"))
+def trained(path: Path, objective: str, **sources: Path) -> Entry:
+    """Write a run of an objective that started from other runs or files."""
+    text = f'dataset = "digits"\nmodel = "digits_cnn"\nsigma = 0.25\n\n[objective]\nname = "{objective}"\n'
+    path.mkdir()
+    (path / "recipe.toml").write_text(text)
+    if sources:
+        origin = {key: {"path": str(source), "hash": "0"} for key, source in sources.items()}
+        (path / "origin.json").write_text(json.dumps(origin))
+    return Entry(path.name, summary(), ReportedRun(path))
+
+
+def test_every_method_is_tagged(tmp_path: Path) -> None:
+    tags = {name: reweighting(trained(tmp_path / name, name)) for name in objectives.names()}
+    assert all(tags.values())
+    assert {name for name, tag in tags.items() if tag != "no"} == {"macer", "smoothmix", "catrs"}
     assert reweighting(Entry("a file", summary())) == ""
+    assert reweighting(trained(tmp_path / "own", "own.methods:mine")) == ""
+
+
+@pytest.mark.parametrize("key", ["teacher", "initial"])
+def test_reweighting_of_a_run_behind_it_is_tagged(tmp_path: Path, key: str) -> None:
+    trained(tmp_path / "first", "smoothmix")
+    trained(tmp_path / "second", "transfer", teacher=tmp_path / "first")
+    third = trained(tmp_path / "third", "transfer", **{key: tmp_path / "second"})
+    assert reweighting(third) == "through a smoothmix run: right images only, in a term"
+    plain = trained(tmp_path / "plain", "gaussian")
+    assert reweighting(trained(tmp_path / "taught", "transfer", teacher=plain.run.path)) == "no"  # type: ignore[union-attr]
+    assert reweighting(trained(tmp_path / "orphan", "transfer", teacher=tmp_path / "gone")) == ""
+
+
+def test_ensemble_is_tagged_like_its_members(tmp_path: Path) -> None:
+    for name in ("gaussian", "consistency", "macer"):
+        trained(tmp_path / name, name)
+    members = {"members.0": tmp_path / "gaussian", "members.1": tmp_path / "consistency"}
+    assert reweighting(trained(tmp_path / "equal", "imported", **members)) == "no"
+    members["members.1"] = tmp_path / "macer"
+    assert reweighting(trained(tmp_path / "mixed", "imported", **members)).startswith("through a macer run")
+    assert reweighting(trained(tmp_path / "brought", "imported")) == ""
+    (tmp_path / "weights.pt").touch()
+    assert reweighting(trained(tmp_path / "file", "imported", checkpoint=tmp_path / "weights.pt")) == ""
 
 
 def test_spread_of_untested_radii_is_unknown() -> None:

@@ -4,6 +4,7 @@ import math
 import sqlite3
 import time
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -226,8 +227,9 @@ def test_log_names_the_file_that_a_full_disk_refused(
 
 
 def test_index_that_another_program_reads_stops_no_answer(
-    make_model: MakeModel, make_service: MakeService, tmp_path: Path
+    make_model: MakeModel, make_service: MakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0.1))  # without it, 5 s
     log = EvidenceLog(tmp_path / "e")
     service = make_service(make_model("vote"), evidence=log)
     assert service.submit([at_distance(0.5)])[0].result(60).asked == 1

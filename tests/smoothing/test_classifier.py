@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from radii.engines import SmoothedClassifier
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.normalisation import Normalisation, Normalise
-from radii.smoothing.questions import Probabilities, Task
+from radii.smoothing.questions import Probabilities, Task, Votes
 from radii.smoothing.streams import Stream
 from tools.voters import plain
 
@@ -94,7 +94,8 @@ def test_pieces_of_a_stage_add_up_to_the_stage() -> None:
     classifier = smoothed(Recorder())
     whole = classifier.votes(IMAGE, 1_000, NOISE)
     pieces = [(256, 0), (128, 2), (616, 3)]
-    drawn = [classifier.votes(IMAGE, count, NOISE.from_block(block)) for count, block in pieces]
+    questions = [Votes(NOISE.stage, 128 * block, count) for count, block in pieces]
+    drawn = classifier.count([Task(IMAGE, NOISE, question) for question in questions])
     assert np.array_equal(np.sum(drawn, axis=0), whole)
 
 

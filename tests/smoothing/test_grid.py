@@ -134,7 +134,7 @@ def test_copies_do_not_depend_on_the_portions() -> None:
 def test_image_of_other_levels_is_refused() -> None:
     classifier = SmoothedClassifier(LastBits(), noise=Grid(SIGMA), classes=2)
     for image in (torch.full(SHAPE, 0.5), torch.full(SHAPE, 1 / 65_535)):
-        with pytest.raises(ValueError, match="not multiples of 1/255, which grid noise needs: use an image"):
+        with pytest.raises(ValueError, match="not multiples of 1/255, which grid noise needs. State the levels"):
             radii.certify(classifier, image, seed=0, estimation=100)
 
 

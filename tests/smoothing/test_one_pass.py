@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from scipy.optimize import linprog
 from scipy.stats import binom
 
-from radii.smoothing.betting import rules_out
+from radii.smoothing import betting
 from radii.smoothing.noise import Gaussian
 from radii.smoothing.noise import create as create_noise
 from radii.smoothing.one_pass import (
@@ -137,7 +137,9 @@ def test_bounds_are_wrong_no_more_often_than_stated(mixture: str, votes: int, ra
     hits = rng.binomial(votes, rng.choice(probabilities, (SETS, images), p=weights / weights.sum()))
     low, high = coefficients.min(), coefficients.max()
     scaled, mean = ((coefficients - low) / (high - low))[hits], float((truth - low) / (high - low))
-    claims = [rules_out(row, FAILURE, mean) for row in scaled]
+    bets = [betting._bets(row, FAILURE) for row in scaled]
+    capitals = [betting._best_capital(row, stakes, mean) for row, stakes in zip(scaled, bets, strict=True)]
+    claims = [capital >= -math.log(FAILURE) for capital in capitals]
     assert claims[:20] == [proven_accuracy(coefficients, row, FAILURE) > truth for row in hits[:20]]
     wrong = sum(claims)
     assert wrong <= SETS * FAILURE + 3 * math.sqrt(SETS * FAILURE * (1 - FAILURE))

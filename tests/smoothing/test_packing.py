@@ -1,6 +1,6 @@
 """Packed forward passes: a task's answer does not depend on the tasks that share its passes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from radii import models
 from radii.engines import SmoothedClassifier
 from radii.smoothing import noise as noises
+from radii.smoothing import packing
 from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Gaussian, Noise
 from radii.smoothing.packing import answer_tasks
 from radii.smoothing.questions import NearTies, Probabilities, Question, Task, Votes
-from radii.smoothing.streams import Stream
+from radii.smoothing.streams import Joined, Part, Stream
 from tools.voters import plain
 
 BLOCK = 16
@@ -95,6 +96,32 @@ def test_packed_answers_equal_those_of_each_task_alone_in_any_order(name: str, n
         expect_equal(classifier.count([tasks[number] for number in order]), [packed[number] for number in order])
 
 
+def test_copies_of_several_images_that_are_drawn_together_are_the_same(
+    name: str, noise: Noise, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a GPU does: it takes the same time to launch the operations for one copy and for all of a pass."""
+    classifier, tasks = classifier_of(name, noise), tasks_of(NETS[name][0])
+    expected, joined, of = classifier.count(tasks), list[int](), Joined.of
+
+    def recorded(parts: Sequence[Part], device: torch.device) -> Joined:
+        joined.append(len(parts))
+        return of(parts, device)
+
+    monkeypatch.setattr(packing, "_joins", lambda noise, _: noise.joins)
+    monkeypatch.setattr(Joined, "of", recorded)
+    expect_equal(classifier.count(tasks), expected)
+    assert max(joined) > 1
+
+
+def test_a_noise_of_ones_own_draws_the_copies_of_each_image_alone() -> None:
+    class Own(Gaussian):
+        def draw(self, pixels: Tensor, out: Tensor, stream: Stream, first: int) -> Tensor:
+            return super().draw(pixels, out, stream, first)
+
+    assert Gaussian(0.5).joins
+    assert not Own(0.5).joins
+
+
 def test_parts_of_a_question_join_to_its_answer(name: str, noise: Noise) -> None:
     classifier, image, address = classifier_of(name, noise), picture(NETS[name][0], 1), NoiseAddress(7, 1)
     for question in questions(5 * BLOCK + 3, first=2 * BLOCK):
@@ -106,8 +133,8 @@ def test_parts_of_a_question_join_to_its_answer(name: str, noise: Noise) -> None
 
 def test_votes_are_those_of_the_question() -> None:
     classifier, image = classifier_of("digits_cnn", Gaussian(0.5)), picture((1, 8, 8), 1)
-    (votes,) = classifier.count([Task(image, NoiseAddress(7, 1), Votes(2, 3 * BLOCK, 50))])
-    assert np.array_equal(classifier.votes(image, 50, NoiseAddress(7, 1, 2, 3)), votes)
+    (votes,) = classifier.count([Task(image, NoiseAddress(7, 1), Votes(2, 0, 50))])
+    assert np.array_equal(classifier.votes(image, 50, NoiseAddress(7, 1, 2)), votes)
 
 
 class Recorder(nn.Module):
@@ -200,9 +227,8 @@ def test_every_older_copy_is_the_one_that_its_address_says(noise: Noise, recorde
     classifier.count(tasks)
     expected = []
     for number, count, block in [(2, BLOCK, 2), (0, 11, 0), (1, 11, 1), (2, 11, 3)]:
-        address = NoiseAddress(1, number, 2, block)
         out = torch.empty(count, 4, 5, 3)
-        noise.perturb(picture(shape, number).permute(1, 2, 0), out, address.generator(0, "cpu"))
+        noise.perturb(picture(shape, number).permute(1, 2, 0), out, NoiseAddress(1, number, 2).generator(block, "cpu"))
         expected.append(out.permute(0, 3, 1, 2))
     assert torch.equal(torch.cat(recorder.seen)[: 3 * 11 + BLOCK], torch.cat(expected))
 

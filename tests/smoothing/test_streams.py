@@ -10,7 +10,7 @@ from scipy import stats
 
 from radii.smoothing import streams
 from radii.smoothing.addresses import Purpose
-from radii.smoothing.streams import Counter, Draws, Stream, philox
+from radii.smoothing.streams import Counter, Draws, Joined, Part, Stream, philox
 
 ONES = (1 << 64) - 1
 PI = (0x243F6A8885A308D3, 0x13198A2E03707344, 0xA4093822299F31D0, 0x082EFA98EC4E6C89)
@@ -64,13 +64,6 @@ def test_both_implementations_give_the_same_words() -> None:
         assert torch.equal(stream.words(first, count, width, lane=lane), by_torch)
 
 
-def test_single_words_are_those_of_the_rows() -> None:
-    stream = Stream.at("certify", 0)
-    rows = stream.words(3, 2, 8, lane=1)
-    positions = torch.tensor([3 * 8, 3 * 8 + 5, 4 * 8 + 7])
-    assert stream.word_at(positions, lane=1).tolist() == [int(rows[0, 0]), int(rows[0, 5]), int(rows[1, 7])]
-
-
 @pytest.mark.parametrize("width", [1, 3, 8, 784, 3071])
 def test_rows_do_not_depend_on_the_portions(width: int) -> None:
     stream = Stream.at("certify", 1, 2, 3)
@@ -80,6 +73,34 @@ def test_rows_do_not_depend_on_the_portions(width: int) -> None:
         assert torch.equal(torch.cat([stream.normal(0, cut, width), stream.normal(cut, 50 - cut, width)]), whole)
     assert torch.equal(stream.uniform(30, 5, width), stream.uniform(0, 50, width)[30:35])
     assert torch.equal(stream.integers(30, 5, width, 9), stream.integers(0, 50, width, 9)[30:35])
+
+
+@pytest.mark.parametrize("width", [1, 8, 3071])
+def test_joined_rows_are_those_of_their_own_streams(width: int) -> None:
+    judge = Stream.at("judge", 7)
+    parts = [
+        Part(Stream.at("certify", 7, 0), 3, 5),
+        Part(Stream.at("certify", 1 << 127, 9), 0, 1),
+        Part(judge, 8, 6, 2),
+    ]
+    joined = Joined.of(parts, torch.device("cpu"))
+    assert joined.origins.tolist() == [0] * 5 + [1] + [2] * 6
+    for lane in (0, 1, 1 << 40):
+        own = torch.cat([stream.words(first, rows, width, lane=lane + more) for stream, first, rows, more in parts])
+        assert torch.equal(joined.words(0, 12, width, lane=lane), own)
+        assert torch.equal(joined.words(4, 3, width, lane=lane), own[4:7])
+    own = torch.cat([stream.normal(first, rows, width, lane=more) for stream, first, rows, more in parts])
+    assert torch.equal(joined.normal(0, 12, width), own)
+
+
+def test_joined_rows_beyond_the_last_one_are_refused() -> None:
+    last = (1 << 63) - 1
+    joined = Joined.of(
+        [Part(Stream.at("certify", 0), 0, 1), Part(Stream.at("certify", 1), last - 1, 1)], torch.device("cpu")
+    )
+    assert joined.words(0, 2, 4).shape == (2, 4)
+    with pytest.raises(ValueError, match="rows of 5 words from 2 streams, expected numbers below"):
+        joined.words(0, 2, 5)
 
 
 @pytest.mark.parametrize(("count", "width"), [(1, 1), (5, 3), (7, 12), (200, 784), (30, 3071)])
@@ -194,9 +215,9 @@ def test_threads_do_not_share_a_position() -> None:
 
 def test_a_device_that_counts_wrongly_gets_words_of_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(streams, "philox", lambda positions, *_: torch.zeros(*positions.shape, 4, dtype=torch.int64))
-    streams._counts_right.cache_clear()
-    assert not streams._counts_right(torch.device("cpu"))
-    streams._counts_right.cache_clear()
+    streams.counts_right.cache_clear()
+    assert not streams.counts_right(torch.device("cpu"))
+    streams.counts_right.cache_clear()
 
 
 @pytest.mark.parametrize("width", [1, 3, 4, 7, 9])

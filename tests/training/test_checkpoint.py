@@ -88,6 +88,19 @@ def test_history_is_restored_from_the_checkpoint(run: Run, shown: int) -> None:
     assert [row["epoch"] for row in run.history()] == ["0", "1"]
 
 
+@pytest.mark.parametrize("error", [MemoryError, torch.OutOfMemoryError])
+def test_a_good_checkpoint_is_not_to_be_removed_where_memory_is_short(
+    error: type[Exception], run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    monkeypatch.setattr(torch.optim.SGD, "load_state_dict", fail)
+    with pytest.raises(RunError, match=r"too little memory to load .*checkpoint\.pt\. Free some"):
+        restored(run)
+    assert run.checkpoint_file.exists()
+
+
 def test_torch_can_read_a_checkpoint(run: Run) -> None:
     assert torch.load(run.checkpoint_file, weights_only=True)["progress"]["epoch"] == 2
 

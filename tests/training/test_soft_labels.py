@@ -1,16 +1,20 @@
 import json
 import multiprocessing
 import os
+import shutil
 from collections.abc import Callable
 from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
+from radii import datasets
 from radii.disk import LockedError
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run, RunError
@@ -54,10 +58,25 @@ def test_stopped_soft_labels_continue(run: Run) -> None:
     np.testing.assert_array_equal(again, whole)
 
 
+@pytest.fixture
+def run_of_few(tmp_path: Path) -> Run:
+    """Train on every eighth digit, for what takes many votes of each training image."""
+    digits = datasets.create("digits")
+    arrays: dict[str, NDArray[Any]] = {}
+    for split in ("train", "test"):
+        images = digits.split(split)
+        every = torch.arange(0, len(images), 8)
+        arrays |= {f"{split}_images": images.batch(every).numpy(), f"{split}_labels": images.labels[every].numpy()}
+    np.savez(tmp_path / "few.npz", **arrays)  # type: ignore[arg-type]
+    training = Training(epochs=8, images_per_step=32, learning_rate=0.05)
+    data = {"name": "arrays", "path": str(tmp_path / "few.npz")}
+    return train(replace(PLAIN, dataset=data, training=training), tmp_path / "few")
+
+
 @pytest.mark.slow
-@pytest.mark.slow
-def test_passes_of_any_size_give_the_same_votes(run: Run, digits_run: Callable[..., Run]) -> None:
+def test_passes_of_any_size_give_the_same_votes(run_of_few: Run, tmp_path: Path) -> None:
     """A file that was begun with one size is continued with another."""
+    run, second = run_of_few, Run(shutil.copytree(run_of_few.path, tmp_path / "second"))
 
     def stop(number: int, _: int) -> None:
         if number == 3:
@@ -65,7 +84,7 @@ def test_passes_of_any_size_give_the_same_votes(run: Run, digits_run: Callable[.
 
     with pytest.raises(KeyboardInterrupt):
         soft_labels(run, samples=150, engine="torch", batch_size=37, on_image=stop)
-    other = soft_labels(digits_run("other"), samples=150, engine="torch", batch_size=512)
+    other = soft_labels(second, samples=150, engine="torch", batch_size=512)
     assert soft_labels(run, samples=150, engine="torch").read_bytes() == other.read_bytes()
 
 
@@ -193,7 +212,8 @@ def test_any_executor_gives_the_same_file(
 
 
 @pytest.mark.slow
-def test_settled_images_get_no_more_votes_and_the_others_the_same(run: Run) -> None:
+def test_settled_images_get_no_more_votes_and_the_others_the_same(run_of_few: Run) -> None:
+    run = run_of_few
     whole = np.load(soft_labels(run, samples=136, engine="torch"))
     counts = run.path / "soft-labels.counts"
     every = np.fromfile(counts, "<i4").reshape(-1, 10)

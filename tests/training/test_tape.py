@@ -9,12 +9,13 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from radii import engines
+from radii import cli, engines
 from radii.runs.recipe import Recipe, Training
 from radii.runs.run import Run
 from radii.training import tape as tapes
 from radii.training.loop import StepEvent, train
 from radii.training.tape import Tape
+from radii.training.timing import TIMED_STEPS
 from radii.training.transfer import train_students
 from tools.processes import wait_for, warm_context
 
@@ -26,6 +27,9 @@ RECIPE = Recipe(
     objective="transfer",
     training=Training(epochs=2, images_per_step=256, learning_rate=0.05),
 )
+
+TIMED = (TIMED_STEPS + 1) * 256
+"""The most rows of the steps that are timed before a training."""
 
 
 @pytest.fixture
@@ -76,6 +80,32 @@ def test_siblings_share_a_tape_and_a_longer_schedule_extends_it(digits_run: Copi
     longer = replace(RECIPE, training=replace(RECIPE.training, epochs=3))  # type: ignore[type-var]
     train(longer, teacher.path.with_name("longer"), teacher=teacher)
     assert sum(calls) == 1347
+
+
+def test_siblings_on_the_command_line_share_a_tape(digits_run: Copies, calls: list[int]) -> None:
+    teacher = digits_run()
+    models = ("--model", "digits_mlp", "--model", "digits_cnn")
+    settings = ("--set", "training.epochs=2", "--set", "training.images_per_step=256")
+    words = ["transfer", "--teacher", str(teacher.path), *models, "--siblings", *settings]
+    cli.app(words, exit_on_error=False, print_error=False, result_action="return_value")
+    students = [Run(teacher.path.with_name(f"{teacher.name}-to-{name}")) for name in ("digits_mlp", "digits_cnn")]
+    assert [student.source("teacher") for student in students] == [teacher.path, teacher.path]
+    assert len(files(teacher)) == 2
+    assert 2 * 1347 < sum(calls) <= 2 * 1347 + TIMED, "only the first student trains with the teacher"
+
+
+def test_denoised_teacher_is_paid_once(digits_run: Copies, tmp_path: Path, calls: list[int]) -> None:
+    model = {
+        "name": "denoised",
+        "classifier": str(digits_run().path),
+        "denoiser": {"name": "dncnn", "depth": 3, "width": 4},
+    }
+    training = Training(epochs=1, images_per_step=256, learning_rate=0.01)
+    teacher = train(replace(RECIPE, model=model, objective="denoising", training=training), tmp_path / "teacher")
+    live, _ = train_students(teacher, RECIPE, ["digits_mlp", "digits_cnn"], siblings=True)
+    assert sum(calls) == 2 * 1347
+    assert weights(train(RECIPE, tmp_path / "taped", teacher=teacher)) == weights(live)
+    assert sum(calls) == 2 * 1347
 
 
 @pytest.mark.parametrize(
@@ -264,3 +294,19 @@ def test_timed_steps_are_not_recorded(digits_run: Copies, tmp_path: Path) -> Non
     teacher = digits_run()
     train(RECIPE, tmp_path / "student", teacher=teacher, on_estimate=lambda _: None)
     assert [file.name for file in files(teacher)] == ["epoch-0000.logits", "epoch-0001.logits"]
+
+
+def test_timed_steps_run_the_teacher_only_where_the_training_does(
+    digits_run: Copies, tmp_path: Path, calls: list[int]
+) -> None:
+    teacher = digits_run()
+    live = train(RECIPE, tmp_path / "live", teacher=teacher, on_estimate=lambda _: None)
+    assert 2 * 1347 < sum(calls) <= 2 * 1347 + TIMED
+    calls.clear()
+    taped = train(RECIPE, tmp_path / "taped", teacher=teacher, on_estimate=lambda _: None)
+    assert not calls, "a large teacher that does not run would make the estimate many times too long"
+    assert weights(taped) == weights(live)
+    longer = replace(RECIPE, training=replace(RECIPE.training, epochs=3))  # type: ignore[type-var]
+    train(longer, tmp_path / "longer", teacher=teacher, on_estimate=lambda _: None)
+    assert 1347 < sum(calls) <= 1347 + TIMED
+    assert len(files(teacher)) == 3

@@ -1,9 +1,11 @@
 """One worker process per GPU, with a number of GPUs that is only pretended."""
 
 import os
+import warnings
 from collections.abc import Callable
 from concurrent.futures import Executor, ThreadPoolExecutor
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -12,7 +14,7 @@ import torch
 
 import radii
 from radii import certifiers
-from radii.certification import certify, deployment, load, memory
+from radii.certification import memory
 from radii.certification.certify import Certification, CertificationConfig, certify_run
 from radii.certification.load import stays_off
 from radii.certification.memory import voting_device, worker_count
@@ -24,17 +26,17 @@ from radii.certifiers.population import OnePass
 from radii.datasets import samples_of
 from radii.device import default_workers, worker_variables
 from radii.engines import SmoothedClassifier
+from radii.interop.onnx import import_onnx
 from radii.runs import certificates
 from radii.runs import population as files
 from radii.runs.certificates import POLYNOMIALS
 from radii.runs.run import Run
 from radii.smoothing.addresses import PHILOX
-from radii.training import soft_labels as labels
 from radii.training import weights
 from radii.training.soft_labels import soft_labels
 from radii.workers import backends
 from radii.workers.pool import Call, ProcessPool
-from radii.workers.voter import worker_device
+from radii.workers.voter import Shipped, worker_device
 
 
 def gpus(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
@@ -176,8 +178,7 @@ def test_a_process_stays_off_the_gpus_that_others_count_on(
 
 def pretend_a_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
     """Name a GPU that is not there: this process fails if it opens it, and its workers find none and use the CPU."""
-    for module in (certify, load, deployment, weights, labels):
-        monkeypatch.setattr(module, "default_device", lambda: torch.device("cuda"))
+    monkeypatch.setattr(weights, "default_device", lambda: torch.device("cuda"))
 
 
 @pytest.mark.slow
@@ -233,3 +234,32 @@ def test_a_process_whose_workers_vote_for_soft_labels_stays_off_the_gpus(
     alone = soft_labels(digits_run(), samples=20, engine="torch")
     pretend_a_gpu(monkeypatch)
     assert soft_labels(digits_run("other"), samples=20, workers=2).read_bytes() == alone.read_bytes()
+
+
+def test_an_onnx_graph_is_counted_on_the_cpu_beside_a_gpu(
+    linear_onnx: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By as many workers as there are cores, in passes of a CPU's size, in this process if there is one worker."""
+    run = import_onnx(linear_onnx(), tmp_path / "run", sigma=0.25, dataset="digits")
+    fixed = certifiers.create("fixed", selection=20, estimation=200)
+    config = CertificationConfig(run=run.path, certifier=fixed, max_images=3)
+    pretend_a_gpu(monkeypatch)
+    monkeypatch.setattr(backends, "Remote", None)
+    assert weights.device_for(run) == torch.device("cpu")
+    path = certify_run(config, workers=1)
+    made = certificates.read(path)
+    assert [(entry["device"], entry["batch_size"]) for entry in made.header["environments"]] == [("cpu", 128)]
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # the engine of the certificates runs here
+        assert radii.load(run).engine == "onnx"
+        assert verify_run(run, rows=None).in_words().startswith("equal: ")
+    votes = soft_labels(run, samples=2, workers=1)
+    assert votes.is_file()
+    shipped = Shipped(radii.load(run), torch.device("cuda"))
+    assert (shipped.target, shipped.shipment.device) == (torch.device("cpu"), "cpu")
+
+
+def test_as_many_workers_as_cores_serve_a_model_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
+    gpus(monkeypatch, 3)
+    assert default_workers() == 3
+    assert default_workers(torch.device("cpu")) == (os.cpu_count() or 1)

@@ -35,7 +35,7 @@ def commands() -> str:
 
 
 TOPICS = {
-    "Train": ("train", "transfer", "import_model", "Recipe", "Run"),
+    "Train": ("train", "transfer", "import_model", "import_ensemble", "Recipe", "Run"),
     "A smoothed classifier": ("SmoothedClassifier", "Normalised", "load"),
     "Predict and certify": (
         *("predict", "predict_once", "certify", "certify_dataset", "certify_population", "Certificate", "ABSTAIN"),

@@ -18,7 +18,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils import backend_registration
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 
 warnings.filterwarnings("ignore", category=UserWarning)
 
@@ -53,6 +53,8 @@ WAITS = {
 }
 """What a GPU has to be waited for, and how often."""
 COPIES = (aten._to_copy.default, aten.copy_.default)
+BLOCKING = "copy to the device"
+"""What a place of waiting is called where a copy is not queued: CUDA then waits for all that was queued before."""
 
 
 @dataclass
@@ -157,7 +159,7 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     plain_kwargs = {key: _unwrapped(value, tensors) for key, value in kwargs.items()}
     stated = kwargs.get("device")
     if func in COPIES:
-        on_gpu = _copied(func, args, stated)
+        on_gpu = _copied(func, args, kwargs)
     else:
         has_ours = any(isinstance(tensor, Wrapped) for tensor in tensors)
         on_gpu = _is_gpu(stated) if stated is not None else has_ours
@@ -193,13 +195,17 @@ def _run(func: Any, args: Any, kwargs: dict[str, Any]) -> Any:
     return wrapped(result)
 
 
-def _copied(func: Any, args: Any, stated: Any) -> bool:
-    """Count a copy between the devices; return whether it ends on this one."""
+def _copied(func: Any, args: Any, kwargs: dict[str, Any]) -> bool:
+    """Count a copy between the devices, and a wait if it is not queued; return whether it ends on this one."""
+    stated = kwargs.get("device")
+    queued = kwargs.get("non_blocking", func is COPIES[1] and len(args) > 2 and args[2])
     source, target = (args[0], stated) if func is COPIES[0] else (args[1], args[0].device)
     here = isinstance(source, Wrapped)
     there = _is_gpu(target) if target is not None else here
     if here != there:
         (_State.counts.to_device if there else _State.counts.to_host)[where()] += 1
+    if there and not here and not queued:
+        _State.counts.waits[f"{where()} {BLOCKING}"] += 1
     return there
 
 
@@ -235,6 +241,7 @@ def _made(data: Any, *, device: Any = None, **options: Any) -> Tensor:
     if not _is_gpu(device):
         return made
     _State.counts.to_device[where()] += 1
+    _State.counts.waits[f"{where()} {BLOCKING}"] += 1
     return Wrapped(made)
 
 
@@ -280,6 +287,16 @@ def in_threads(owner: type, method: str) -> None:
             return plain(*arguments)
 
     setattr(owner, method, run)
+
+
+def without_modes(work: Callable[..., Any]) -> Callable[..., Any]:
+    """Return a function that runs as if there were no pretended device."""
+
+    def run(*arguments: Any) -> Any:
+        with _disable_current_modes():
+            return work(*arguments)
+
+    return run
 
 
 def wait(_: torch.device) -> None:

@@ -191,38 +191,26 @@ def _open(config: AttackConfig, held: ExitStack) -> tuple["AttackSession", "_Cal
     config = replace(config, engine=engine)
     session = AttackSession(config, torch.device("cpu"))
     pool = held.enter_context(closing(ProcessPool(len(variables), variables)))
-    return session, _PooledCalls(session, pool, len(variables))
+    return session, _Calls(session, pool, len(variables))
 
 
 class _Calls:
-    """Calls methods of a session in this process."""
+    """Calls methods of a session: in this process, or in worker processes, each of which opens the run itself."""
 
-    workers = 1
-
-    def __init__(self, session: "AttackSession") -> None:
-        self.session = session
+    def __init__(self, session: "AttackSession", pool: ProcessPool | None = None, workers: int = 1) -> None:
+        self.session, self.pool, self.workers = session, pool, workers
 
     def results(self, method: str, arguments: Sequence[Any]) -> Iterator[Any]:
         """Call a method with each argument, and yield the results in this order."""
-        return map(getattr(self.session, method), arguments)
-
-
-class _PooledCalls(_Calls):
-    """Calls methods in worker processes, each of which opens the run itself."""
-
-    def __init__(self, session: "AttackSession", pool: ProcessPool, workers: int) -> None:
-        super().__init__(session)
-        self.pool, self.workers = pool, workers
-
-    def results(self, method: str, arguments: Sequence[Any]) -> Iterator[Any]:
-        config, stream = self.session.config, self.session.stream
-        calls = [
-            Call(f"an attack on {argument}", _in_worker, (config, stream, method, argument)) for argument in arguments
-        ]
-        tickets, outcomes = [self.pool.submit(call) for call in calls], dict[int, Outcome]()
+        if (pool := self.pool) is None:
+            yield from map(getattr(self.session, method), arguments)
+            return
+        shared = self.session.config, self.session.stream, method
+        calls = [Call(f"an attack on {argument}", _in_worker, (*shared, argument)) for argument in arguments]
+        tickets, outcomes = [pool.submit(call) for call in calls], dict[int, Outcome]()
         for ticket in tickets:
             while ticket not in outcomes:
-                outcomes.update([self.pool.next()])
+                outcomes.update([pool.next()])
             yield outcomes.pop(ticket).value()
 
 

@@ -1,7 +1,6 @@
 """Certify images: one `Certification` for the test images of a run and for classifiers and images in memory."""
 
 import json
-import warnings
 from collections.abc import Generator, Mapping, Sequence
 from concurrent.futures import Executor
 from contextlib import closing, nullcontext, suppress
@@ -12,31 +11,32 @@ from typing import Any, Protocol, get_args
 
 import torch
 
-from radii import disk
-from radii.certification.data import EvaluatedImages, Key, dataset_key, evaluated_images, named_in
+from radii.certification.data import EvaluatedImages, Key, dataset_key, evaluated_images
 from radii.certification.load import noise_of, off_the_gpu, open_run, stays_off
+from radii.certification.pictures import keep_pictures
 from radii.certifiers import Certifier
 from radii.certifiers.base import About, Steps
 from radii.datasets import DataError, Samples, samples_of
 from radii.datasets.base import Part, image_digest
-from radii.device import default_device, default_workers
+from radii.device import default_workers
 from radii.engines import AUTO, SmoothedClassifier, check_image
-from radii.errors import ParameterError, RunWarning
+from radii.errors import ParameterError
 from radii.estimate import Estimate, OnEstimate, OnWork
 from radii.fields import check_seed
 from radii.provenance import artefact_digest, artefact_path, class_digests, code_digests, rounding_environment
-from radii.runs import events, gallery, resume
+from radii.runs import events, resume
 from radii.runs.certificates import ENVIRONMENTS, OnImage, Row
 from radii.runs.events import EventLog
 from radii.runs.function import CODE, DEVICE, LOGITS, MODEL
 from radii.runs.recipe import warn_of_sigma
 from radii.runs.resume import Request
 from radii.runs.run import Run, RunError
-from radii.runs.shards import Shard, merge
+from radii.runs.shards import Shard
 from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Noise
 from radii.training.accuracy import record_accuracy
 from radii.training.open_dataset import dataset_of
+from radii.training.weights import device_for
 from radii.workers.backends import forecast_programs, run_programs, started_pool
 from radii.workers.forecast import every_within
 from radii.workers.pool import ProcessPool
@@ -171,6 +171,11 @@ class Certification:
             self.classifier, lambda position: self.program(indices[position]), len(indices), self.target
         )
 
+    def announce(self, indices: Sequence[int], workers: int, on_estimate: OnEstimate) -> None:
+        """Call `on_estimate` with the estimated time of these images, unless only a worker process could time them."""
+        if not self.votes_elsewhere and (image := self.forecast(indices)) is not None:
+            on_estimate(image.times(len(indices) / workers))
+
     def program(self, index: int) -> Program[Row]:
         """Return the program of an image: the certifier's questions, which end in its row."""
         image, label = self.samples.sample(index)
@@ -220,10 +225,8 @@ def certify_missing(
     for row in done.values():
         on_image(len(chosen), row)
     missing = [index for index in chosen if index not in done]
-    if on_estimate is not None and executor is None and not certification.votes_elsewhere:  # a worker would be started
-        image = certification.forecast(missing)
-        if image is not None:
-            on_estimate(image.times(len(missing) / workers))
+    if on_estimate is not None and executor is None:
+        certification.announce(missing, workers, on_estimate)
     with closing(certification.rows(missing, workers, executor)) as rows:
         for row in rows:
             store.append(row)
@@ -336,10 +339,8 @@ def certify_run(
     timed, and the file records it; the same call continues that file. `on_estimate` is called with the estimated time
     before the first image, `on_work` with the work that is done and left, whenever samples were counted.
     """
-    workers = default_workers() if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     run = run or Run(config.run, config.trust)
+    workers = counted_workers(workers, run)
     config.certifier.expect_possible(config.noise or noise_of(run.recipe))
     config, target = for_workers(config, run, workers, executor)
     # A forecast times blocks of this process, so then the cores are left to it.
@@ -361,6 +362,13 @@ def certify_run(
         return file.path
 
 
+def counted_workers(workers: int | None, run: Run) -> int:
+    """Return the number of workers that is asked for, or one for each core or GPU; raise a ValueError below 1."""
+    if workers is not None and workers < 1:
+        raise ValueError(f"workers = {workers}, expected a whole number >= 1")
+    return default_workers(device_for(run)) if workers is None else workers
+
+
 def for_workers(
     config: CertificationConfig, run: Run, workers: int, executor: Executor | None
 ) -> tuple[CertificationConfig, torch.device]:
@@ -368,7 +376,7 @@ def for_workers(
 
     This process stays off the GPUs where others count.
     """
-    target = default_device()
+    target = device_for(run)
     if stays_off(target, workers, executor):
         engine, size = off_the_gpu(run, config.engine, config.batch_size, target)
         config = replace(config, device="cpu", engine=engine, batch_size=size)
@@ -426,48 +434,3 @@ def _logged(log: EventLog, on_image: OnImage) -> OnImage:
         on_image(total, row)
 
     return sink
-
-
-def merge_shards(run: Run, data: Path | None = None) -> list[Path]:
-    """Merge the part files of a run into the certificate files that certification without shards would write.
-
-    `data` is the folder of the images. If they cannot be read, only the pictures for a report are left out.
-    """
-    return merge(run, partial(_with_pictures, run, data))
-
-
-def _with_pictures(run: Run, data: Path | None, path: Path, header: Mapping[str, Any], rows: Sequence[Row]) -> None:
-    try:
-        images = evaluated_images(run, *named_in(run, header), data).images
-        if images.digest != header.get("data"):
-            raise DataError("the images there are not those that were certified", "data")
-        keep_pictures(path, rows, samples_of(images))
-    except (ValueError, LookupError, OSError) as error:
-        reason = error.args[0] if isinstance(error, LookupError) and error.args else error
-        warnings.warn(
-            f"{path} has no pictures for a report: {reason}; merge again where the data are", RunWarning, stacklevel=2
-        )
-
-
-def keep_pictures(certificates: Path, rows: Sequence[Row], samples: Samples) -> None:
-    """Store the most interesting images of a certificate file, so that a report needs no dataset.
-
-    The caller holds the lock of the certificate file.
-    """
-    path, chosen = gallery.pictures_file(certificates), gallery.chosen(rows)
-    digests = {str(row.index): row.digest for row in chosen}
-    if path.parent.is_dir():
-        disk.sweep(path.parent, [path.name])
-    if not digests or _stored_digests(path) == digests:
-        return
-    pictures = {str(row.index): samples.sample(row.index)[0].numpy() for row in chosen}
-    if {len(pixels) for pixels in pictures.values()} <= gallery.CHANNELS:
-        gallery.write(path, pictures, digests)
-
-
-def _stored_digests(path: Path) -> dict[str, Any] | None:
-    """Return the digests in a file of pictures; None if it is missing or damaged: it is then written again."""
-    try:
-        return gallery.read(path)[1] if path.is_file() else None
-    except ValueError:
-        return None

@@ -210,12 +210,9 @@ def check_images(verification: Verification) -> bool:
 
 def check_radii(verification: Verification) -> None:
     """Recompute every radius from its counts, as far as they determine it."""
-    try:
-        certifier, noise = certifier_of(verification), noise_of(verification)
-        classes = model_spec(verification.run).classes
-    except (LookupError, ValueError, TypeError) as error:
-        verification.cannot_check(f"its radii cannot be recomputed: {message_of(error)}")
+    if (made := _smoothing(verification, "its radii cannot be recomputed")) is None:
         return
+    certifier, noise, classes = made
     _check_norm(verification, noise)
     for row in verification.certificates.rows:
         try:
@@ -223,6 +220,15 @@ def check_radii(verification: Verification) -> None:
                 verification.differs(problem, row)
         except ValueError as error:
             verification.differs(str(error), row)
+
+
+def _smoothing(verification: Verification, problem: str) -> tuple[Certifier, Noise, int] | None:
+    """Make the certifier and the noise, and count the classes; record the problem if that fails."""
+    try:
+        return certifier_of(verification), noise_of(verification), model_spec(verification.run).classes
+    except (LookupError, ValueError, TypeError) as error:
+        verification.cannot_check(f"{problem}: {message_of(error)}")
+        return None
 
 
 def _check_norm(verification: Verification, noise: Noise) -> None:
@@ -299,12 +305,9 @@ def radius_problem(certifier: Certifier, noise: Noise, row: Row, classes: int) -
 
 def check_population(verification: Verification) -> None:
     """Prove the polynomials of a file again, and compare its votes with its header."""
-    try:
-        certifier, noise = certifier_of(verification), noise_of(verification)
-        classes = model_spec(verification.run).classes
-    except (LookupError, ValueError, TypeError) as error:
-        verification.cannot_check(f"what it proves cannot be computed again: {message_of(error)}")
+    if (made := _smoothing(verification, "what it proves cannot be computed again")) is None:
         return
+    certifier, noise, classes = made
     if not isinstance(certifier, OnePass):
         verification.cannot_check(f"its certifier {certifier.name!r} is about single images")
         return

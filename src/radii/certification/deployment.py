@@ -10,16 +10,15 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from radii import disk
-from radii.device import default_device
 from radii.engines import base as engines
 from radii.engines.base import AUTO
 from radii.errors import ParameterError, RunWarning
 from radii.provenance import artefact_digest, artefact_path, rounding_environment
-from radii.runs import population, readers, resume, trust
+from radii.runs import population, readers, trust
 from radii.runs.certificates import KIND, POPULATION, Certificates, recorded_difference
 from radii.runs.function import FUNCTION, LOGITS, MODEL
 from radii.runs.run import Run
-from radii.training.weights import model_spec
+from radii.training.weights import device_for, model_spec
 
 if TYPE_CHECKING:
     from radii.engines import SmoothedClassifier
@@ -41,7 +40,7 @@ def chosen_engine(run: Run, asked: str, device: torch.device | None = None) -> s
     if not known:
         return asked
     trust.require(known[:1], run.trusted, run.path)
-    if engines.create(known[0]).runs_on(device or default_device()):
+    if engines.create(known[0]).runs_on(device_for(run, device)):
         return known[0]
     warnings.warn(
         f"{run.path} was certified or used with the engine {known[0]!r}, which does not run here: another one is used",
@@ -102,8 +101,7 @@ def _certified(run: Run) -> list[tuple[int, dict[str, Any]]]:
 
     Such a file holds certificates, or votes about a population.
     """
-    weights = run.weights_digest()
-    files = (*resume.files_of_weights(run, weights), *population.files_of_weights(run, weights))
+    files = population.all_files_of_weights(run, run.weights_digest())
     most = readers.MOST_CERTIFICATES
     counted = [(readers.content(path, most).count(b"\n") - 1, header) for path, header in files if path.is_file()]
     return [(count, header) for count, header in counted if count > 0]
@@ -134,7 +132,7 @@ def warn_of_another(run: Run, engine: str, classifier: "SmoothedClassifier") -> 
             RunWarning,
             stacklevel=3,
         )
-    files = (*resume.files_of_weights(run, weights), *population.files_of_weights(run, weights))
+    files = population.all_files_of_weights(run, weights)
     headers = [header for _, header in files if header.get("engine") == engine]
     artefacts = {header["artefact"] for header in headers if "artefact" in header}
     if artefacts and artefact_digest(artefact_path(run, engine, weights)) not in artefacts:

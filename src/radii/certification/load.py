@@ -22,7 +22,6 @@ from radii.certification.deployment import (
 )
 from radii.datasets import spread_images
 from radii.datasets.base import DataError
-from radii.device import default_device
 from radii.engines import AUTO, EngineSpec, SmoothedClassifier
 from radii.errors import RunWarning
 from radii.provenance import artefact_path
@@ -33,7 +32,7 @@ from radii.runs.trust import UnnamedDataError
 from radii.smoothing import noise as noises
 from radii.smoothing.noise import Noise
 from radii.training.open_dataset import OtherClassesError, dataset_of
-from radii.training.weights import model_spec, trained_model
+from radii.training.weights import device_for, model_spec, trained_model
 
 CALIBRATION_BLOCKS = 8
 MOST_VALUES = 1 << 31
@@ -122,7 +121,7 @@ def open_run(
     With `data_at_hand` the engine is compared with the trained model on noisy training images, otherwise, or if the
     training split cannot be read, on random ones. Without a batch size, it is one that suits the device.
     """
-    device = device or default_device()
+    device = device_for(run, device)
     if batch_size is None:
         batch_size = engines.default_batch_size(device, math.prod(model_spec(run).shape))
     if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
-from typing import Any, TextIO
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -21,9 +21,9 @@ from radii.certifiers import Certifier
 from radii.datasets import DataError, Dataset, Samples, class_names_of, samples_of
 from radii.datasets.base import image_digest
 from radii.device import VARIABLE, default_device, worker_variables
-from radii.engines import AUTO, SmoothedClassifier, check_image
+from radii.engines import AUTO, SmoothedClassifier, check_image, expect_smoothed
 from radii.estimate import OnWork, TimeLeft, Work
-from radii.onnx import has_graph
+from radii.onnx_graph import has_graph
 from radii.provenance import artefact_digest, class_digests, structure_digest, weights_digest
 from radii.reports.text import left_text
 from radii.runs.certificates import OnImage, Row, header_file, read_header
@@ -50,10 +50,7 @@ def dataset_certification(
     label_known: bool = True,
 ) -> Certification:
     """Return the certification of a dataset with a classifier in memory; `out` is the file that it may continue."""
-    if not isinstance(classifier, SmoothedClassifier):
-        raise ValueError(
-            f"the classifier is a {type(classifier).__name__}, expected a radii.SmoothedClassifier: make one of it"
-        )
+    expect_smoothed(classifier)
     samples, facts = _samples(dataset, classifier.names)
     every = whole("every", every, 1)
     max_images = None if max_images is None else whole("max_images", max_images, 1)
@@ -191,8 +188,8 @@ def display(progress: bool | OnImage | None) -> Iterator[tuple[OnImage, OnWork]]
 class ProgressLine:
     """Show the images done, the correct ones and the time left, in one line that is overwritten."""
 
-    def __init__(self, stream: TextIO | None = None) -> None:
-        self.stream = stream or sys.stderr
+    def __init__(self) -> None:
+        self.stream = sys.stderr
         self.images = self.correct = 0
         self.written = time.monotonic()
         self.time_left = TimeLeft()
@@ -213,14 +210,12 @@ class ProgressLine:
         now = time.monotonic()
         if row is None or self.images == total or now - self.written >= PAUSE:
             self.written = now
-            self._write(f"certifying: {self.images} of {total} images, {self.correct} certified and correct", total)
+            text = f"certifying: {self.images} of {total} images, {self.correct} certified and correct"
+            if self.images < total and (left := self.time_left.range()):
+                text += f", {left_text(*left)}"
+            self.stream.write("\r" + text.ljust(self.width))
+            self.stream.flush()
+            self.width = len(text)
 
     def on_work(self, work: Callable[[], Work]) -> None:
         self.time_left.update(work, time.monotonic())
-
-    def _write(self, text: str, total: int) -> None:
-        if self.images < total and (left := self.time_left.range()):
-            text += f", {left_text(*left)}"
-        self.stream.write("\r" + text.ljust(self.width))
-        self.stream.flush()
-        self.width = len(text)

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from radii.certification.predict import checked_seed, is_batch
 from radii.datasets import as_image
-from radii.engines import SmoothedClassifier
+from radii.engines import SmoothedClassifier, expect_smoothed
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.questions import Task, Votes
 
@@ -37,10 +37,7 @@ def predict_once(classifier: SmoothedClassifier, image: Any) -> Any:
     >>> radii.predict_once(smoothed, torch.ones(1, 2, 2)).name
     'light'
     """
-    if not isinstance(classifier, SmoothedClassifier):
-        raise ValueError(
-            f"the classifier is a {type(classifier).__name__}, expected a radii.SmoothedClassifier: make one of it"
-        )
+    expect_smoothed(classifier)
     if is_batch(image):
         return answer_once(classifier, [as_image(one) for one in image])
     return answer_once(classifier, [as_image(image)])[0]

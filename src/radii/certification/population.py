@@ -13,6 +13,7 @@ from radii.certification.certify import (
     CertificationConfig,
     RowStore,
     certify_missing,
+    counted_workers,
     environment_of,
     for_workers,
     open_certification,
@@ -20,7 +21,6 @@ from radii.certification.certify import (
 from radii.certification.memory import Memory, dataset_certification, display, worker_count
 from radii.certifiers.population import OnePass
 from radii.datasets import DataError, samples_of
-from radii.device import default_workers
 from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
 from radii.estimate import OnEstimate
@@ -105,10 +105,8 @@ def certify_run_population(
 
     The parameters are those of `certify_run`.
     """
-    workers = default_workers() if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     run = run or Run(config.run, config.trust)
+    workers = counted_workers(workers, run)
     config, target = for_workers(config, run, workers, executor)
     certification = of_population(replace(open_certification(config, run), target=target))
     chosen, environment = certification.chosen, environment_of(certification.classifier)

@@ -22,7 +22,7 @@ from radii.certification.fields import (
 )
 from radii.certifiers import Certifier, certify_image
 from radii.datasets import as_image
-from radii.engines import SmoothedClassifier
+from radii.engines import SmoothedClassifier, expect_smoothed
 from radii.fields import check_seed
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
@@ -344,10 +344,7 @@ def certifier_of(procedure: str | Certifier, fields: Mapping[str, Any]) -> Certi
 def _certify(
     classifier: SmoothedClassifier, image: object, certifier: Certifier, noise: NoiseAddress, label: Any
 ) -> Certificate:
-    if not isinstance(classifier, SmoothedClassifier):
-        raise ValueError(
-            f"the classifier is a {type(classifier).__name__}, expected a radii.SmoothedClassifier: make one of it"
-        )
+    expect_smoothed(classifier)
     certificate = certify_image(certifier, classifier, as_image(image), noise, label)
     if classifier.names is None or certificate.prediction == ABSTAIN:
         return certificate

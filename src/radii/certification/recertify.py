@@ -13,15 +13,15 @@ from radii.certification.certify import (
     Certification,
     CertificationConfig,
     certify_missing,
+    counted_workers,
     environment_of,
     for_workers,
-    keep_pictures,
     open_certification,
     stated_batch_size,
 )
 from radii.certification.data import named_in
+from radii.certification.pictures import keep_pictures
 from radii.certification.update import FROM, OldCertificates, Update
-from radii.device import default_workers
 from radii.errors import ParameterError
 from radii.estimate import Estimate, OnEstimate
 from radii.runs import events, resume
@@ -181,10 +181,8 @@ def certify_update(
 
     The parameters are those of `certify_run`.
     """
-    workers = default_workers() if workers is None else workers
-    if workers < 1:
-        raise ValueError(f"workers = {workers}, expected a whole number >= 1")
     run = run or Run(config.run, config.trust)
+    workers = counted_workers(workers, run)
     config, target = for_workers(config, run, workers, executor)
     certification = replace(open_update(config, old, run), target=target)
     chosen, environment = certification.chosen, environment_of(certification.classifier)

@@ -68,10 +68,8 @@ def replay(
     here = [row for row in rows if 0 <= row.index < len(certification.samples)]
     indices = [row.index for row in here]
     is_long = sum(row.samples or 0 for row in here) > WORTH_TIMING
-    if on_estimate is not None and is_long and not certification.votes_elsewhere:  # a worker would be started
-        image = certification.forecast(indices)
-        if image is not None:
-            on_estimate(image.times(len(indices) / workers))
+    if on_estimate is not None and is_long:
+        certification.announce(indices, workers, on_estimate)
     for row, again in zip(here, certification.rows(indices, workers), strict=True):
         verification.replayed += 1
         if _result(row) != _result(again):
@@ -115,7 +113,6 @@ def _function_difference(verification: Verification, certification: Certificatio
 
 
 def _certification(verification: Verification, workers: int) -> Certification:
-    """Open the certification that the header describes."""
     header = verification.header
     engine = verification.engine or header["engine"]
     trust.require([engine], verification.run.trusted, verification.path)
@@ -217,7 +214,6 @@ def _check_claim(
 
 
 def _proves(result: Row, claim: Row) -> bool:
-    """Return whether a result proves at least the claimed radius."""
     return result.prediction == claim.prediction and result.radius >= claim.radius * (1 - TOLERANCE)
 
 

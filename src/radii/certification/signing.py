@@ -147,7 +147,6 @@ def verify_signature(run: Run | Path | str, key: Path | str) -> SignatureResult:
 
 
 def _differences(run: Run, stated: dict[str, Any]) -> Iterator[str]:
-    """Yield how a run differs from what was signed."""
     signed = {subject["name"]: subject["digest"]["sha256"] for subject in stated["subject"]}
     digests = dict(_digests(run))
     yield from (f"{run.path / name} was changed" for name in signed if digests.get(name, signed[name]) != signed[name])

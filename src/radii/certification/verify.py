@@ -1,7 +1,7 @@
 """Verify the certificates of a run: compare digests, recompute radii from counts, and replay rows."""
 
 import random
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -22,7 +22,6 @@ from radii.errors import ParameterError
 from radii.estimate import OnEstimate
 from radii.runs import certificates as certificate_files
 from radii.runs import population as population_files
-from radii.runs import resume
 from radii.runs.certificates import KIND, POPULATION, Certificates, Row
 from radii.runs.repeats import repeats_note, shared_images
 from radii.runs.run import Run
@@ -114,12 +113,9 @@ def verify_run(
     from their noise addresses (all if it is None), by default with the engine that they were made with. `on_estimate`
     is called with the estimated time of a file that needs many noisy copies, before they are counted.
     """
-    if rows is not None and rows < 0:
-        raise ParameterError(f"rows = {rows}, expected a whole number >= 0", "rows")
-    if batch_size is not None and batch_size < 1:
-        raise ParameterError(f"batch_size = {batch_size}, expected a whole number >= 1", "batch_size")
-    if workers < 1:
-        raise ParameterError(f"workers = {workers}, expected a whole number >= 1", "workers")
+    for name, value, least in (("rows", rows, 0), ("batch_size", batch_size, 1), ("workers", workers, 1)):
+        if value is not None and value < least:
+            raise ParameterError(f"{name} = {value}, expected a whole number >= {least}", name)
     run = run if isinstance(run, Run) else Run(run, trust)
     verification = Verification(run, data, engine, batch_size=batch_size)
     files = _read(run, file, verification)
@@ -139,11 +135,7 @@ def verify_run(
                 on_row(verification.replayed, total)
     with_others = _with_others(run, files, verification)
     _check_seeds(files if file is None else with_others, verification)
-    for path, certificates in files.items():
-        kind = certificates.header.get(KIND)
-        others = [other for place, other in with_others.items() if place != path and other.header.get(KIND) == kind]
-        if note := repeats_note(certificates, others, f"images of {path}"):
-            verification.notes.append(note)
+    verification.notes += _repeats_notes(files, with_others)
     return VerificationResult(
         len(files),
         sum(len(certificates.rows) for certificates in files.values()),
@@ -194,7 +186,6 @@ def _read(run: Run, file: Path | None, verification: Verification) -> dict[Path,
 
 
 def _read_file(path: Path) -> Certificates:
-    """Read a certificate file, or the votes about a population."""
     header = certificate_files.header_file(path)
     if header.is_file() and certificate_files.read_header(header).get(KIND) == POPULATION:
         return population_files.read(path).certificates
@@ -224,12 +215,19 @@ def _check_seeds(files: Mapping[Path, Certificates], verification: Verification)
             )
 
 
+def _repeats_notes(files: Mapping[Path, Certificates], with_others: Mapping[Path, Certificates]) -> Iterator[str]:
+    """Yield a note on every file with images that other files of its kind have too."""
+    for path, certificates in files.items():
+        kind = certificates.header.get(KIND)
+        others = [other for place, other in with_others.items() if place != path and other.header.get(KIND) == kind]
+        if note := repeats_note(certificates, others, f"images of {path}"):
+            yield note
+
+
 def _with_others(run: Run, files: Mapping[Path, Certificates], verification: Verification) -> dict[Path, Certificates]:
     """Return the checked files and the run's other files of the same weights, to compare seeds and settings."""
     together, checked = dict(files), {path.resolve() for path in files}
-    weights = run.weights_digest()
-    others = (*resume.files_of_weights(run, weights), *population_files.files_of_weights(run, weights))
-    for path, header in others:
+    for path, header in population_files.all_files_of_weights(run, run.weights_digest()):
         try:
             rows = certificate_files.read_rows(path, header)
         except ValueError as error:

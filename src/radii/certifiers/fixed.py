@@ -76,7 +76,6 @@ class Fixed(Certifier):
 
     @property
     def _share(self) -> float:
-        """Return the failure probability of one bound."""
         return self.failure if self.bound == "top" else self.failure / 2
 
     def _radius(self, counts: NDArray[np.int64], top: int, noise: Noise) -> float:

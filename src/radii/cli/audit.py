@@ -83,7 +83,7 @@ def attack_command(
 
 
 def has_gradients(recipe: Recipe) -> bool:
-    """Tell whether a model can be attacked and fine-tuned: an ONNX graph cannot."""
+    """Return whether a model can be attacked and fine-tuned: an ONNX graph cannot."""
     return "onnx" not in recipe.names()
 
 
@@ -103,7 +103,6 @@ def _commands(
 
 
 def _compare_sigmas(run: Run, sigmas: list[float]) -> Comparison:
-    """Compare the certificates of a run at several sigmas."""
     comparisons = [compare(run, sigma=sigma) for sigma in sigmas]
     radii = sorted({radius for comparison in comparisons for radius in comparison.radii})
     return replace(comparisons[0], runs=[comparison.runs[0] for comparison in comparisons], radii=radii)

@@ -134,9 +134,8 @@ def certify(run: Path, /, *, options: Options = DEFAULTS) -> None:
 
 
 def _merge(run: Run, options: Options) -> None:
-    """Merge the part files of all shards."""
     refuse_others(options, WITH_MERGE, "--merge")
-    from radii.certification.certify import merge_shards
+    from radii.certification.pictures import merge_shards
 
     with printed_warnings():
         merged = merge_shards(run, options.data)
@@ -145,7 +144,6 @@ def _merge(run: Run, options: Options) -> None:
 
 
 def _certify_from(run: Run, old_certificates: Path, options: Options) -> None:
-    """Certify a run from the certificates of other weights."""
     refuse_others(options, WITH_FROM, "--from")
     from radii.certification.certify import CertificationConfig
     from radii.certification.recertify import certify_update
@@ -207,7 +205,6 @@ def _certify_population(run: Run, options: Options) -> None:
 
 
 def _certify_images(run: Run, options: Options) -> None:
-    """Certify test images one by one."""
     if options.shard is not None and options.linf:
         raise ValueError("--linf needs all images, not one shard. Give it with --merge instead.")
     shard = None if options.shard is None else Shard.parse(options.shard)

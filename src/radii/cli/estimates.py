@@ -77,7 +77,7 @@ def announce_rest(bar: Counter, cheaper: str = "") -> Callable[[int, int], None]
 
 
 def can_answer() -> bool:
-    """Tell whether a user at a terminal sees hints and can answer."""
+    """Return whether a user at a terminal sees hints and can answer."""
     return sys.stdin.isatty() and console.is_terminal and not console.quiet
 
 

@@ -16,7 +16,7 @@ def export(run: Path, file: Path, /, *, one_pass: Switch = False, trust: Trust =
         one_pass: Put the noise into the graph, fresh in every call: a call answers a request by one noisy pass.
     """
     from radii.interop.export import export as export_run
-    from radii.onnx import description_file
+    from radii.onnx_graph import description_file
 
     written = export_run(Run(run, trust or ()), file, one_pass=one_pass)
     say(f"{written}: checked against torch; its card is {description_file(written)}")

@@ -74,15 +74,16 @@ def _import(
         raise ValueError(f"--weights needs a factory such as my.nets:load, but {source} is a file. Leave it out.")
     if model is not None and (is_factory or is_onnx):
         raise ValueError(f"{source} has its own architecture. Leave out --model.")
-    if is_factory and _is_ensemble(recipes.parse_value(source)):
-        _import_ensemble(recipes.parse_value(source), run, {**inputs, "weights": weights})
+    factory = recipes.parse_value(source) if is_factory else None
+    if isinstance(factory, Mapping) and factory.get("name") == "ensemble":
+        _import_ensemble(factory, run, {**inputs, "weights": weights})
         return
     if is_factory:
         from radii.interop.factory import import_model
 
         if not inputs.keys() & {"dataset", "data"}:
             hint("no dataset was stated: the folders in RADII_DATA are the classes (--dataset, or --data FOLDER)")
-        import_model(recipes.parse_value(source), run, sigma=sigma, weights=weights, **inputs)
+        import_model(factory, run, sigma=sigma, weights=weights, **inputs)
     elif is_onnx:
         from radii.interop.onnx import import_onnx
 
@@ -92,10 +93,6 @@ def _import(
     if (is_factory or is_onnx) and not _states_normalisation(inputs) and Run(run).recipe.normalisation == "none":
         hint("no normalisation was stated: the model gets pixels in [0, 1] as they are (--normalisation inside)")
     _print_imported(Run(run), sigma)
-
-
-def _is_ensemble(spec: Any) -> bool:
-    return isinstance(spec, Mapping) and spec.get("name") == "ensemble"
 
 
 def _import_ensemble(table: Mapping[str, Any], run: Path, inputs: Mapping[str, Any]) -> None:
@@ -140,16 +137,11 @@ def _print_imported(run: Run, sigma: float) -> None:
     if not check:
         say("  not checked: there are no test images to read")
     else:
-        say(f"  {check_in_words(check)}{_doubts(run)}")
+        few = check["right"] / check["images"] <= max(0.5, 1.2 / len(run.class_names()))
+        doubts = ": is the normalisation right, and the order of the classes?" if few else ""
+        say(f"  {check_in_words(check)}{doubts}")
         say(f"  {noisy_in_words(check)}")
     if never_saw_noise(run, sigma):
         hint("it was never trained with noise: little can be certified before `radii harden`")
     suggest(f"next, in 3 min: {command('audit', run.path, minutes=3)}")
     suggest(f"then, in 1 h: {command('harden', run.path, sigma=f'{sigma:g}', minutes=60)}")
-
-
-def _doubts(run: Run) -> str:
-    """Return a question about normalisation and classes if few answers are right; empty otherwise."""
-    check = run.check()
-    few = check["right"] / check["images"] <= max(0.5, 1.2 / len(run.class_names()))
-    return ": is the normalisation right, and the order of the classes?" if few else ""

@@ -46,7 +46,11 @@ def list_(kind: str | None = None, name: str | None = None, /, *, json: Json = F
         for recipe in _beginning_with(beginning, recipes.shipped(), kind):
             say(f"{recipe:<30} {_first_comment(recipe)}")
     else:
-        _print_kind(kind, beginning)
+        texts = registry(kind)
+        for entry in sorted(_beginning_with(beginning, texts, kind)):
+            say(f"{entry:<18} {texts[entry]}")
+            for field, default in fields_of(kind, entry).items():
+                say(f"    {field} = {default}")
 
 
 def registry(kind: str) -> dict[str, str]:
@@ -84,14 +88,6 @@ def _print_all() -> None:
     hint("fields and their defaults: radii list models, and so on")
 
 
-def _print_kind(kind: str, beginning: str) -> None:
-    texts = registry(kind)
-    for name in sorted(_beginning_with(beginning, texts, kind)):
-        say(f"{name:<18} {texts[name]}")
-        for field, default in fields_of(kind, name).items():
-            say(f"    {field} = {default}")
-
-
 def _as_data(kind: str, beginning: str) -> Mapping[str, Any]:
     if kind == RECIPES:
         names = _beginning_with(beginning, recipes.shipped(), kind)
@@ -109,6 +105,5 @@ def _beginning_with(beginning: str, names: Iterable[str], kind: str) -> list[str
 
 
 def _first_comment(recipe: str) -> str:
-    """Return the comment that a recipe begins with."""
     line = recipes.find(recipe).read_text().partition("\n")[0]
     return line.lstrip("# ") if line.startswith("#") else ""

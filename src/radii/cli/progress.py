@@ -79,8 +79,8 @@ class _Bar:
     def _mark(self, now: float) -> None:
         """Mark how much is done now, and update the rate of the last half minute and the notes.
 
-        The first mark is set after the first progress, so the rate includes neither the work of an earlier process nor
-        the start of this one.
+        Marks begin after the first progress. So neither the work of an earlier process nor the start of this one counts
+        for the rate.
         """
         self._marked, done = now, self.progress.tasks[0].completed
         if done != self._first:

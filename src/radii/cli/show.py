@@ -54,7 +54,6 @@ def show(run: Path, /, *, json: Json = False) -> None:
 
 
 def _runs_in(folder: Path) -> list[Run]:
-    """Return the runs in a folder, and in the folders in it."""
     return [Run(file.parent) for depth in ("*", "*/*") for file in sorted(folder.glob(f"{depth}/recipe.toml"))]
 
 
@@ -118,7 +117,8 @@ def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str,
         yield "training", _component({"name": recipe.training.optimizer, **asdict(recipe.training)}, ("optimizer",))
     if run.environment_file.is_file():
         yield "with", _environment(run.environment())
-    if code := [name for name in recipe.names() if _is_unknown_code(name)]:
+    modules = {name: trust.module_of(name) for name in recipe.names()}
+    if code := [name for name, module in modules.items() if module and not trust.is_known(module)]:
         yield "code", f"{', '.join(code)}: not run by this user before; commands that use it ask for --trust"
     for file in certified_files:
         yield "certified", _certified(run, file, recipe.sigma)
@@ -136,7 +136,6 @@ def _normalisation(run: Run, recipe: Recipe) -> str:
 
 
 def _component(table: Mapping[str, Any], without: tuple[str, ...] = ()) -> str:
-    """Return a component's name and fields as text."""
     fields = [
         f"{key} = {recipes.as_toml(value)}"
         for key, value in table.items()
@@ -161,12 +160,6 @@ def _environment(environment: Mapping[str, Any]) -> str:
     versions = environment.get("versions", {})
     packages = [f"{name} {versions[name]}" for name in ("radii", "torch") if name in versions]
     return ", ".join([*packages, f"device {environment.get('device', '?')}", str(environment.get("system", "?"))])
-
-
-def _is_unknown_code(name: str) -> bool:
-    """Return whether a component's name is module:name, and the user has not run this module yet."""
-    module = trust.module_of(name)
-    return bool(module) and not trust.is_known(module)
 
 
 def _certified(run: Run, file: Certificates, sigma: float) -> str:

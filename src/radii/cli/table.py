@@ -269,7 +269,7 @@ def _make_row(maker: "Maker", shown: PaperTable, row: Row, seed: int) -> bool:
 
 
 def _is_done(shown: PaperTable, row: Row, seed: int, budget: Budget, runs: Sequence[ScannedRun]) -> bool:
-    """Return whether a run is a complete result of this row, budget and seed."""
+    """Return whether a row already has a complete result for this budget and seed."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", RunWarning)
         results = match_runs(replace(shown, rows=(row,)), runs)[row.label]

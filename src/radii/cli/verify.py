@@ -110,7 +110,6 @@ def _verify_evidence(folder: Path, options: Options) -> "EvidenceResult":
 
 
 def _verify_rows(certificates: Path, options: Options) -> "VerificationResult":
-    """Verify the certificates of a run, or one file."""
     from radii.certification.verify import verify_run
 
     if options.pictures is not None:
@@ -132,7 +131,6 @@ def _verify_rows(certificates: Path, options: Options) -> "VerificationResult":
 
 
 def _run_of(file: Path) -> Path:
-    """Return the run that a certificate file lies in."""
     if not file.name.endswith(".tsv"):
         raise ValueError(f"{file} is not a certificate file. Name a run, or a .tsv file that `radii certify` wrote.")
     folder = file.resolve().parent.parent

@@ -79,7 +79,6 @@ def locate(dataset: str, data: Path | None, files: Sequence[Published]) -> list[
 
 
 def _cache() -> Path:
-    """Return the system's cache folder."""
     if sys.platform == "darwin":
         return Path.home() / "Library" / "Caches"
     return Path(os.environ.get("XDG_CACHE_HOME", "").strip() or Path.home() / ".cache")

@@ -1,7 +1,7 @@
 """Engines, one file each: how forward passes run."""
 
 # The submodule `torch` takes that name in this package: nothing here may use torch itself.
-from radii.engines._classifier import SmoothedClassifier, check_image
+from radii.engines._classifier import SmoothedClassifier, check_image, expect_smoothed
 from radii.engines._folding import folded
 from radii.engines.base import (
     AUTO,
@@ -28,6 +28,7 @@ __all__ = [
     "default_batch_size",
     "device_of",
     "drawn",
+    "expect_smoothed",
     "folded",
     "names",
     "only_rounds",

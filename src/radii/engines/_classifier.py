@@ -17,7 +17,7 @@ from radii.engines._module import SmoothedModule
 from radii.engines._state import state_of
 from radii.engines.base import AUTO, PROBE, EngineSpec, create, default_batch_size, device_of, drawn, prepare
 from radii.errors import ParameterError
-from radii.onnx import has_graph
+from radii.onnx_graph import has_graph
 from radii.smoothing.addresses import NoiseAddress, generator
 from radii.smoothing.forward import evaluating
 from radii.smoothing.logits import check_logits, check_rows, double, unwrapped
@@ -32,7 +32,7 @@ DEFAULT = "torch"
 PROBED_IMAGES, PROBED_CLASSES = 8, 16
 """A header records the logits of so many random images, for at most so many classes."""
 PROBE_NOISES = (Gaussian(0.25), Gaussian(1.0))
-"""The images are probed under each: strong noise reaches values at which activations differ that are alike near 0."""
+"""The noises of the probe. Activations that are alike near 0 differ at the values that strong noise reaches."""
 
 
 @dataclass(frozen=True)
@@ -162,11 +162,9 @@ class SmoothedClassifier:
 
     def votes(self, image: Tensor, samples: int, noise: NoiseAddress) -> NDArray[np.int64]:
         """Count how often each class wins over `samples` noisy copies: [class]."""
-        question = Votes(noise.stage, noise.first_block * self.batch_size, samples)
-        return self.count([Task(image, noise, question)])[0]
+        return self.count([Task(image, noise, Votes(noise.stage, 0, samples))])[0]
 
     def _count(self, tasks: Sequence[Task]) -> list[Answer]:
-        """Answer tasks about images of one size."""
         device = self.device
         pixels = tasks[0].image.detach().to(torch.float32).permute(1, 2, 0)
         form = self._prepared(pixels).form
@@ -331,6 +329,14 @@ def _checked_names(names: Sequence[str], classes: int) -> tuple[str, ...]:
     if len(names) != classes:
         raise ValueError(f"names has {len(names)} names, expected one for each of {classes} classes")
     return tuple(names)
+
+
+def expect_smoothed(classifier: object) -> None:
+    """Raise a ValueError for what is not a smoothed classifier, such as its base."""
+    if not isinstance(classifier, SmoothedClassifier):
+        raise ValueError(
+            f"the classifier is a {type(classifier).__name__}, expected a radii.SmoothedClassifier: make one of it"
+        )
 
 
 def check_image(image: Tensor) -> None:

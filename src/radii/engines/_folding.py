@@ -130,7 +130,6 @@ def _called_once(graph: fx.GraphModule, modules: dict[str, nn.Module]) -> set[nn
 
 
 def _tensors(module: nn.Module) -> list[Tensor]:
-    """Return the parameters and buffers that a module holds itself."""
     held = [*module._parameters.values(), *module._buffers.values()]
     return [tensor for tensor in held if tensor is not None]
 

@@ -16,11 +16,10 @@ def state_of(model: nn.Module) -> Hashable:
     there, torch's count of changes is compared, and a change in place of a tensor's `data` is not seen. Objects that a
     module keeps beside tensors, numbers and text are compared by identity: what changes inside them is not seen.
     """
-    return tuple((id(module), _state(module)) for module in model.modules())
-
-
-def _state(module: nn.Module) -> Hashable:
-    return tuple((name, _mark(value)) for name, value in vars(module).items() if name != "training")
+    return tuple(
+        (id(module), tuple((name, _mark(value)) for name, value in vars(module).items() if name != "training"))
+        for module in model.modules()
+    )
 
 
 def _mark(value: object) -> Hashable:

@@ -18,10 +18,10 @@ from torch import Tensor, nn
 from radii import plugins
 from radii.engines._folding import FOLDING, folded
 from radii.errors import ParameterError
-from radii.onnx import has_graph
+from radii.onnx_graph import has_graph
 from radii.plugins import Component
 from radii.smoothing.addresses import Purpose, generator
-from radii.smoothing.forward import evaluating, without_tf32
+from radii.smoothing.forward import channels_last, evaluating, without_tf32
 from radii.smoothing.logits import check_logits, check_rows, double, rounding
 from radii.smoothing.noise.base import Noise
 
@@ -150,6 +150,19 @@ class FixedBlock(nn.Module):
         return check_rows(logits, self.block)[: len(images)]
 
 
+class Half(nn.Module):
+    """Runs a copy of a model in 16-bit floating point; its logits are 16-bit too, so that comparisons allow for it."""
+
+    def __init__(self, model: nn.Module, dtype: torch.dtype) -> None:
+        super().__init__()
+        self.model = channels_last(copy.deepcopy(model).to(dtype))
+        self.dtype = dtype
+
+    def forward(self, images: Tensor) -> Tensor:
+        logits: Tensor = self.model(images.to(self.dtype))
+        return logits
+
+
 def device_of(model: nn.Module) -> torch.device:
     """Return the device of a model's weights; a model with an ONNX graph runs on the CPU."""
     if has_graph(model):
@@ -181,7 +194,9 @@ def only_rounds(name: str) -> bool:
 def prepare(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
     """Return the engine's name and the model in its form. `auto` is the fastest engine that keeps the function."""
     if has_graph(spec.original):
-        return _as_it_is(spec, engine)
+        if engine not in (AUTO, "onnx"):
+            raise ParameterError(f"the engine {engine!r} cannot run an ONNX model: use 'onnx'", "engine")
+        return "onnx", spec.original
     spec.expected  # noqa: B018  raises first if no engine could run the model
     if engine == AUTO:
         return _fastest(spec)
@@ -207,13 +222,6 @@ def _form(engine: Engine, name: str, spec: EngineSpec) -> nn.Module:
     except Exception as error:
         reason = f"{type(error).__name__}: {(str(error).strip() or 'no reason').splitlines()[0][:200]}"
         raise EngineError(f"the engine {name!r} cannot convert this model ({reason}): use 'torch'", "engine") from error
-
-
-def _as_it_is(spec: EngineSpec, engine: str) -> tuple[str, nn.Module]:
-    """Return a model that is or contains an ONNX graph: no other engine can run it."""
-    if engine not in (AUTO, "onnx"):
-        raise ParameterError(f"the engine {engine!r} cannot run an ONNX model: use 'onnx'", "engine")
-    return "onnx", spec.original
 
 
 def _expect_agreement(spec: EngineSpec, engine: str, form: nn.Module, least: float) -> None:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from radii.engines.base import Engine, EngineSpec
-from radii.onnx import OnnxGraph, from_torch, is_installed, require
+from radii.onnx_graph import OnnxGraph, from_torch, is_installed, require
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,8 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from radii.engines._half import Half
-from radii.engines.base import Engine, EngineSpec
+from radii.engines.base import Engine, EngineSpec, Half
 
 
 @dataclass(frozen=True, kw_only=True)

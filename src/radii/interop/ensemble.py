@@ -20,12 +20,23 @@ def import_ensemble(
     path: Path | str,
     *,
     consensus: int = 0,
-    data: Path | None = None,
+    data: Path | str | None = None,
     trust: Collection[str] = (),
 ) -> Run:
     """Make a run whose model is an ensemble of trained runs with the same dataset, sigma and normalisation.
 
-    With `consensus` K, the other members are evaluated only on images about which the first K disagree.
+    With `consensus` K, the other members are evaluated only on images about which the first K disagree. `data` is the
+    folder of the dataset; `trust` names the modules whose code the members may import.
+
+    >>> import radii, tempfile
+    >>> folder, short = tempfile.mkdtemp(), ["training.epochs=1"]
+    >>> members = [
+    ...     radii.train("digits/gaussian-0.25", run=f"{folder}/{seed}", settings=[*short, f"seed={seed}"])
+    ...     for seed in (0, 1, 2)
+    ... ]
+    >>> run = radii.import_ensemble(members, f"{folder}/three", consensus=2)
+    >>> radii.load(run, engine="torch")
+    SmoothedClassifier(..., noise=Gaussian(sigma=0.25), classes=10, engine='torch')
     """
     if isinstance(members, str | Path):
         raise ParameterError(f"members = {str(members)!r}, expected a list of the paths of trained runs")
@@ -42,7 +53,7 @@ def import_ensemble(
         normalisation=first.normalisation,
         objective="imported",
     )
-    dataset = dataset_of(runs[0], data)
+    dataset = dataset_of(runs[0], None if data is None else Path(data))
     recipe, model, spec, origin = combine_runs(recipe, dataset, trust)
     check_classifier(model.eval(), spec, NAME)
     return write_run(Path(path), recipe, dataset, model, spec, None, origin)

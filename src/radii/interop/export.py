@@ -1,19 +1,18 @@
 """Export the base classifier of a run as an ONNX file, with a JSON file beside it that says how to use it."""
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from radii import disk
 from radii.certification.deployment import stated_noise
 from radii.certification.load import deployed_noise
-from radii.interop.onnx_nodes import with_noise, with_normalisation
-from radii.onnx import OnnxError, OnnxGraph, description_file, from_torch
+from radii.onnx_graph import OnnxError, OnnxGraph, description_file, from_torch
 from radii.reports.model_card import certified, plain_accuracy
 from radii.reports.population import LIMITS
 from radii.reports.population import proven as proven_populations
@@ -74,7 +73,7 @@ def export(run: Run | Path | str, path: Path | str, trust: Collection[str] = (),
     description = {**_describe(run, spec, graph), "largest_logit_difference": difference}
     if one_pass:
         noise = _one_pass_noise(run)
-        graph = OnnxGraph(with_noise(graph.content, noise.sigma))
+        graph = OnnxGraph(_with_noise(graph.content, noise.sigma))
         _compare_answers(model, graph, spec, noise)
         proven = [proof for proof in proven_populations(run) if proof["noise"] == noise.describe()]
         taken = {**description["input"], "name": graph.input_name}
@@ -184,3 +183,52 @@ def _describe(run: Run, spec: ModelSpec, graph: OnnxGraph) -> dict[str, Any]:
         "radii_version": metadata.version("radii"),
         "use": list(USE),
     }
+
+
+# Nodes before a graph
+
+
+def with_normalisation(content: bytes, mean: Tensor, std: Tensor) -> bytes:
+    """Return a graph that computes (images - mean) / std first."""
+    from onnx import helper, numpy_helper
+
+    images = OnnxGraph(content).input_name
+    pixels, centred = f"{images}_pixels", f"{images}_centred"
+    constants = {f"{images}_mean": mean, f"{images}_std": std}
+    nodes = [
+        helper.make_node("Constant", [], [name], value=numpy_helper.from_array(tensor.numpy(), name))
+        for name, tensor in constants.items()
+    ]
+    nodes.append(helper.make_node("Sub", [pixels, f"{images}_mean"], [centred]))
+    nodes.append(helper.make_node("Div", [centred, f"{images}_std"], [images]))
+    return _with_nodes(content, images, pixels, nodes)
+
+
+def _with_noise(content: bytes, sigma: float) -> bytes:
+    """Return a graph that adds normal noise to its images first, drawn by the runtime anew in every call.
+
+    The graph states no seed: with one, every session would draw the same noise.
+    """
+    from onnx import helper
+
+    images = OnnxGraph(content).input_name
+    pixels, noise = f"{images}_without_noise", f"{images}_noise"
+    nodes = [
+        helper.make_node("RandomNormalLike", [pixels], [noise], mean=0.0, scale=float(sigma)),
+        helper.make_node("Add", [pixels, noise], [images]),
+    ]
+    return _with_nodes(content, images, pixels, nodes)
+
+
+def _with_nodes(content: bytes, images: str, pixels: str, nodes: Sequence[Any]) -> bytes:
+    """Put nodes that turn `pixels`, the new input, into `images` before all others."""
+    import onnx
+
+    model = onnx.load_model_from_string(content)
+    nodes = [*nodes, *model.graph.node]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    for value in model.graph.input:
+        if value.name == images:
+            value.name = pixels
+    return bytes(model.SerializeToString())

@@ -39,7 +39,10 @@ def import_model(
         inputs["data"] = Path(inputs["data"])
     table = named_table(model, "model")
     options = Inputs(**_default_normalisation(table, inputs), **inputs)
-    recipe = options.recipe({"name": table["name"], **_resolved_fields(table)}, sigma, {})
+    fields = fields_of(table)
+    if library_of(table["name"]):  # the fields that make the model again later without a network
+        fields = models.resolved(table["name"], fields)
+    recipe = options.recipe({"name": table["name"], **fields}, sigma, {})
     name, dataset = recipe.model["name"], open_dataset(recipe, options.data)
     spec = options.spec(recipe, dataset)
     classifier = _make(recipe, spec)
@@ -61,12 +64,6 @@ def _default_normalisation(model: Mapping[str, Any], inputs: Mapping[str, Any]) 
     dataset = inputs.get("dataset")
     stated = {*inputs, *(dataset if isinstance(dataset, Mapping) else ())} & {"mean", "std", "normalisation"}
     return {} if stated or not library_of(model["name"]) else {"normalisation": "full"}
-
-
-def _resolved_fields(model: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the fields of a model; a library's gets those that make it again later without a network."""
-    fields = fields_of(model)
-    return models.resolved(model["name"], fields) if library_of(model["name"]) else fields
 
 
 def _make(recipe: Recipe, spec: ModelSpec) -> nn.Sequential:

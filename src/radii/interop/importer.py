@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from radii import disk
 from radii.datasets import Dataset
 from radii.errors import ParameterError
-from radii.onnx import description_file
+from radii.onnx_graph import description_file
 from radii.provenance import environment
 from radii.runs import readers
 from radii.runs.recipe import Recipe, Spec, named_table, warn_of_sigma

@@ -6,7 +6,7 @@ from typing import Any
 
 from radii.errors import ParameterError
 from radii.interop.importer import Inputs, check_classifier, write_run
-from radii.onnx import OnnxError, OnnxGraph, read
+from radii.onnx_graph import OnnxError, OnnxGraph, read
 from radii.runs.run import Run
 from radii.training.open_dataset import open_dataset
 from radii.training.weights import make_model

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from torch import nn
 
-from radii.onnx import OnnxGraph, read
+from radii.onnx_graph import OnnxGraph, read
 
 
 def onnx(file: str = "") -> nn.Module:

@@ -59,7 +59,6 @@ def _files_in(folder: Path, table: PaperTable) -> list[Path]:
 
 
 def _run_of(file: Path) -> ScannedRun | None:
-    """Return the run whose certificate folder a file lies in."""
     folder = file.parent.parent
     inside = file.parent.name == "certificates" and (folder / "recipe.toml").is_file()
     return open_run(folder) if inside else None

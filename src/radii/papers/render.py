@@ -14,8 +14,7 @@ from radii.reports import tables
 from radii.reports.figures import MUTED, Point, add_legend, legend_name, light_colour, make_axes, to_bytes
 from radii.reports.report import write_files
 from radii.reports.tables import Table
-from radii.reports.template import render
-from radii.reports.text import UNKNOWN, markdown_text, plain
+from radii.reports.text import UNKNOWN, markdown_text, plain, render
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -159,7 +158,6 @@ def reported_points(table: PaperTable, column: str) -> dict[str, list[Point]]:
 
 
 def _measured_points(table: PaperTable, results: Results, column: str) -> dict[str, list[Point]]:
-    """Return the points measured here, of every series and budget."""
     points: dict[str, list[Point]] = {}
     for group in numbered_groups(table, results):
         x, y = (value(table, name, group.results) for name in ("r0.00", column))

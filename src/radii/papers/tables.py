@@ -11,7 +11,7 @@ from typing import Any
 from radii.fields import check, did_you_mean, from_mapping, option
 from radii.published_datasets import KINDS as CORRUPTIONS
 from radii.runs import readers, recipe
-from radii.runs.recipe import PACKAGE, Recipe
+from radii.runs.recipe import Recipe, shipped_folder, with_tuples
 
 KINDS = ("certified", "spread", "time", "settings", "corruptions")
 BUDGETS = "budgets"
@@ -133,8 +133,7 @@ class PaperTable:
 
 def folder() -> Path:
     """Return the folder of the tables: inside an installed package, or beside the source."""
-    inside = PACKAGE / "tables"
-    return inside if inside.is_dir() else PACKAGE.parents[1] / "tables"
+    return shipped_folder("tables")
 
 
 def names() -> list[str]:
@@ -161,19 +160,12 @@ def find(name: Path | str) -> Path:
 def read(path: Path) -> PaperTable:
     """Read a table file; an unknown key is an error that suggests the nearest known one."""
     try:
-        return _table(_tuples(tomllib.loads(readers.text(path), parse_float=Decimal)), path.stem)
+        return _table(with_tuples(tomllib.loads(readers.text(path), parse_float=Decimal)), path.stem)
     except OSError as error:
         raise TableError(f"cannot read the table {path}: {error.strerror}. `radii table` lists the tables.") from error
     except (ValueError, LookupError, TypeError, RecursionError) as error:
         reason = error.args[0] if error.args else type(error).__name__
         raise TableError(f"{path}: {readers.short(reason, 1000)}") from error
-
-
-def _tuples(value: Any) -> Any:
-    """Turn lists into tuples, at any depth."""
-    if isinstance(value, dict):
-        return {key: _tuples(inner) for key, inner in value.items()}
-    return tuple(map(_tuples, value)) if isinstance(value, list) else value
 
 
 def _table(values: dict[str, Any], name: str) -> PaperTable:

@@ -24,7 +24,7 @@ def largest_attack(entry: Entry) -> RunAttack | None:
 
 
 def broken_certificates(entry: Entry) -> int:
-    """Count the certificates that are wrong: an attack changed their answer by a change shorter than their radius."""
+    """Count the certificates that an attack has refuted: a change shorter than the radius changed the answer."""
     certified = {row.digest: row for row in entry.certificates.rows if row.digest and row.prediction != ABSTAIN}
     broken = {
         digest

@@ -16,8 +16,7 @@ from radii.reports.population import in_words as population_in_words
 from radii.reports.population import present_proofs
 from radii.reports.protocol import describe_certifier, describe_images, describe_noise
 from radii.reports.report import write_files
-from radii.reports.template import render
-from radii.reports.text import down
+from radii.reports.text import down, render
 from radii.runs.certificates import Certificates
 from radii.runs.run import Run
 
@@ -108,7 +107,6 @@ def write_page(runs: Sequence[Run], out: Path, served: Sequence[ServedAnswers] =
 
 
 def _run(run: Run) -> dict[str, Any]:
-    """Return what the page says about one run."""
     files, recipe = present_certificates(run), run.recipe
     signed = f"{SIGNATURE} is there: check it with the signer's public key"
     return {

@@ -82,7 +82,7 @@ class Comparison:
         return self.accuracy_for(radius, 2.0, run)
 
     def reaches(self, share: float, radius: float, run: int = -1) -> bool:
-        """Return whether a run, by default the last, has this certified accuracy, also if a larger radius proves it."""
+        """Return whether a run, by default the last, has this certified accuracy; a larger radius may prove it too."""
         return self.accuracy_for(radius, share, run) >= share
 
     def accuracy_for(self, radius: float, enough: float, run: int = -1) -> float:

@@ -78,7 +78,7 @@ def _severity_of(entry: Entry) -> Callable[[Row], int]:
 
 
 def block_of(certificates: Certificates) -> int:
-    """Return the number of images per severity in a file of all five; 0 for a file of one, or if that is unknown."""
+    """Return the images per severity in a file of all five severities; 0 for a file of one, or if unknown."""
     other, images = certificates.header.get("evaluated_on", {}), certificates.header.get("images")
     if "severity" in other:
         return images // len(SEVERITIES) if other["severity"] == 0 and isinstance(images, int) else 0

@@ -109,10 +109,6 @@ def _settings(certificates: Certificates) -> Hashable:
     return certificates.certifier, json.dumps(stated, sort_keys=True)
 
 
-def _noise(certificates: Certificates) -> Hashable:
-    return str(certificates.noise.get("name"))
-
-
 def describe_noise(certificates: Certificates) -> str:
     """Describe the noise, its parameters and the norm of its radii."""
     if "noise" not in certificates.header:
@@ -142,7 +138,7 @@ ASPECTS: Mapping[str, Callable[[Certificates], Hashable]] = {
     "The inputs are of different splits": lambda certificates: str(certificates.header.get("split", "test")),
     BUDGETS: _settings,
     "The failure probabilities differ": lambda certificates: certificates.failure,
-    "The noises differ": _noise,
+    "The noises differ": lambda certificates: str(certificates.noise.get("name")),
     "The radii are of different norms, which do not compare": norm_name,
     "The label was known for some inputs only": label_known,
 }

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 PAGE = "report.html"
 MOST_PAGE = 1 << 30
-"""The largest page that is read, to see whether radii wrote it, in bytes."""
+"""Bytes of the largest page that is read to see whether radii wrote it."""
 
 
 def report(

@@ -6,6 +6,7 @@ samples can prove; the part of the easiest fifth; and the worst class.
 """
 
 import math
+import os
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -13,13 +14,25 @@ from radii.reports.inputs import Entry
 from radii.reports.metrics import Share, Summary
 from radii.reports.tables import Table, text_table
 from radii.reports.text import UNKNOWN, class_name, down, radius_text, up
+from radii.runs.run import Run
 
 QUANTILES = (0.1, 0.25, 0.5, 0.75)
 EASIEST = 0.2
+COMBINED = "ensemble"
+"""The method of a run that was made of others without training."""
+EQUALLY = "no"
 REWEIGHTING = {
-    "macer": "right images only, in a term",
-    "smoothmix": "right images only, in a term",
     "catrs": "by confidence",
+    "consistency": EQUALLY,
+    "crown_ibp": EQUALLY,
+    "denoising": EQUALLY,
+    "gaussian": EQUALLY,
+    "macer": "right images only, in a term",
+    "smoothadv": EQUALLY,
+    "smoothmix": "right images only, in a term",
+    "stability": EQUALLY,
+    "standard": EQUALLY,
+    "transfer": EQUALLY,
 }
 """How objectives, by name, leave out or weight images by how well they are classified."""
 
@@ -74,8 +87,40 @@ def worst_class(summary: Summary, radius: float) -> WorstClass | None:
 
 
 def reweighting(entry: Entry) -> str:
-    """Describe which images the run's training leaves out or weights; empty if none, or if that is unknown."""
-    return REWEIGHTING.get(entry.run.recipe.objective["name"], "") if entry.run and entry.own else ""
+    """Describe which images the run's training leaves out or weights, or that of a run behind it, such as a teacher.
+
+    Empty if that is not known, as of methods of one's own.
+    """
+    if not entry.run or not entry.own:
+        return ""
+    own, *others = _methods(entry.run)
+    if (words := REWEIGHTING.get(own, "")) not in ("", EQUALLY):
+        return words
+    for name in others:
+        if (words := REWEIGHTING.get(name, "")) not in ("", EQUALLY):
+            return f"through a {name} run: {words}"
+    known = [REWEIGHTING.get(name) == EQUALLY for name in (own, *others) if name != COMBINED]
+    return EQUALLY if known and all(known) else ""
+
+
+def _methods(run: Run) -> list[str]:
+    """Return the objectives of a run, its teachers, initial runs and members; empty names of those that are gone."""
+    methods: list[str] = []
+    waiting, seen = [run], set[str]()
+    while waiting:
+        run = waiting.pop(0)
+        if (path := os.path.realpath(run.path)) in seen:
+            continue
+        seen.add(path)
+        parents = [source for key in run.origin() if key != "soft_labels" and (source := run.source(key))]
+        if not run.recipe_file.is_file():
+            methods.append("")
+        elif run.stated_recipe().objective["name"] == "imported" and parents:
+            methods.append(COMBINED)
+        else:
+            methods.append(run.stated_recipe().objective["name"])
+        waiting += [Run(parent, run.trusted) for parent in parents]
+    return methods
 
 
 def spread(entries: Sequence[Entry], radius: float) -> Table:
@@ -95,18 +140,18 @@ def _row(entry: Entry, radius: float) -> list[str]:
     summary = entry.summary
     probabilities = top_probabilities(summary)
     cap, easiest, worst = at_the_cap(summary), easiest_share(summary), worst_class(summary, radius)
+    worst_text = UNKNOWN
+    if worst is not None:
+        share = f"{down(worst.share.value, 1, 2)} % of {worst.share.images:,}"
+        worst_text = f"{class_name(worst.label, entry.class_names)}: {share}"
     return [
         entry.name,
         *(down(quantile(probabilities, share), 4) if probabilities else UNKNOWN for share in QUANTILES),
         UNKNOWN if cap is None else f"{up(cap.value, 1, 2)} %",
         UNKNOWN if easiest is None else f"{down(easiest, 1, 2)} %",
-        UNKNOWN if worst is None else _worst_text(worst, entry.class_names),
+        worst_text,
         reweighting(entry) or UNKNOWN,
     ]
-
-
-def _worst_text(worst: WorstClass, names: Sequence[str]) -> str:
-    return f"{class_name(worst.label, names)}: {down(worst.share.value, 1, 2)} % of {worst.share.images:,}"
 
 
 def as_json(entry: Entry, radius: float) -> dict[str, object]:

@@ -1,10 +1,12 @@
-"""Format numbers and durations, and escape text for Markdown, LaTeX, CSV and HTML."""
+"""Format numbers and durations, escape text for Markdown, LaTeX, CSV and HTML, and fill templates of pages."""
 
 import math
 import re
 from collections.abc import Sequence
 from decimal import ROUND_CEILING, ROUND_FLOOR, Decimal
 from html import escape
+from pathlib import Path
+from typing import Any
 
 UNKNOWN = "–"  # noqa: RUF001
 NUMBER = re.compile(r"[+-]?\d+(\.\d+)?([eE][+-]?\d+)?")
@@ -104,3 +106,20 @@ def csv_cell(text: str) -> str:
     """Escape text for a CSV cell; an apostrophe before a formula keeps spreadsheets from computing it."""
     formula = text[:1] in ("=", "+", "-", "@", "\t", "\r") and not NUMBER.fullmatch(text)
     return plain(f"'{text}" if formula else text)
+
+
+def render(template: Path, **values: Any) -> str:
+    """Fill a template; every value is escaped unless the template marks it as HTML with `safe`."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    environment = Environment(
+        loader=FileSystemLoader(template.parent),
+        autoescape=True,
+        undefined=StrictUndefined,
+        finalize=lambda value: plain(value) if type(value) is str else value,
+        keep_trailing_newline=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["unbroken"] = lambda words: html_text(words).replace(" %", "&nbsp;%")
+    return environment.get_template(template.name).render(values)

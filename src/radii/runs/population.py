@@ -16,7 +16,7 @@ from typing import Any
 
 from radii import disk
 from radii.disk import locked
-from radii.runs import certificates, readers
+from radii.runs import certificates, readers, repeats, resume
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import KIND, POLYNOMIALS, POPULATION, Certificates, header_file
 from radii.runs.resume import Request, check_no_overlap, check_same_images
@@ -136,21 +136,19 @@ def files(run: Run) -> list[Path]:
 
 
 def beside(path: Path) -> list[Certificates]:
-    """Read the other proofs in the folder of a file; skip those that cannot be read."""
-    others = []
-    for other in sorted(path.parent.glob("*.tsv")):
-        if other != path:
-            try:
-                others.append(read(other).certificates)
-            except (ValueError, OSError):
-                continue
-    return others
+    """Read the other proofs in the folder of a file; those that cannot be read are left out."""
+    return repeats.beside(path, lambda other: read(other).certificates)
 
 
 def files_of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]]:
     """Return the proofs about these weights, as pairs of file and header."""
     pairs = [(path, certificates.read_header(header_file(path))) for path in files(run) if header_file(path).is_file()]
     return [(path, header) for path, header in pairs if header.get("weights") == weights]
+
+
+def all_files_of_weights(run: Run, weights: str) -> list[tuple[Path, dict[str, Any]]]:
+    """Return the certificate files and the proofs about these weights, as pairs of file and header."""
+    return [*resume.files_of_weights(run, weights), *files_of_weights(run, weights)]
 
 
 @contextmanager

@@ -113,7 +113,6 @@ def dataset_from(trained: Recipe, folder: Path) -> dict[str, Any]:
 
 
 def _is_recipe(method: Path | str) -> bool:
-    """Return whether a method names a recipe rather than an objective."""
     return "/" in str(method) or str(method).endswith(".toml")
 
 

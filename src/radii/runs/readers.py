@@ -157,10 +157,6 @@ def _is_text_or_none(value: Any) -> bool:
     return value is None or isinstance(value, str)
 
 
-def _is_sigma(value: Any) -> bool:
-    return value is None or (is_number(value) and value > 0)
-
-
 def _are_environments(value: Any) -> bool:
     return isinstance(value, list) and all(
         is_environment(environment) and is_integer(environment.get("first_row")) for environment in value
@@ -197,7 +193,7 @@ HEADER: Fields = {
     "parameters": (is_object, "an object"),
     "noise": (is_object, "an object"),
     "norm": (lambda value: is_text(value) and value in NORMS, f"one of {', '.join(NORMS)}"),
-    "sigma": (_is_sigma, "a number above 0"),
+    "sigma": (lambda value: value is None or (is_number(value) and value > 0), "a number above 0"),
     "seed": (is_integer, "a whole number"),
     "images": (is_count, "a whole number >= 1"),
     "every": (is_count, "a whole number >= 1"),
@@ -299,7 +295,7 @@ def check(path: Path) -> dict[str, Any]:
 
 
 def _are_right(part: Any) -> bool:
-    """Tell whether a part of check.json states the images and how many are right."""
+    """Return whether a part of check.json states the images and how many are right."""
     if not isinstance(part, dict):
         return False
     right: Any = part.get("right")
@@ -321,12 +317,13 @@ def history(path: Path) -> list[dict[str, str]]:
         if None in row or None in row.values():
             raise ValueError(f"{path}, line {number} does not have the cells of the first: restore it, or remove it")
         for name, (is_valid, expected) in HISTORY.items():
-            if (name in row or name == "seconds") and not is_valid(_number(row.get(name, ""))):
+            if (name in row or name == "seconds") and not is_valid(number_in(row.get(name, ""))):
                 raise ValueError(f"{path}, line {number}: {name} = {short_repr(row.get(name))}, expected {expected}")
     return rows
 
 
-def _number(cell: str) -> float:
+def number_in(cell: str) -> float:
+    """Parse a cell; NaN for what is not a number."""
     try:
         return float(cell)
     except ValueError:

@@ -107,7 +107,7 @@ class Training:
 
     @property
     def decays(self) -> tuple[int, ...]:
-        """The epochs at which the learning rate falls; none if it is annealed."""
+        """The epochs at which the learning rate falls, which tables of settings name; none if it is annealed."""
         every = range(self.decay_every, self.epochs_begun, self.decay_every)
         steps = {"step": every, "multi_step": self.decay_at}
         return tuple(epoch for epoch in steps.get(self.schedule, ()) if epoch < self.epochs)
@@ -181,7 +181,7 @@ def named_table(spec: Spec, kind: str) -> dict[str, Any]:
     table = {"name": spec} if isinstance(spec, str) else spec
     if not isinstance(table, Mapping) or not isinstance(table.get("name"), str):
         raise ValueError(f"recipe: {kind} needs a name, such as {kind} = 'NAME' or {kind} = {{ name = 'NAME' }}")
-    return {key: _with_tuples(value) for key, value in table.items()}
+    return {key: with_tuples(value) for key, value in table.items()}
 
 
 def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
@@ -189,11 +189,11 @@ def fields_of(spec: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in spec.items() if key != "name"}
 
 
-def _with_tuples(value: Any) -> Any:
+def with_tuples(value: Any) -> Any:
     """Turn lists into tuples at any depth, so that recipes compare equal wherever they come from."""
     if isinstance(value, Mapping):
-        return {key: _with_tuples(inner) for key, inner in value.items()}
-    return tuple(map(_with_tuples, value)) if isinstance(value, list | tuple) else value
+        return {key: with_tuples(inner) for key, inner in value.items()}
+    return tuple(map(with_tuples, value)) if isinstance(value, list | tuple) else value
 
 
 def _names(value: Any) -> list[str]:
@@ -369,10 +369,10 @@ def _as_tables(recipe: Recipe) -> dict[str, Any]:
 # Shipped recipes
 
 
-def shipped_folder() -> Path:
-    """Return the folder of the shipped recipes: inside an installed package, or beside the source."""
-    inside = PACKAGE / "recipes"
-    return inside if inside.is_dir() else PACKAGE.parents[1] / "recipes"
+def shipped_folder(name: str = "recipes") -> Path:
+    """Return a folder of shipped files: inside an installed package, or beside the source."""
+    inside = PACKAGE / name
+    return inside if inside.is_dir() else PACKAGE.parents[1] / name
 
 
 def shipped() -> list[str]:

@@ -25,7 +25,7 @@ DRAWS = (
 
 
 def repeats(certified: Certificates, others: Iterable[Certificates]) -> list[Certificates]:
-    """Return one other file for each different way in which images of a file were certified with the same weights."""
+    """Return one other file for each other way in which images of this file were certified with the same weights."""
     ways: dict[str, Certificates] = {_draws(certified, certified): certified}
     for other in others:
         same = "weights" in certified.header and other.header.get("weights") == certified.header["weights"]
@@ -47,13 +47,13 @@ def repeats_note(certified: Certificates, others: Iterable[Certificates], images
     return f"{words}: the failure probability of the best of them is up to {min(1.0, sum(failures)):.4g}"
 
 
-def beside(path: Path) -> list[Certificates]:
+def beside(path: Path, read: Callable[[Path], Certificates] = certificates.read) -> list[Certificates]:
     """Read the other certificate files in the folder of a file; those that cannot be read are left out."""
     files = []
     for other in sorted(path.parent.glob("*.tsv")):
         if other != path and certificates.header_file(other).is_file():
             try:
-                files.append(certificates.read(other))
+                files.append(read(other))
             except (ValueError, OSError):
                 continue
     return files
@@ -81,13 +81,13 @@ def overlap(
 
 
 def _draws(certified: Certificates, other: Certificates) -> str:
-    """Return what decides the draws of another file for the images of this one: its settings, and their numbers."""
+    """Return what determines another file's draws for the images of this file: its settings and their numbers in it."""
     numbers = [] if _same_data(certified.header, other.header) else _numbers(certified, other)
     return json.dumps([numbers, *(other.header.get(key) for key in DRAWS)], sort_keys=True)
 
 
 def _numbers(certified: Certificates, other: Certificates) -> list[tuple[str, int]]:
-    """Return the shared images, by digest, that have another number in the other file: their noise is another too."""
+    """Return the shared images whose number, and so whose noise, differs in the other file: digests and numbers."""
     own = {row.digest: row.index for row in certified.rows if row.digest}
     return [(row.digest, row.index) for row in other.rows if own.get(row.digest, row.index) != row.index]
 

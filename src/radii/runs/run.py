@@ -87,7 +87,6 @@ class Run:
         return notebook.table((), fields.items(), str(self.path)) + notebook.curves(lines, title)
 
     def _certified(self) -> "list[certificates.Certificates]":
-        """Return the certificate files of the present weights that have a row."""
         if not self.finished:
             return []
         paths = [path for path in sorted(self.certificates.glob("*.tsv")) if certificates.has_rows(path)]

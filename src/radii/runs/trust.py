@@ -74,7 +74,6 @@ def record(names: Iterable[str]) -> None:
 
 
 def _name_digest(name: str) -> str | None:
-    """Return a digest of a `module:name` and of the module's source; None if there is no source."""
     source = source_digest(module_of(name))
     return source and hashlib.sha256(f"{source}\0{name}".encode()).hexdigest()
 

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def outcome(prediction: int, stopped: bool) -> str:
-    """Return whether a request was answered, ended at its deadline without an answer, or abstained before."""
+    """Return `answered`; or, where nothing was proven, `deadline` if that ended the request, otherwise `abstained`."""
     return "answered" if prediction != ABSTAIN else "deadline" if stopped else "abstained"
 
 

@@ -41,8 +41,8 @@ class PictureError(ValueError):
 class Decoders:
     """Several decoder processes. One that fails is replaced; pictures do not wait for it while others are ready."""
 
-    def __init__(self, processes: int = PROCESSES) -> None:
-        self.all = [Decoder() for _ in range(processes)]
+    def __init__(self) -> None:
+        self.all = [Decoder() for _ in range(PROCESSES)]
         self.waiting = 0
         """Pictures that are being decoded, or wait for a decoder."""
         self._idle: asyncio.Queue[Decoder] = asyncio.Queue()

@@ -277,7 +277,7 @@ def _refuse_links(folder: Path) -> None:
 
 
 def cut_log(folder: Path) -> str:
-    """Say that a log lacks lines that its index has counted; empty if it has them, or if no index can be read."""
+    """Describe how a log was cut, by the lines that its index has counted; empty if it was not, or without an index."""
     index = folder / INDEX
     if not index.is_file():
         return ""
@@ -294,7 +294,7 @@ def cut_log(folder: Path) -> str:
 
 
 def _cut_problem(file: Path, counted: tuple[int, int, str]) -> str:
-    """Say that a log does not have the last line that an index has counted; empty if it has."""
+    """Describe how a log was cut: it lacks the last line that an index has counted; empty if it was not."""
     size, lines, head = counted
     end = f',"digest":"{head}"}}\n'.encode()
     if not size:

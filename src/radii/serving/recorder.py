@@ -21,7 +21,7 @@ LOG = logging.getLogger("radii.serving")
 BATCH = 1_000
 """Records that share one write to the disk, at most."""
 LATELY = 0.95
-"""By how much the longest recent write is shortened with every shorter one."""
+"""The factor by which `Recorder.seconds` falls after every shorter write."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,7 +44,7 @@ class Recorder:
         self._own_index = AskedIndex() if evidence is None else None
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self.seconds = 0.005
-        """How long a write takes: the longest of the last ones, because a slower one would miss a deadline."""
+        """How long a write may take: the longest of the last ones, so that an answer is in time."""
         if evidence is not None:
             evidence.append([{"kind": "opened", "format": 1, **_model_table(model)}])
         self._thread = threading.Thread(target=self._run, name="recorder", daemon=True)

@@ -84,7 +84,7 @@ class Request:
         return (self.samples // QUANTUM).bit_length(), self.number
 
     def lapses_at(self, now: float, ahead: float) -> bool:
-        """Tell whether the deadline is within `ahead` seconds; never before half of the request's time has passed."""
+        """Return whether the deadline is within `ahead` seconds; False while less than half of the time has passed."""
         return self.deadline - now <= min(ahead, (self.deadline - self.arrived) / 2)
 
     def ask(self, question: Question) -> None:

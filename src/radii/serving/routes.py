@@ -24,8 +24,7 @@ from radii.serving.answer import Answer
 from radii.serving.copies import data_uri, show_copies
 from radii.serving.counters import Counters
 from radii.serving.decoder import MOST_BYTES, Decoders, PictureError
-from radii.serving.guard import Guard, server_failed
-from radii.serving.hosts import AllowedHosts
+from radii.serving.guard import AllowedHosts, Guard, server_failed
 from radii.serving.model import ServedModel
 from radii.serving.request import BusyError, FailedError
 from radii.serving.service import Service

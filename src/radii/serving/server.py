@@ -22,7 +22,7 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from radii import disk
 from radii.errors import ParameterError
 from radii.serving.evidence import EvidenceLog
-from radii.serving.hosts import AllowedHosts
+from radii.serving.guard import AllowedHosts
 from radii.serving.model import ModelConfig, load_model
 from radii.serving.routes import Api
 from radii.serving.service import Service

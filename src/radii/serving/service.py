@@ -82,7 +82,7 @@ class Service:
         self._recorder = Recorder(evidence, model)
         self._threads = [
             threading.Thread(target=self._vote, name=f"voter {number}", daemon=True)
-            for number in range(workers or default_workers())
+            for number in range(workers or default_workers(model.classifier.device))
         ]
         self._threads.append(threading.Thread(target=self._watch, name="watch", daemon=True))
         for thread in self._threads:

@@ -82,17 +82,12 @@ class NoiseAddress:
     seed: int
     image: int = 0
     stage: int = 0
-    first_block: int = 0
     purpose: Purpose = "certify"
     stream: str | None = PHILOX
 
     def at(self, stage: int) -> "NoiseAddress":
         """Return the address of another stage: its draws are independent of all other stages' draws."""
-        return replace(self, stage=stage, first_block=0)
-
-    def from_block(self, block: int) -> "NoiseAddress":
-        """Return the address of a stage without its first `block` blocks: its draws continue those."""
-        return replace(self, first_block=block)
+        return replace(self, stage=stage)
 
     def generator(self, block: int, device: torch.device | str) -> torch.Generator:
-        return generator(device, self.purpose, self.seed, self.image, self.stage, self.first_block + block)
+        return generator(device, self.purpose, self.seed, self.image, self.stage, block)

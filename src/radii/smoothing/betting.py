@@ -27,11 +27,6 @@ def betting_lower(values: NDArray[np.float64], failure: float) -> float:
     return low
 
 
-def rules_out(values: NDArray[np.float64], failure: float, mean: float) -> bool:
-    """Return whether `betting_lower` of these draws is above a mean."""
-    return _best_capital(values, _bets(values, failure), mean) >= -math.log(failure)
-
-
 def _bets(values: NDArray[np.float64], failure: float) -> NDArray[np.float64]:
     """Return the stake of every draw (lambda), which depends only on the draws before it."""
     drawn = np.arange(2, len(values) + 2)

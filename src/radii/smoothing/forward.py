@@ -55,6 +55,11 @@ def channels_last(model: Model) -> Model:
     return model.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
 
 
+def runs_ahead(device: torch.device) -> bool:
+    """Return whether a device queues passes, and copies to it, while this process goes on: an NVIDIA GPU."""
+    return device.type == "cuda"
+
+
 def tf32() -> dict[str, bool]:
     """Return whether matrix products and convolutions on a GPU round their inputs to 10 bits (TF32)."""
     backends: Any = torch.backends

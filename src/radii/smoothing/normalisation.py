@@ -51,7 +51,9 @@ class Normalised(nn.Sequential):
         finite = all(map(math.isfinite, (*constants.mean, *constants.std)))
         if not constants.mean or len(constants.mean) != len(constants.std) or not finite or not min(constants.std) > 0:
             raise ValueError(f"mean = {mean}, std = {std}, expected one number each per channel, std > 0")
-        super().__init__(Normalise(constants), model)
+        first = Normalise(constants)
+        beside = next((tensor.device for tensor in (*model.parameters(), *model.buffers())), None)
+        super().__init__(first if beside is None else first.to(beside), model)
 
 
 def layer(constants: Normalisation) -> nn.Module:

@@ -40,7 +40,9 @@ class Norm:
         """Return the nearest offset, in l2, to that of each image, no longer than the radius."""
         if self == LINF:
             return offset.clamp(-radius, radius)
-        return _shrink_l1(offset, radius) if self == L1 else _shrink_l2(offset, radius)
+        if self == L1:
+            return _shrink_l1(offset, radius)
+        return offset * (radius / l2_lengths(offset).clamp(min=1e-12)).clamp(max=1.0)
 
     def reach(self, radius: float, dimensions: int) -> float:
         """Return the l2 length of the longest change inside a ball of this norm."""
@@ -73,10 +75,6 @@ def l2_lengths(images: "Tensor") -> "Tensor":
 
     norms: Tensor = torch.linalg.vector_norm(images, dim=tuple(range(1, images.dim())), keepdim=True)
     return norms
-
-
-def _shrink_l2(offset: "Tensor", radius: float) -> "Tensor":
-    return offset * (radius / l2_lengths(offset).clamp(min=1e-12)).clamp(max=1.0)
 
 
 def _shrink_l1(offset: "Tensor", radius: float) -> "Tensor":

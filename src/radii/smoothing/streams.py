@@ -25,15 +25,17 @@ independent up to rounding; beyond, with probability 5e-10, one of them determin
 import hashlib
 import math
 import threading
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from radii.smoothing.addresses import PHILOX, Purpose
+from radii.smoothing.forward import runs_ahead
 
 GROUP = 4
 """Words of 64 bits that one counter gives."""
@@ -83,16 +85,11 @@ class Stream:
         if first < 0 or count < 0 or width < 1 or (first + count) * groups > LARGEST:
             raise ValueError(f"{count} rows of {width} words from row {first} on, expected numbers below 2**63")
         device = torch.device(device)
-        if device.type == "cpu" or not _counts_right(device):
+        if device.type == "cpu" or not counts_right(device):
             words = _words_by_numpy(self.key, Counter(lane, self.high), first * groups, count * groups)
             return words.view(count, GROUP * groups).to(device)
         positions = torch.arange(first * groups, (first + count) * groups, device=device)
         return philox(positions, self.key, Counter(lane, self.high)).view(count, GROUP * groups)
-
-    def word_at(self, positions: Tensor, *, lane: int = 0) -> Tensor:
-        """Return single words of a lane by their positions: row times rounded width, plus the place in the row."""
-        groups = philox(positions // GROUP, self.key, Counter(lane, self.high))
-        return groups.gather(-1, (positions % GROUP)[..., None]).squeeze(-1)
 
     def normal(
         self, first: int, count: int, width: int, *, lane: int = 0, device: torch.device | str = "cpu"
@@ -134,6 +131,54 @@ class Stream:
     def permutation(self, count: int, *, lane: int = 0, device: torch.device | str = "cpu") -> Tensor:
         """Return the numbers below `count` in random order: int64 [count]."""
         return self.words(0, 1, max(count, 1), lane=lane, device=device)[0, :count].argsort(stable=True)
+
+
+class Part(NamedTuple):
+    """Some rows of a stream, from row `first` on."""
+
+    stream: Stream
+    first: int
+    rows: int
+    lane: int = 0
+    """Added to the lane that is asked for."""
+
+
+@dataclass(frozen=True, eq=False)
+class Joined(Stream):
+    """Rows of several streams as those of one, drawn together: a GPU launches hundreds of operations for each draw.
+
+    A row has the numbers that its own stream gives it.
+    """
+
+    parts: Sequence[Part]
+    rows: Tensor
+    """For every row, its number in its own stream, its lane, the half of the digest, and the keys of the rounds."""
+    origins: Tensor
+    """For every row, its part."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Part], device: torch.device) -> "Joined":
+        """Join the parts on a device."""
+        table, start = list[list[int]](), 0
+        for stream, first, count, lane in parts:
+            end = start + count
+            table.append([end, first - start, lane, *map(_signed, stream.high), *_round_keys(stream.key)])
+            start = end
+        placed = torch.tensor(table).to(device, non_blocking=runs_ahead(device))
+        numbers = torch.arange(start, device=device)
+        origins = torch.searchsorted(placed[:, 0].contiguous(), numbers, right=True)
+        rows = placed[:, 1:].index_select(0, origins)
+        rows[:, 0] += numbers
+        return cls((0, 0), (0, 0), tuple(parts), rows, origins)
+
+    def words(self, first: int, count: int, width: int, *, lane: int = 0, device: torch.device | str = "cpu") -> Tensor:
+        groups = -(-width // GROUP)
+        if width < 1 or any((part.first + part.rows) * groups > LARGEST for part in self.parts):
+            raise ValueError(f"rows of {width} words from {len(self.parts)} streams, expected numbers below 2**63")
+        number, own, *columns = self.rows[first : first + count].split(1, dim=1)
+        positions = number * groups + torch.arange(groups, device=number.device)
+        lanes, *high = [column.expand_as(positions) for column in (own + lane, *columns[:2])]
+        return _encrypted(positions, lanes, high, columns[2:]).view(count, GROUP * groups).to(device)
 
 
 class Draws:
@@ -190,8 +235,13 @@ class RowGenerator(torch.Generator):
     def normal(self, copies: int, count: int, width: int, *, deviation: float, device: torch.device | str) -> Tensor:
         """Draw normal numbers for copies of every image, each copy from a lane of its own: [copy, image, number]."""
         out = torch.empty((copies, count, width), device=device)
-        for copy in out:
-            self.stream.fill_normal(copy, self.first, deviation=deviation, lane=self.next_lane())
+        lanes = [self.next_lane() for _ in range(copies)]
+        if copies > 1 and out.device.type != "cpu" and counts_right(out.device):  # the same numbers in fewer launches
+            parts = [Part(self.stream, self.first, count, lane) for lane in lanes]
+            Joined.of(parts, out.device).fill_normal(out.view(-1, width), 0, deviation=deviation)
+            return out
+        for copy, lane in zip(out, lanes, strict=True):
+            self.stream.fill_normal(copy, self.first, deviation=deviation, lane=lane)
         return out
 
     def uniform(self, count: int, width: int, *, device: torch.device | str = "cpu") -> Tensor:
@@ -266,17 +316,29 @@ def _box_muller_by_numpy(bits: Tensor, out: Tensor, deviation: float) -> None:
 
 def philox(positions: Tensor, key: tuple[int, int], counter: Counter) -> Tensor:
     """Return the four words of every counter (position, lane, high): int64 [..., 4], on the device of the positions."""
-    lane, high0, high1 = (_signed(word) for word in (counter.lane, *counter.high))
+    lane, *high = [torch.full_like(positions, _signed(word)) for word in (counter.lane, *counter.high)]
+    return _encrypted(positions, lane, high, _round_keys(key))
+
+
+def _round_keys(key: tuple[int, int]) -> list[int]:
+    """Return the two keys of every round, as int64, one pair after the other."""
+    return [
+        _signed((word + number * step) & _WORD)
+        for number in range(_ROUNDS)
+        for word, step in zip(key, _WEYL, strict=True)
+    ]
+
+
+def _encrypted(positions: Tensor, lane: Tensor, high: Sequence[Tensor], keys: Sequence[Any]) -> Tensor:
+    """Do the rounds of Philox; lanes and halves have the shape of the positions, `keys` are numbers or tensors."""
     factors = _factors(positions.device, positions.ndim)
     # The words 0 and 2 of a counter are multiplied, each by its factor; 1 and 3 are the other half.
-    even = torch.stack([positions, torch.full_like(positions, high0)])
-    odd = torch.stack([torch.full_like(positions, lane), torch.full_like(positions, high1)])
-    k0, k1 = key
-    for _ in range(_ROUNDS):
-        high, low = _product(even, *factors)
-        even = torch.stack([high[1] ^ odd[0] ^ _signed(k0), high[0] ^ odd[1] ^ _signed(k1)])
-        odd = low.flip(0)
-        k0, k1 = (k0 + _WEYL[0]) & _WORD, (k1 + _WEYL[1]) & _WORD
+    even = torch.stack([positions, high[0]])
+    odd = torch.stack([lane, high[1]])
+    for k0, k1 in zip(keys[::2], keys[1::2], strict=True):
+        upper, lower = _product(even, *factors)
+        even = torch.stack([upper[1] ^ odd[0] ^ k0, upper[0] ^ odd[1] ^ k1])
+        odd = lower.flip(0)
     return torch.stack([even[0], odd[0], even[1], odd[1]], dim=-1)
 
 
@@ -284,9 +346,10 @@ def philox(positions: Tensor, key: tuple[int, int], counter: Counter) -> Tensor:
 def _factors(device: torch.device, dimensions: int) -> tuple[Tensor, Tensor, Tensor]:
     """Return the two multipliers and their lower and upper halves, each shaped to multiply [2, ...]."""
     with torch.inference_mode(False):
-        whole = torch.tensor([_signed(factor) for factor in _MULTIPLIERS]).view(2, *(1,) * dimensions)
-        low, high = whole & _LOW, (whole >> 32) & _LOW
-        return whole.to(device), low.to(device), high.to(device)
+        # Filled there, for a copy to the device would be waited for.
+        whole = torch.stack([torch.full((), _signed(factor), device=device) for factor in _MULTIPLIERS])
+        whole = whole.view(2, *(1,) * dimensions)
+        return whole, whole & _LOW, (whole >> 32) & _LOW
 
 
 def _product(words: Tensor, factor: Tensor, factor_low: Tensor, factor_high: Tensor) -> tuple[Tensor, Tensor]:
@@ -331,7 +394,7 @@ def _words_by_numpy(key: tuple[int, int], counter: Counter, first: int, groups: 
 
 
 @cache
-def _counts_right(device: torch.device) -> bool:
+def counts_right(device: torch.device) -> bool:
     """Return whether a device's integers give the published answer; otherwise words are computed on the CPU."""
     pi = (0x452821E638D01377, 0xBE5466CF34E90C6C), Counter(0x13198A2E03707344, (0xA4093822299F31D0, 0x082EFA98EC4E6C89))
     try:

@@ -33,9 +33,7 @@ SECONDS = 30.0
 
 
 def measure(model: nn.Module, dataset: Dataset, weights: str) -> dict[str, Any] | None:
-    """Count right answers on test images spread over the split, on the model's device.
-
-    Return None if the test split cannot be read.
+    """Count right answers on test images spread over the split, on the model's device; None if it cannot be read.
 
     `weights` is the digest of the model's weights; an outdated measurement is recognised by it.
     """

@@ -12,6 +12,7 @@ from radii.device import free_memory
 from radii.objectives import Batch
 from radii.runs.recipe import Training
 from radii.smoothing.addresses import Purpose, generator
+from radii.smoothing.forward import runs_ahead
 from radii.smoothing.streams import RowGenerator, Stream
 from radii.training.ddp import World
 
@@ -41,7 +42,7 @@ def put_on_device(images: Images, device: torch.device) -> Images:
 def by_place(
     rng: torch.Generator, training: Training, first: int, purpose: Purpose, seed: int, epoch: int
 ) -> torch.Generator:
-    """Return `rng`, or with training.stream a generator that draws by the images' places, from `first` on."""
+    """Return `rng`; with training.stream, a generator that draws for every image by its place, from `first` on."""
     return rng if training.stream is None else RowGenerator.beside(rng, Stream.at(purpose, seed, epoch), first)
 
 
@@ -94,5 +95,5 @@ def prefetch(
 
 def _on_device(local: LocalBatch, images: Images, device: torch.device) -> LocalBatch:
     """Copy a loaded batch to the device without waiting, and finish it there."""
-    moved = Batch(*(tensor.to(device, non_blocking=device.type == "cuda") for tensor in local.batch))
+    moved = Batch(*(tensor.to(device, non_blocking=runs_ahead(device)) for tensor in local.batch))
     return local._replace(batch=moved._replace(images=images.finish(moved.images)))

@@ -14,7 +14,6 @@ from torch import Tensor, nn
 
 from radii import datasets, engines, models, objectives
 from radii.datasets import Dataset, Images
-from radii.device import default_device
 from radii.fields import settings_of
 from radii.objectives import Objective
 from radii.runs import readers
@@ -185,7 +184,7 @@ def _load_teacher(recipe: Recipe, spec: ModelSpec, run: Run, read_images: Callab
     model = trained_model(run)
     probe = datasets.spread_images(read_images(), PROBE_IMAGES)
     noisy = probe + recipe.sigma * torch.randn(probe.shape, generator=generator("cpu", "probe", 3))
-    return engines.folded(model, noisy.to(default_device()))
+    return engines.folded(model, noisy.to(engines.device_of(model)))
 
 
 def _open_tape(recipe: Recipe, training: Training, dataset: Dataset, teacher: Run, images: Images) -> Tape | None:

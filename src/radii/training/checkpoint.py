@@ -99,6 +99,10 @@ class TrainState:
         try:
             # To the CPU: the device that wrote the checkpoint may not exist here.
             self.load_state_dict(torch.load(io.BytesIO(content), map_location="cpu", weights_only=True))
+        except (MemoryError, torch.OutOfMemoryError) as error:
+            raise RunError(
+                f"There is too little memory to load {path}. Free some, and type the command again."
+            ) from error
         except Exception as error:
             raise RunError(
                 f"{path} cannot be read ({type(error).__name__}): remove it to start this run again"

@@ -276,7 +276,7 @@ class _Loop:
         return _first_signal(self.world.sum(torch.tensor(self._signal_flags())).tolist())
 
     def _signal_after(self, result: StepResult) -> int | None:
-        """Return the signal that the ranks have agreed on in a step; a single process also counts one at its end."""
+        """Return the signal that the ranks agreed on in a step; a single process also sees one that came at its end."""
         return _first_signal(result.shared if self.world.size > 1 else self._signal_flags())
 
     def _signal_flags(self) -> list[float]:
@@ -298,7 +298,6 @@ class _Loop:
             self.on_step(StepEvent(state.epoch, epochs, state.step, self.steps, loss, row, means, total))
 
     def _make_row(self) -> dict[str, Any]:
-        """Return the row of training.csv for the epoch that has just ended."""
         state = self.state
         images = min(len(self.images), state.step * self.training.images_per_step)
         accuracy = noisy_accuracy(state.model, self.test, self.recipe, state.epoch, self.device, self.world)
@@ -314,5 +313,4 @@ class _Loop:
 
 
 def _first_signal(counts: Sequence[float]) -> int | None:
-    """Return the first signal that any rank has."""
     return next((number for number, count in zip(SIGNALS, counts, strict=True) if count), None)

@@ -15,7 +15,7 @@ from radii import disk
 from radii.certification.deployment import function_of
 from radii.certification.load import noise_of, off_the_gpu, open_run, stays_off
 from radii.datasets import samples_of
-from radii.device import default_device, default_workers
+from radii.device import default_workers
 from radii.disk import locked
 from radii.engines import AUTO, SmoothedClassifier
 from radii.estimate import OnEstimate
@@ -28,6 +28,7 @@ from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.questions import Question, Votes
 from radii.training.open_dataset import dataset_of
+from radii.training.weights import device_for
 from radii.workers.backends import forecast_programs, run_programs
 from radii.workers.scheduler import Program
 from radii.workers.voter import one_thread
@@ -62,12 +63,12 @@ def soft_labels(
     suit the device; the votes do not depend on it. `on_estimate` is called with the estimated time first.
     """
     check_options(samples, settle, seed)
-    workers = default_workers() if workers is None else workers
+    target = device_for(run)
+    workers = default_workers(target) if workers is None else workers
     images = samples_of(dataset_of(run, data).part("train"))
     stream = None if _is_older(run) else PHILOX
     if stream is None:
         batch_size = min(samples, BLOCK)
-    target = default_device()
     moved = stays_off(target, workers, executor)
     name, classifier, weights = _open_classifier(run, engine, batch_size, data, target if moved else None)
     stated = {"samples": samples, "seed": seed, "engine": name, "settle": settle, "stream": stream}

@@ -10,6 +10,7 @@ from torch.amp.grad_scaler import GradScaler
 
 from radii.errors import ParameterError
 from radii.objectives import Objective, Step
+from radii.smoothing.forward import runs_ahead
 from radii.training.batches import LocalBatch
 from radii.training.batchnorm import SYNCHRONISED, SynchronisedBatchNorm
 from radii.training.ddp import ALONE, World
@@ -144,7 +145,8 @@ def _reduce(loss: Loss, numbers: Tensor, shared: Sequence[float], weight: float,
     own[0] /= world.size
     if not weight:
         own = torch.zeros_like(own)
-    own = torch.cat([own, torch.tensor(shared, dtype=own.dtype, device=own.device)])
+    others = torch.tensor(shared, dtype=own.dtype).to(own.device, non_blocking=runs_ahead(own.device))
+    own = torch.cat([own, others])
     statistics = loss.local_statistics()
     shares = [weight / world.size * statistic.double() for statistic in statistics]
     total = world.sum(torch.cat([own, *shares]))

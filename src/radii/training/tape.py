@@ -59,6 +59,10 @@ class Tape:
         if self._missing == 0:
             self._write(epoch, self._recording.cpu())
 
+    def has_epochs(self, count: int) -> bool:
+        """Return whether the first epochs, so many of them, have files."""
+        return all(self._file(epoch).is_file() for epoch in range(count))
+
     def _write(self, epoch: int, logits: Tensor) -> None:
         """Write an epoch's logits, in 16 bits if nothing is lost: a teacher in bfloat16 gives such logits."""
         halves = logits.bfloat16()

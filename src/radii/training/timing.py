@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 from radii.device import default_device, wait_for
 from radii.errors import ParameterError
@@ -19,6 +20,7 @@ from radii.training.build import Components
 from radii.training.optimizer import make_optimizer
 from radii.training.precision import make_scaler, tuned
 from radii.training.step import Loss, gradient_step
+from radii.training.tape import Tape
 
 PROGRESS = (1.0, 0.5, 0.1, 0.9, 0.3, 0.7)
 """Where in the training the timed steps are, as objectives may begin with cheaper ones; the first one warms up."""
@@ -44,7 +46,7 @@ def time_steps(components: Components) -> StepTime:
     model = copy.deepcopy(components.model).to(device).train()
     optimizer = make_optimizer(replace(components.training, learning_rate=1e-4), model)
     training = components.training
-    objective = _without_tape(components.objective).to(device)
+    objective = _without_recording(components).to(device)
     loss = Loss(objective, model, training.precision, compiled=training.compile)
     scaler = make_scaler(training.precision, device)
     seconds: list[float] = []
@@ -64,9 +66,29 @@ def time_steps(components: Components) -> StepTime:
     return StepTime(sum(timed) / len(timed), timed[-1], _time_evaluation(model, components))
 
 
-def _without_tape(objective: Objective) -> Objective:
-    """Return the objective without its tape, because the timed steps have other noise than the training."""
-    return replace(objective, tape=None) if isinstance(objective, Transfer) else objective
+def _without_recording(components: Components) -> Objective:
+    """Return the objective for steps that are not recorded, because their noise is not that of the training.
+
+    Where the tape has every epoch of the training, the teacher does not run in the timed steps either.
+    """
+    objective = components.objective
+    if not isinstance(objective, Transfer) or not isinstance(objective.tape, Tape):
+        return objective
+    whole = objective.tape.has_epochs(components.training.epochs_begun)
+    return replace(objective, tape=_FirstEpoch(objective.tape) if whole else None)
+
+
+class _FirstEpoch:
+    """A tape that gives the logits of the first epoch for every epoch."""
+
+    def __init__(self, tape: Tape) -> None:
+        self.tape = tape
+
+    def logits(self, _: int, indices: Tensor) -> Tensor | None:
+        return self.tape.logits(0, indices)
+
+    def record(self, epoch: int, indices: Tensor, logits: Tensor) -> None:
+        """Record nothing."""
 
 
 def _time_evaluation(model: torch.nn.Module, components: Components) -> float:

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from radii import disk, models
 from radii.datasets import Dataset
 from radii.device import default_device
-from radii.onnx import has_graph
+from radii.onnx_graph import has_graph
 from radii.runs import readers
 from radii.runs.recipe import Recipe, fields_of
 from radii.runs.run import Run, RunError
@@ -116,6 +116,11 @@ def _checked(spec: ModelSpec) -> ModelSpec:
     return spec
 
 
+def device_for(run: Run, device: torch.device | None = None) -> torch.device:
+    """Return where a run's model is used: on a device or on the default one, an ONNX graph on the CPU."""
+    return torch.device("cpu") if "onnx" in run.recipe.names() else device or default_device()
+
+
 def trained_model(run: Run, device: torch.device | None = None) -> nn.Module:
     """Load the model of a finished run in eval mode, on a device or on the default one; an ONNX model on the CPU."""
     recipe = run.recipe
@@ -150,6 +155,5 @@ def expect_plain(tensors: Mapping[str, Tensor], expected: Mapping[str, Tensor]) 
 
 
 def _one_line(error: Exception) -> str:
-    """Return the message of an error in one line, shortened."""
     text = " ".join(str(error).split()) or type(error).__name__
     return text if len(text) <= 400 else f"{text[:396]} ..."

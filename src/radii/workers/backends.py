@@ -8,12 +8,11 @@ from concurrent.futures import Executor, ProcessPoolExecutor, ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from itertools import count
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import torch
 
 from radii.device import worker_variables
-from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError, RunWarning
 from radii.estimate import Estimate, OnWork
 from radii.smoothing.questions import Task
@@ -22,6 +21,9 @@ from radii.workers.forecast import forecast
 from radii.workers.pool import Call, Outcome, ProcessPool, WorkerError
 from radii.workers.scheduler import Finished, Program, Report, Result, Scheduler, Workers
 from radii.workers.voter import VOTERS, Missing, Shipped, answer, check_report, count_votes
+
+if TYPE_CHECKING:
+    from radii.engines import SmoothedClassifier
 
 
 class Calls(Protocol):
@@ -38,7 +40,7 @@ class Calls(Protocol):
 
 
 def run_programs(
-    classifier: SmoothedClassifier,
+    classifier: "SmoothedClassifier",
     begin: Callable[[int], Program[Result]],
     images: int,
     workers: int = 1,
@@ -70,7 +72,7 @@ def run_programs(
 
 
 def forecast_programs(
-    classifier: SmoothedClassifier,
+    classifier: "SmoothedClassifier",
     begin: Callable[[int], Program[Any]],
     images: int,
     target: torch.device | None = None,
@@ -85,7 +87,7 @@ def forecast_programs(
 
 @contextmanager
 def open_workers(
-    classifier: SmoothedClassifier,
+    classifier: "SmoothedClassifier",
     workers: int,
     executor: Executor | None,
     target: torch.device | None = None,
@@ -129,7 +131,7 @@ def started_pool(workers: int) -> Iterator[ProcessPool]:
     """Start worker processes that import torch and radii while this process prepares the classifier."""
     pool = open_pool(workers)
     try:
-        pool.start(count_votes.__module__)
+        pool.start("radii.engines")
         yield pool
     finally:
         pool.close()
@@ -138,7 +140,7 @@ def started_pool(workers: int) -> Iterator[ProcessPool]:
 class InProcess:
     """Answers tasks in this process, each when `next` is called."""
 
-    def __init__(self, classifier: SmoothedClassifier) -> None:
+    def __init__(self, classifier: "SmoothedClassifier") -> None:
         self._classifier = classifier
         self._waiting: deque[tuple[int, Sequence[Task]]] = deque()
         self._tickets = count()
@@ -190,8 +192,8 @@ class Remote:
         self._calls.close()
 
     def _send(self, ticket: int, tasks: Sequence[Task], *shipment: Any) -> None:
-        # A view would be pickled with the whole tensor behind it.
-        tasks = [task._replace(image=task.image.detach().clone()) for task in tasks]
+        # A view would be pickled with the whole tensor behind it, and the worker may not see the GPU of an image.
+        tasks = [task._replace(image=task.image.detach().cpu().clone()) for task in tasks]
         images = sorted({task.address.image for task in tasks})
         name = f"image {images[0]}" if len(images) == 1 else f"images {images[0]} to {images[-1]}"
         call = self._calls.submit(Call(name, count_votes, (self._shipped.token, tasks, *shipment)))

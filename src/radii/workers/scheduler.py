@@ -178,17 +178,14 @@ class Scheduler(Generic[Result]):
         """Begin the next image; return False if there is none or if too many are in flight."""
         if self._begun >= min(self._images, self._yielded + WINDOW * self._pace.workers):
             return False
-        self._start(self._begun)
-        return True
-
-    def _start(self, position: int) -> None:
-        self._begun += 1
+        position, self._begun = self._begun, self._begun + 1
         try:
             image = _Image(position, self._begin(position))
         except Exception as error:
             self._done[position] = error
         else:
             self._advance(image, None)
+        return True
 
     def _collect(self, ticket: int, report: Report) -> None:
         """Take the answers of a report; send failed parts again, or give up their image."""

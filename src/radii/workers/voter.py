@@ -16,14 +16,14 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache, cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from radii import disk
 from radii.device import VARIABLE, available, keep_freed_memory
-from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
+from radii.onnx_graph import has_graph
 from radii.provenance import class_digests, rounding_environment
 from radii.runs import readers
 from radii.runs.certificates import CHECKSUM, FIRST_ROW
@@ -31,6 +31,9 @@ from radii.runs.readers import is_text
 from radii.smoothing.questions import Answer, Task
 from radii.workers.pool import WorkerError, picklable
 from radii.workers.scheduler import Report
+
+if TYPE_CHECKING:
+    from radii.engines import SmoothedClassifier
 
 MOST_ENVIRONMENT = 10_000
 """Characters of an environment as JSON."""
@@ -58,7 +61,7 @@ class Shipment:
     device: str = "cpu"
     """The kind of device to count on, without a number: a worker may see one GPU of several."""
 
-    def open(self) -> SmoothedClassifier:
+    def open(self) -> "SmoothedClassifier":
         """Unpickle the classifier; raise a ParameterError if the code here differs from the sender's."""
         classifier: SmoothedClassifier = pickle.loads(self.content)
         if self.device != "cpu":
@@ -80,9 +83,9 @@ class Shipment:
 class Shipped:
     """The classifier that workers get. It is pickled once, when the first worker asks for it."""
 
-    def __init__(self, classifier: SmoothedClassifier, target: torch.device | None = None) -> None:
+    def __init__(self, classifier: "SmoothedClassifier", target: torch.device | None = None) -> None:
         self.classifier = classifier
-        self.target = target or classifier.device
+        self.target = classifier.device if has_graph(classifier.base) else target or classifier.device
         self.token = uuid.uuid4().hex
 
     @cached_property
@@ -99,12 +102,11 @@ class Shipped:
         return Shipment(self.token, content, _code(classifier), artefact, self.target.type)
 
 
-def _code(classifier: SmoothedClassifier) -> dict[str, str | None]:
-    """Return the digests of the source of the layers and of the noise."""
+def _code(classifier: "SmoothedClassifier") -> dict[str, str | None]:
     return class_digests([*classifier.base.modules(), classifier.noise])
 
 
-def _pickled(classifier: SmoothedClassifier, device: str) -> bytes:
+def _pickled(classifier: "SmoothedClassifier", device: str) -> bytes:
     """Pickle a classifier by cloudpickle. Tensors of a GPU are sent as a CPU's and moved to the worker's device."""
     import cloudpickle
 
@@ -121,7 +123,6 @@ def _pickled(classifier: SmoothedClassifier, device: str) -> bytes:
 
 
 def _placed(tensor: torch.Tensor, device: str, trained: bool, requires_grad: bool) -> torch.Tensor:
-    """Return a tensor on the device of this worker."""
     moved = tensor.to(worker_device(device))
     return torch.nn.Parameter(moved, requires_grad) if trained else moved.requires_grad_(requires_grad)
 
@@ -154,7 +155,7 @@ class _Voters:
         finally:
             del self._here[shipped.token]
 
-    def get(self, token: str, shipment: Shipment | None) -> SmoothedClassifier | None:
+    def get(self, token: str, shipment: Shipment | None) -> "SmoothedClassifier | None":
         """Return the classifier of a token, opened once for all threads; None if it must be sent first."""
         if (here := self._here.get(token)) is not None:
             return here
@@ -177,7 +178,7 @@ def count_votes(token: str, tasks: Sequence[Task], shipment: Shipment | None = N
     return Missing() if classifier is None else answer(classifier, tasks)
 
 
-def answer(classifier: SmoothedClassifier, tasks: Sequence[Task]) -> Report:
+def answer(classifier: "SmoothedClassifier", tasks: Sequence[Task]) -> Report:
     """Answer tasks on one thread; an error of the model is part of the report."""
     began, answers, error = time.perf_counter(), list[Answer](), None
     try:

@@ -12,6 +12,7 @@ from radii.reports.inputs import Entry
 from radii.reports.spread import top_probabilities
 from radii.reports.text import UNKNOWN, down, html_text
 from radii.reports.transfer import TrainedRun
+from radii.runs.readers import number_in
 
 WIDTH, HEIGHT = 720.0, 400.0
 LEFT, RIGHT, TOP, BOTTOM = 52.0, 16.0, 14.0, 52.0
@@ -65,7 +66,7 @@ class Chart:
         return "M" + "L".join(f"{self.x(x):.1f} {self.y(y):.1f}" for x, y in points)
 
     def steps(self, points: Sequence[Point]) -> str:
-        """Return the path of steps, each at the value of its right end, so that nothing is above a point."""
+        """Return the path of a step curve. A step has the value of its right end, so the curve is never too high."""
         (x, y), *rest = points
         path, last = f"M{self.x(x):.1f} {self.y(y):.1f}", y
         for number, (x, y) in enumerate(rest):
@@ -136,18 +137,11 @@ def _training_lines(entries: Sequence[Entry], column: str, factor: float) -> dic
             continue
         seen.add(entry.run.path.resolve())
         rows = enumerate(entry.run.history(), 1)
-        values = [(float(epoch), factor * _number(row.get(column, ""))) for epoch, row in rows]
+        values = [(float(epoch), factor * number_in(row.get(column, ""))) for epoch, row in rows]
         points = [(epoch, value) for epoch, value in values if math.isfinite(value)]
         if len(points) > 1:
             lines[number] = points
     return lines
-
-
-def _number(cell: str) -> float:
-    try:
-        return float(cell)
-    except ValueError:
-        return math.nan
 
 
 def _training_figure(title: str, lines: dict[int, list[Point]], highest: float) -> Figure:
@@ -239,20 +233,15 @@ def vote_rows(entries: Sequence[Entry]) -> list[VoteRow]:
 def _vote_row(entry: Entry) -> VoteRow:
     shares = top_probabilities(entry.summary)
     samples = [row.samples for row in entry.certificates.rows if row.samples]
+    label = f"{entry.name}: the top class’s share of the votes from 0 to 1"  # noqa: RUF001
     return VoteRow(
         entry.name,
-        _share_histogram(shares, f"{entry.name}: the top class’s share of the votes from 0 to 1"),  # noqa: RUF001
+        Histogram(_bars(shares, label), ("0", "1")) if shares else Histogram(words=UNKNOWN),
         down(median(shares), 3) if shares else UNKNOWN,
         _sample_histogram(samples, f"{entry.name}: samples per image"),
         f"{math.ceil(median(samples)):,}" if samples else UNKNOWN,
         f"{sum(samples):,}" if samples else UNKNOWN,
     )
-
-
-def _share_histogram(shares: Sequence[float], label: str) -> Histogram:
-    if not shares:
-        return Histogram(words=UNKNOWN)
-    return Histogram(_bars(shares, label), ("0", "1"))
 
 
 def _sample_histogram(samples: Sequence[int], label: str) -> Histogram:
@@ -267,7 +256,6 @@ def _sample_histogram(samples: Sequence[int], label: str) -> Histogram:
 
 
 def _bars(places: Sequence[float], label: str) -> str:
-    """Draw a histogram of values between 0 and 1."""
     width, height = 160.0, 34.0
     counts = [0] * BINS
     for place in places:

@@ -20,8 +20,7 @@ from radii.reports.page.notes import claim, headline, headline_radius, noise_wor
 from radii.reports.page.pictures import galleries, look, read_pictures
 from radii.reports.spread import spread
 from radii.reports.tables import Table
-from radii.reports.template import render
-from radii.reports.text import UNKNOWN, markdown_text, radius_text
+from radii.reports.text import UNKNOWN, markdown_text, radius_text, render
 from radii.reports.transfer import trained_runs, transfers
 from radii.runs.certificates import Certificates
 

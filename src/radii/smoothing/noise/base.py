@@ -58,6 +58,11 @@ class Noise(Component, ABC):
         """The name of the streams that copies are drawn from; None for a noise that has only `perturb`."""
         return None if type(self).draw is Noise.draw else PHILOX
 
+    @property
+    def joins(self) -> bool:
+        """Whether `draw` also takes an image for every copy, and rows of several streams: that of radii does."""
+        return type(self).draw.__module__.startswith("radii.")
+
     def check(self, image: Tensor) -> None:
         """Raise a ParameterError for an image that this noise cannot be added to; by default none is refused."""
 

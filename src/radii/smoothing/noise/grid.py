@@ -67,8 +67,8 @@ class Grid(Gaussian):
         scaled = image * self.levels
         if bool((scaled - scaled.round()).abs().max() > ON_GRID):
             raise ParameterError(
-                f"the image has pixels that are not multiples of 1/{self.levels}, which grid noise needs: use an "
-                "image of that many levels, state the levels of this one, or use Gaussian noise",
+                f"the image has pixels that are not multiples of 1/{self.levels}, which grid noise needs. State "
+                "the levels of this image, use an image of that many, or use Gaussian noise.",
                 "noise",
             )
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from radii.serving.hosts import AllowedHosts
+from radii.serving.guard import AllowedHosts
 from radii.serving.model import ModelConfig
 from radii.serving.routes import Api
 from radii.serving.server import ServerConfig

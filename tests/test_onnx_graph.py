@@ -15,11 +15,11 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from radii import engines, models, onnx
+from radii import engines, models, onnx_graph
 from radii.engines import EngineSpec
 from radii.errors import install
-from radii.interop.onnx_nodes import with_normalisation
-from radii.onnx import OnnxError, OnnxGraph, is_installed, read
+from radii.interop.export import with_normalisation
+from radii.onnx_graph import OnnxError, OnnxGraph, is_installed, read
 from radii.smoothing.noise import Gaussian
 from tools.graphs import CLASSES, SHAPE, looping
 
@@ -232,14 +232,14 @@ def test_without_the_extra_the_error_says_what_to_install(tmp_path: Path, monkey
 
 
 def test_graph_that_loops_for_ever_is_refused_in_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx, "TRIAL_SECONDS", 2)
+    monkeypatch.setattr(onnx_graph, "TRIAL_SECONDS", 2)
     graph = OnnxGraph(read(looping(tmp_path / "loop.onnx")))
     with pytest.raises(OnnxError, match="does not classify one image within 2 s"):
         graph(images(1))
 
 
 def test_graph_that_crashes_its_process_is_refused(linear_onnx: Write, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(onnx, "_TRIED", set())
+    monkeypatch.setattr(onnx_graph, "_TRIED", set())
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: subprocess.CompletedProcess([], -signal.SIGSEGV, b"", b""))
     with pytest.raises(OnnxError, match="ends ONNX Runtime with signal 11"):
         OnnxGraph(read(linear_onnx()))(images(1))
@@ -268,6 +268,6 @@ def test_graph_is_tried_once_and_its_copies_are_not_tried_again(
 ) -> None:
     graph = OnnxGraph(read(linear_onnx()))
     expected, sent = graph(images(2)), pickle.dumps(graph)
-    monkeypatch.setattr(onnx, "_TRIED", set())
+    monkeypatch.setattr(onnx_graph, "_TRIED", set())
     monkeypatch.setattr(subprocess, "run", lambda *_, **__: pytest.fail("it was tried again"))
     assert torch.equal(pickle.loads(sent)(images(2)), expected)
