@@ -21,6 +21,7 @@ from radii.reports.page.pictures import read_pictures
 from radii.reports.report import report
 from radii.runs import attacks, certificates, gallery
 from radii.runs.recipe import Recipe, Training
+from radii.runs.run import RunError
 from radii.smoothing.certificate import ABSTAIN
 from radii.training.loop import train
 
@@ -87,11 +88,35 @@ def test_certified_accuracy_is_below_attacked_accuracy(config: AttackConfig, att
     assert "6 steps, 4 noise copies, 200 votes" in in_words(found)
 
 
+def test_attack_of_another_function_does_not_continue(
+    config: AttackConfig, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The weights are the same in both."""
+    quick = replace(config, run=shutil.copytree(config.run, tmp_path / "run"), radii=(0.5,), steps=1, images=2)
+    path = attack_run(quick)
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(b"".join(lines[:-1]))
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.ReLU, "forward", lambda _, images: torch.tanh(images))
+        with pytest.raises(RunError, match="was made with another function: logits of random images differ"):
+            attack_run(quick)
+    recipe = quick.run / "recipe.toml"
+    stated = recipe.read_text()
+    recipe.write_text(stated.replace('normalisation = "full"', 'normalisation = "none"'))
+    with pytest.raises(RunError, match="was made with another model table in its recipe"):
+        attack_run(quick)
+    assert attacks.read(path).rows[0].index == 0
+    recipe.write_text(stated)
+    assert attack_run(quick) == path
+    assert len(attacks.read(path).rows) == 2
+
+
 @pytest.mark.slow
 def test_a_killed_attack_continues(config: AttackConfig, attacked: Path) -> None:
     before, pictures = answers(attacked), attacks.pictures_file(attacked)
     content, shown = attacked.read_bytes(), pictures.read_bytes()
-    attacked.write_bytes(content[: len(content) * 2 // 3])
+    rows = content.index(b"\n") + 1
+    attacked.write_bytes(content[: rows + (len(content) - rows) * 2 // 3])
     pictures.unlink()
     seen: list[Any] = []
     assert attack_run(config, on_image=lambda total, row: seen.append((total, row))) == attacked

@@ -3,11 +3,16 @@
 import re
 import shutil
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from PIL import Image
+from torch.utils import data as torch_data
 
 from radii import certifiers, datasets
 from radii.certification.attack import AttackConfig, attack_run
@@ -16,6 +21,7 @@ from radii.certification.dataset import certify_dataset
 from radii.certification.load import load
 from radii.certification.verify import verify_run
 from radii.interop.checkpoint import import_checkpoint
+from radii.interop.ensemble import import_ensemble
 from radii.interop.export import export
 from radii.interop.onnx import import_onnx
 from radii.runs.recipe import Recipe, Training
@@ -80,6 +86,12 @@ CHANGES = {
     "removed": (remove, "it lacks 'ant'"),
     "reordered": (reorder, "their order is 'bee', 'ant', 'cat'"),
 }
+
+
+def denoised(run: Run) -> dict[str, Any]:
+    return {"name": "denoised", "classifier": str(run.path), "denoiser": {"name": "dncnn", "depth": 3, "width": 2}}
+
+
 USES: dict[str, Callable[[Run, Path], object]] = {
     "certify": lambda run, data: certify_run(
         CertificationConfig(run=run.path, certifier=FIXED, engine="torch", data=data), workers=1
@@ -94,6 +106,13 @@ USES: dict[str, Callable[[Run, Path], object]] = {
         data=data,
         teacher=run,
     ),
+    "fine-tuning": lambda run, data: build(
+        Recipe(dataset=DATASET, model="digits_cnn", sigma=0.25, training=replace(TRAINING, initial=str(run.path))),
+        data=data,
+    ),
+    "a denoiser in front of it": lambda run, data: build(
+        Recipe(dataset=DATASET, model=denoised(run), sigma=0.25, objective="denoising", training=TRAINING), data=data
+    ),
     "import of weights": lambda run, data: import_checkpoint(
         run.weights_file, Recipe(dataset=DATASET, model="digits_cnn", sigma=0.25), run.path.parent / "new", data=data
     ),
@@ -107,7 +126,8 @@ def test_other_classes_are_refused_by_name(run: Run, change: str, use: str) -> N
     act, words = CHANGES[change]
     act(data)
     # A model that takes another number of classes than the folder has cannot be loaded at all.
-    sentence = f"{re.escape(words)}|has other classes|another number of classes|does not hold digits_cnn"
+    number = r"takes images .* in 3 classes, not|another number of classes|does not hold digits_cnn"
+    sentence = f"{re.escape(words)}|has other classes|{number}"
     with pytest.raises((RunError, ValueError), match=sentence):
         USES[use](run, data)
     assert not (run.path.parent / "new").exists()
@@ -159,8 +179,60 @@ def test_numbers_are_places_in_the_order_of_the_classes(run: Run, tmp_path: Path
         USES["certify"](run, data)
 
 
+class Pairs(torch_data.Dataset[Any]):
+    """A torch dataset that states its classes as torchvision's do."""
+
+    def __init__(self, *classes: str, target_transform: Callable[[int], int] | None = None) -> None:
+        self.classes, self.target_transform = list(classes), target_transform
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        return torch.full((1, 8, 8), 0.5), index
+
+
+def test_classes_that_a_torch_dataset_states_are_compared(run: Run) -> None:
+    smoothed = load(run, engine="torch")
+
+    def certify(dataset: object) -> int:
+        return len(certify_dataset(smoothed, dataset, seed=0, workers=1, estimation=50, max_images=1).rows)
+
+    moved = Pairs("bee", "ant", "cat")
+    for source in (moved, torch_data.DataLoader(moved), torch_data.Subset(moved, [0, 1])):
+        with pytest.raises(ValueError, match="the dataset has the class 'ant' in another place than the classifier"):
+            certify(source)
+    labels = SimpleNamespace(names=["cat", "bee", "ant"])
+    moved.features = {"label": labels}  # type: ignore[attr-defined]
+    with pytest.raises(ValueError, match="has the class 'ant' in another place"):
+        certify(moved)
+    for source in (Pairs("ant", "bee", "cat"), Pairs("0", "1", "2"), Pairs("bee", "ant", target_transform=abs)):
+        assert certify(source) == 1
+
+
 def test_names_of_a_classifier_in_memory_are_compared(run: Run, tmp_path: Path) -> None:
     smoothed = load(run, engine="torch")
     whole = datasets.create("folder", tmp_path / "photographs", size=8, channels=1)
     results = certify_dataset(smoothed, whole, seed=0, workers=1, estimation=50, max_images=1)
     assert len(results.rows) == 1
+
+
+def test_members_of_an_ensemble_have_one_order_of_classes(run: Run, tmp_path: Path) -> None:
+    data = tmp_path / "photographs"
+    same = shutil.copytree(run.path, tmp_path / "same")
+    assert import_ensemble([run, same], tmp_path / "both", data=data).finished
+    shutil.copytree(data, tmp_path / "others")
+    reorder(tmp_path / "others")
+    other = train(replace(run.recipe, dataset=DATASET), tmp_path / "other", data=tmp_path / "others")
+    for members, place in (([run, other], data), ([other, run], tmp_path / "others")):
+        with pytest.raises(RunError, match=r"has other classes: .*in this order\. Name and order them as in training"):
+            import_ensemble(members, tmp_path / "mixed", data=place)
+    assert not (tmp_path / "mixed").exists()
+
+
+def test_classes_that_are_new_in_their_place_are_learned_by_fine_tuning_alone(run: Run) -> None:
+    data = run.path.parent / "photographs"
+    rename("bee", "bat")(data)
+    assert USES["fine-tuning"](run, data)
+    with pytest.raises(RunError, match="has other classes: 'ant', 'bee', 'cat'"):
+        USES["a denoiser in front of it"](run, data)

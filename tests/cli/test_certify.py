@@ -3,6 +3,7 @@
 import contextlib
 import io
 import json
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,11 @@ def test_slow_certify_is_announced_with_a_cheaper_command(monkeypatch: pytest.Mo
         f"about 10 h 0 min (8 h 20 min to 11 h 7 min); sooner: {faster}",
     ]
     assert certify._cheaper(["certify", "my run", "--set", "estimation=9"], config) == "--minutes 10"
+    for words in (["--max", "9"], ["--max=9", "--every=3"], ["--every", "2", "--max", "9"]):  # --minutes refuses both
+        assert certify._cheaper(["certify", "my run", *words], config) == faster
+    both = ["certify", "my run", "--with", "planned", "--max", "9"]
+    assert certify._cheaper(both, config) == "--minutes 10 in place of --max"
+    assert certify._cheaper(["certify", "my run", "--shard", "1/2"], config) == ""
 
 
 def test_long_work_is_asked_about_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,3 +198,27 @@ def test_linf_radius_depends_on_the_norm(
     CertificateFile(tmp_path / "a.tsv", header).append(Row(0, 1, 1, 0.5, 1.0))
     certify.print_linf(tmp_path, Summary(certificates.read(tmp_path / "a.tsv")))
     assert words in capsys.readouterr().out
+
+
+def test_hints_of_a_trusted_run_can_be_typed(
+    digits_run: Callable[..., Run], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The user trusts the code for one command alone, and the folder has a space in its name."""
+    run = digits_run("my own")
+    recipe = run.recipe_file
+    recipe.write_text(recipe.read_text().replace('model = "digits_cnn"', 'model = "hinted_nets:digits_cnn"'))
+    (tmp_path / "hinted_nets.py").write_text(
+        "from radii.models import digits\n\n\ndef digits_cnn(shape, classes):\n"
+        "    return digits.digits_cnn(shape, classes)\n"
+    )
+    monkeypatch.syspath_prepend(tmp_path)
+    trust = ("--trust", "hinted_nets")
+    quick = ("--max", "2", "--set", "estimation=100", "--engine", "torch", "--workers", "1", "--linf")
+    steps = ("--images", "1", "--steps", "1", "--samples", "50")
+    for words in (("certify", "my own", *quick), ("attack", "my own", *steps)):
+        outcome = radii(*words, *trust, cwd=tmp_path)
+        assert outcome.code == 0, outcome.error
+        hint = outcome.out.splitlines()[-1]
+        assert hint == "next: radii report 'my own' --trust hinted_nets"
+        typed = radii(*shlex.split(hint.removeprefix("next: radii ")), cwd=tmp_path)
+        assert typed.code == 0, typed.error

@@ -1,6 +1,7 @@
 """`radii harden`: which commands it plans for which model and how many minutes."""
 
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -11,9 +12,10 @@ from PIL import Image
 
 from radii.cli import harden
 from radii.cli.audit import _loses_most, sensible_sigmas
+from radii.disk import LockedError
 from radii.interop.factory import import_model
 from radii.reports.compare import Comparison
-from radii.runs.run import Run
+from radii.runs.run import Run, RunError
 from tests.cli.running import radii
 
 
@@ -26,7 +28,7 @@ def source(digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> R
 def planned(source: Run, minutes: float, model: str | None = None) -> tuple[list[str], float]:
     """Return the planned commands with short names of the runs, and the minutes of all."""
     target = source.path.with_name("hardened")
-    commands = harden._commands(source, target, 0.25, minutes, model, None, None)
+    commands = harden._commands(source, target, 0.25, minutes, model, None, None, 20)
     texts = [str(command).replace(f"{source.path.parent}/", "") for command in commands]
     return texts, sum(command.minutes for command in commands)
 
@@ -88,7 +90,7 @@ def test_a_file_that_is_no_plan_is_refused(content: str, tmp_path: Path) -> None
 
 
 def test_another_plan_is_named_by_its_run_first(tmp_path: Path) -> None:
-    harden.Plan(tmp_path / "hardened", {"run": "runs/a", "minutes": 60.0}).begin([])
+    harden.Plan(tmp_path / "hardened", {"run": "runs/a", "minutes": 60.0}).use([], 1)
     with pytest.raises(
         ValueError, match="another plan, with run = 'runs/a', not 'runs/b'. Name another run with --run"
     ):
@@ -124,3 +126,38 @@ def test_an_audit_finds_models_that_lose_most_of_what_is_right(objective: str, c
         certified=lambda radius: SimpleNamespace(value=certified if radius == 0.25 else 0.0),
     )
     assert _loses_most(Comparison([run], (0.25,))) == loses
+
+
+def hardened(source: Run, monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """Run `radii harden` without its steps; return the words of the commands that it would have run."""
+    steps: list[list[str]] = []
+    monkeypatch.setattr("radii.cli.plan.run_planned", lambda words: steps.append(list(words)))
+    harden.harden(source.path, minutes=5)
+    return steps
+
+
+@pytest.mark.parametrize(
+    "more", [["--trust", "evil"], ["--cluster", "tcp://evil:8786"], ["--data", "/home"]], ids=lambda words: words[0]
+)
+def test_commands_in_the_plan_of_a_stranger_are_not_run(
+    more: list[str], source: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(hardened(source, monkeypatch)) == 5
+    plan = source.path.with_name("hardened.plan.json")
+    table = json.loads(plan.read_text())
+    table["commands"][0]["words"] += more
+    plan.write_text(json.dumps({**table, "done": 0}))
+    with pytest.raises(RunError, match="holds other commands than this version plans"):
+        hardened(source, monkeypatch)
+    plan.write_text(json.dumps({**table, "commands": table["commands"][1:], "done": 0}))
+    with pytest.raises(RunError, match="holds other commands"):
+        hardened(source, monkeypatch)
+
+
+def test_two_cannot_harden_one_run_at_once(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    def another(_: Sequence[str]) -> None:
+        with pytest.raises(LockedError, match=r"hardened.plan.json is being written by process \d+"):
+            harden.harden(source.path, minutes=5)
+
+    monkeypatch.setattr("radii.cli.plan.run_planned", another)
+    harden.harden(source.path, minutes=5)

@@ -54,3 +54,26 @@ def test_show_says_how_to_continue_a_training(home: Path, tmp_path: Path) -> Non
     shown = radii("show", "half", cwd=tmp_path).out
     assert "in training: 2 of 2 epochs" in shown
     assert "next: radii train RECIPE --run half as before, to continue" in shown
+
+
+def test_unfinished_import_is_continued_by_its_command(home: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "half"
+    shutil.copytree(home / "runs" / "my own", folder, ignore=shutil.ignore_patterns("certificates"))
+    recipe = folder / "recipe.toml"
+    recipe.write_text(recipe.read_text().partition("[training]")[0])
+    (folder / "model.safetensors").unlink()  # a kill came before it was written
+    assert "next: the `radii import` that began it, to continue" in radii("show", "half", cwd=tmp_path).out
+    assert "is not imported to the end: give the `radii import`" in radii("predict", "half", "x", cwd=tmp_path).error
+
+
+def test_list_of_runs_leaves_out_what_is_not_of_the_present_weights(home: Path, tmp_path: Path) -> None:
+    run = tmp_path / "runs" / "own"
+    shutil.copytree(home / "runs" / "my own", run, ignore=shutil.ignore_patterns("certificates"))
+    quick = ("--every", "150", "--set", "estimation=200", "--engine", "torch", "--workers", "1")
+    assert radii("certify", "runs/own", *quick, cwd=tmp_path).code == 0
+    listed = radii("show", "runs", cwd=tmp_path).out
+    assert "% at 0.25" in " ".join(listed.split())
+    content = bytearray((run / "model.safetensors").read_bytes())
+    content[-1] ^= 1
+    (run / "model.safetensors").write_bytes(bytes(content))
+    assert "% at 0.25" not in " ".join(radii("show", "runs", cwd=tmp_path).out.split())

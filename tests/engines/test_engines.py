@@ -192,3 +192,24 @@ def test_an_engine_of_the_cpu_serves_a_model_on_another_device(tmp_path: Path, m
     assert (name, type(form), seen) == ("own", base.OnCpu, [torch.device("cpu")])
     images = torch.zeros(2, *spec.shape)
     torch.testing.assert_close(form(images), spec.original(images))
+
+
+def test_full_disk_names_the_file_of_an_engine_and_not_the_model(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    openvino = pytest.importorskip("openvino", reason="the extra radii[openvino] is not installed")
+    pytest.importorskip("nncf", reason="the extra radii[int8] is not installed")
+    spec = replace(engine_spec(tmp_path), original=trained_like("digits_cnn", (1, 8, 8)))
+    monkeypatch.setattr("radii.engines.openvino_int8._quantised", lambda model, _: model)
+
+    def full(*_: object, **__: object) -> None:
+        raise RuntimeError("basic_ios::clear: iostream error")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(openvino, "save_model", full)
+        with pytest.raises(OSError, match=r"OpenVINO cannot write this file: is the disk full\?: '.*int8.xml'"):
+            prepare(spec, "openvino_int8")
+    with monkeypatch.context() as patch:
+        patch.setattr("radii.disk.os.write", lambda *_: (_ for _ in ()).throw(OSError(28, "No space left on device")))
+        with pytest.raises(OSError, match=r"No space left on device: '.*int8"):
+            prepare(spec, "openvino_int8")

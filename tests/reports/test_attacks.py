@@ -81,6 +81,7 @@ def test_abstentions_are_errors_after_an_attack_too(tmp_path: Path) -> None:
     assert share is not None
     assert share.value == 0.5
     assert "right and not changed: 50.0% at 0.00, 50.0% at 0.50; 50.0% get no answer" in in_words(attack)
+    assert "(gaussian, sigma 0.25, radii in l2; 5 steps, " in in_words(attack), "a run may be attacked under two noises"
     assert entry.run is not None
     with attacks.open_file(entry.run, header) as file:
         for row in rows:

@@ -102,3 +102,25 @@ def test_radii_in_another_norm_do_not_meet_a_demand_in_l2(
     assert (stated["norm"], stated["label_known"], stated["certifier"]) == ("l1", True, "sequential")
     assert "radii in" in repr(radii.compare(run))
     assert "known" in repr(radii.compare(run))
+
+
+def test_bounds_at_untested_radii_are_no_accuracy(digits_run: Callable[..., Run]) -> None:
+    run = digits_run()
+    certify(run, 0.25, 0.0, 0.4)
+    (stated,) = radii.compare(run, radii=(0.0, 0.1, 0.4)).to_dict()["runs"]
+    assert set(stated["certified_accuracy"]) == {"0", "0.4"}
+    assert stated["certified_accuracy_at_least"] == {"0.1": stated["certified_accuracy"]["0.4"]}
+
+
+def test_repeated_certifications_are_noted(digits_run: Callable[..., Run]) -> None:
+    run, other = digits_run("one"), digits_run("other")
+    for compared in (run, other):
+        certify(compared, 0.25, 0.0, 0.1)
+    assert "also certified" not in repr(radii.compare(run))
+    certify(run, 0.25, 0.0, 0.05)
+    assert f"Images of {run.path} were also certified 1 time with other settings" in repr(radii.compare(run))
+    both = radii.compare(run, other)
+    assert "image by image" in both.notes[0]
+    assert len([note for note in both.notes if "also certified" in note]) == 1
+    certify(run, 0.12, 0.0, 0.1)
+    assert "also certified 2 times" in radii.compare(run, sigma=0.25).notes[-1]

@@ -2,6 +2,8 @@
 
 import sys
 from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,7 +11,7 @@ import pytest
 import radii
 from radii import certifiers, disk
 from radii.certification.certify import CertificationConfig, certify_run
-from radii.errors import MissingExtraError
+from radii.errors import MissingExtraError, ParameterError
 from radii.runs.certificates import Certificates, Row
 from radii.runs.run import Run
 
@@ -36,6 +38,16 @@ def results() -> radii.Results:
 def test_results_are_a_sequence_of_rows(results: radii.Results) -> None:
     assert len(results) == 4
     assert [row.index for row in results] == [0, 5, 10, 15]
+
+
+def test_report_beside_certificates_of_another_function_is_refused(results: radii.Results, tmp_path: Path) -> None:
+    """An activation is not part of a header in memory: without a look at the rows, the first results were reported."""
+    results.report(tmp_path / "out")
+    results.report(tmp_path / "out")
+    first, *rest = results.rows
+    other = radii.Results(Certificates("mine", [replace(first, radius=0.1), *rest], HEADER))
+    with pytest.raises(ParameterError, match=r"certificates\.tsv holds other certificates of these images"):
+        other.report(tmp_path / "out")
 
 
 def test_data_frame_has_a_row_for_each_image(results: radii.Results) -> None:

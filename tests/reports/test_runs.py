@@ -1,20 +1,28 @@
 """Reports of run directories: their certificate files and what their training took."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from radii import disk
+import radii
+from radii import certifiers, disk
+from radii.certification.attack import AttackConfig, attack_run
+from radii.certification.certify import CertificationConfig, certify_run
+from radii.certification.population import certify_run_population
+from radii.certifiers.population import OnePass
 from radii.errors import RunWarning
+from radii.reports import model_card
 from radii.reports.details import details
-from radii.reports.inputs import ABSENT, GONE, OWN, UNRECORDED, read
+from radii.reports.inputs import ABSENT, EDITED, GONE, OWN, UNRECORDED, present_attacks, read
 from radii.reports.metrics import epoch_time
+from radii.reports.population import present_proofs
 from radii.reports.report import report
 from radii.reports.text import UNKNOWN
 from radii.runs.certificate_writer import CertificateFile
 from radii.runs.certificates import Row
-from radii.runs.run import Run
+from radii.runs.run import Run, RunError
 from tests.reports.samples import write_run
 
 HEADER = {"parameters": {"failure": 0.001}, "sigma": 0.25, "every": 1, "images": 2, "seed": 0, "weights": "a" * 64}
@@ -131,6 +139,25 @@ def test_certificates_of_previous_weights_are_marked(tmp_path: Path, retrained: 
     for name in ("report.html", "report.md", "report.csv", "report.tex", "curves.svg"):
         assert "of weights that the run no longer has" in page.with_name(name).read_text()
     assert "trained again" in page.read_text()
+
+
+def test_certificates_of_another_model_table_are_marked(digits_run: Callable[..., Run], tmp_path: Path) -> None:
+    """The weights are the same, but the recipe makes another function of them."""
+    run = digits_run()
+    certifier = certifiers.create("fixed", estimation=100)
+    config = CertificationConfig(run=run.path, certifier=certifier, every=200, engine="torch")
+    certify_run(config, workers=1)
+    certify_run_population(replace(config, certifier=OnePass(votes=4)), workers=1)
+    attack_run(AttackConfig(run=run.path, radii=(0.1,), steps=1, images=1, samples=50, engine="torch"))
+    assert len(model_card.certified(run)) == len(present_attacks(run)) == len(present_proofs(run)) == 1
+    run.recipe_file.write_text(run.recipe_file.read_text().replace('normalisation = "full"', 'normalisation = "none"'))
+    edited = Run(run.path)
+    assert not any((model_card.certified(edited), present_attacks(edited), present_proofs(edited)))
+    with pytest.raises(RunError, match="has no certificates"):
+        radii.compare(edited)
+    (entry,) = read([run.path])
+    assert (entry.name, entry.own) == (f"run ({EDITED})", False)
+    assert "the model in the recipe was changed since" in report([run.path], tmp_path / "out").read_text()
 
 
 def test_archive_without_weights_has_no_note(tmp_path: Path) -> None:

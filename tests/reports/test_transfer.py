@@ -65,9 +65,18 @@ def test_acr_of_a_retrained_teacher_is_not_shown(student: Run) -> None:
         path.unlink()
     other = {**HEADER, "weights": "b"}
     CertificateFile(teacher / "certificates" / "fixed.tsv", other).append(Row(0, 3, 3, 0.5, 1.0, 100))
-    table = transfers(read([student.path]))
+    table = transfers(read([teacher, student.path]))
     assert table is not None
     assert table.rows[0][1].text == "teacher, ACR –"  # noqa: RUF001
+    assert [entry.source for entry in read([student.path])] == ["student"]
+
+
+def test_run_that_only_claims_a_teacher_shows_nothing_of_it(student: Run, tmp_path: Path) -> None:
+    private = trained(tmp_path / "private", "gaussian", 1.0, {}, 0.5)
+    disk.write_json(student.origin_file, {"teacher": {"path": str(private.path), "hash": "another"}})
+    assert [entry.source for entry in read([student.path])] == ["student"]
+    report([student.path], tmp_path / "out")
+    assert len((tmp_path / "out" / "report.csv").read_text().splitlines()) == 2
 
 
 def test_file_with_an_exact_acr_is_preferred(student: Run) -> None:

@@ -1,8 +1,11 @@
 """Checks of evidence: what was served is confirmed, and every forged line is found."""
 
+import copy
+import hashlib
 import json
 import shutil
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -14,7 +17,7 @@ from PIL import Image
 
 from radii.datasets import create
 from radii.serving.audit import verify_evidence
-from radii.serving.evidence import LOG, PICTURES, EvidenceLog, read_log, seal
+from radii.serving.evidence import LOG, PICTURES, EvidenceError, EvidenceLog, read_log, seal, table_digest
 from radii.serving.model import ModelConfig, ServedModel, load_model
 from radii.serving.service import Service
 from tests.cli.running import radii
@@ -201,3 +204,123 @@ def test_command_line_checks_evidence(served: Path, trained_digits: Path, tmp_pa
     assert "--pictures is for evidence" in wrong.error
     with pytest.raises(ValueError, match="holds no evidence"):
         verify_evidence(tmp_path)
+
+
+HOSTILE: tuple[Any, ...] = (
+    *(None, True, -1, 1e308, 10**12),
+    *("", "-5", "f" * 40, "y" * 100_000),
+    *([], {}, [1], {"a": 1}, [0.1] * 5000),
+)
+
+
+def places(record: dict[str, Any]) -> list[tuple[str, ...]]:
+    """Return the fields of a record, and those of the tables in it."""
+    inner = [
+        (*place, key)
+        for place in (("header",), ("header", "parameters"), ("header", "noise"), ("header", "function"))
+        for key in _at(record, place)
+    ]
+    return [*((key,) for key in record), *inner]
+
+
+def _at(record: Any, place: Sequence[str]) -> Any:
+    for key in place:
+        record = record.get(key, {})
+    return record
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", ["opened", "sealed", "answer"])
+def test_hostile_values_in_a_right_chain_are_reported(
+    kind: str, served: Path, trained_digits: Path, tmp_path: Path
+) -> None:
+    """Whoever sends evidence computes its digests: every value must end in a sentence, in time."""
+    every = [entry.record for entry in read_log(served)]
+    answer = answers(every)[0]
+    records = [every[0], *(record for record in every if record.get("id") == answer["id"])]
+    number = ["opened", "sealed", "answer"].index(kind)
+    cases = [(place, value) for place in places(records[number]) for value in HOSTILE]
+    for case, (place, value) in enumerate(cases):
+        changed = copy.deepcopy(records)
+        for record in changed:
+            record.pop("previous", None)
+            record.pop("time", None)
+        _at(changed[number], place[:-1])[place[-1]] = value
+        if kind == "opened" and place[0] == "header":
+            digest = table_digest(changed[0]["header"]) if isinstance(changed[0]["header"], dict) else "x"
+            changed[0]["header_digest"] = changed[1]["header_digest"] = digest
+        log = EvidenceLog(tmp_path / f"{case}")
+        log.append(changed)
+        log.close()
+        began = time.monotonic()
+        with_run = {"run": trained_digits, "pictures": None} if case % 5 == 0 else {"rows": 0}
+        result = verify_evidence(tmp_path / f"{case}", **with_run)
+        assert time.monotonic() - began < 10, (place, value)
+        assert max(map(len, [*result.differences, *result.unchecked]), default=0) < 2000, (place, value)
+        shutil.rmtree(tmp_path / f"{case}")
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "words"),
+    [
+        ("norm", "linf", "its header states radii in linf, the noise has them in l2"),
+        ("classes", list("ABCDEFGHIJ"), "its header names other classes than the run has"),
+        ("mode", "vote", "the mode vote has no certifier 'sequential'"),
+        ("code", {"nets:Tiny": "0" * 64}, "the code of nets:Tiny has changed"),
+        ("artefact", "0" * 64, "the artefact of the engine 'torch' has changed, or is missing"),
+    ],
+)
+def test_headers_that_state_other_things_than_the_run_are_reported(
+    served: Path, trained_digits: Path, tmp_path: Path, place: str, value: object, words: str
+) -> None:
+    """Whoever forges a header computes its digest too."""
+
+    def change(records: Records) -> None:
+        before = records[0]["header_digest"]
+        records[0]["header"][place] = value
+        records[0]["header_digest"] = table_digest(records[0]["header"])
+        for record in records:
+            if record.get("header_digest") == before:
+                record["header_digest"] = records[0]["header_digest"]
+
+    result = verify_evidence(rewritten(served, tmp_path / "e", change), trained_digits, rows=None)
+    assert result.exit_code == 1
+    assert any(words in difference for difference in result.differences), result.differences
+
+
+def test_deep_and_endless_lines_are_reported(served: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "deep"
+    folder.mkdir()
+    body = b'{"previous":"' + b"0" * 64 + b'","kind":' + b"[" * 100_000 + b"]" * 100_000 + b"}"
+    digest = hashlib.sha256(body).hexdigest().encode()
+    (folder / LOG).write_bytes(body[:-1] + b',"digest":"' + digest + b'"}\n')
+    assert "Line 1 of" in verify_evidence(folder, rows=0).in_words()
+    endless = Path(shutil.copytree(served, tmp_path / "endless"))
+    with (endless / LOG).open("ab") as log:
+        log.truncate(1 << 40)
+    result = verify_evidence(endless, rows=0)
+    assert (result.exit_code, result.answers) == (1, 20)
+    assert "has more than" in result.in_words()
+    with pytest.raises(EvidenceError, match="The last line of .* has more than"):
+        EvidenceLog(endless)
+
+
+def test_pictures_outside_the_evidence_and_endless_ones_are_not_read(
+    served: Path, trained_digits: Path, tmp_path: Path
+) -> None:
+    picture = next((served / PICTURES).iterdir())
+    shutil.copy(picture, tmp_path / "outside.f32")
+
+    def elsewhere(records: Records) -> None:
+        for record in records:
+            if record["kind"] in ("sealed", "answer") and "picture" in record:
+                record["picture"] = "../../outside"
+
+    result = verify_evidence(rewritten(served, tmp_path / "e", elsewhere), trained_digits, rows=None)
+    assert result.replayed == 0
+    assert any("picture = '../../outside', expected a digest" in difference for difference in result.differences)
+    folder = rewritten(served, tmp_path / "holes", lambda _: None)
+    for kept in (folder / PICTURES).iterdir():
+        with kept.open("wb") as hole:
+            hole.truncate(1 << 40)
+    assert "the picture that was kept for it has changed" in verify_evidence(folder, trained_digits).in_words()

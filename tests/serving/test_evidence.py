@@ -2,12 +2,23 @@
 
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
 
 from radii import disk
-from radii.serving.evidence import INDEX, EvidenceError, EvidenceLog, cut_log, log_file, read_log, seal
+from radii.serving.evidence import (
+    INDEX,
+    LOG,
+    PICTURES,
+    EvidenceError,
+    EvidenceLog,
+    cut_log,
+    log_file,
+    read_log,
+    seal,
+)
 
 
 def sealed(number: int, picture: str = "p") -> dict[str, object]:
@@ -156,3 +167,30 @@ def test_line_is_json_with_the_digest_last(tmp_path: Path) -> None:
 def test_seal_hides_and_binds_a_seed() -> None:
     assert seal(5) == seal(5) != seal(6)
     assert len(seal((1 << 128) - 1)) == 64
+
+
+@pytest.mark.parametrize("name", [LOG, INDEX, f"{INDEX}-journal", PICTURES])
+def test_links_in_the_folder_are_refused(name: str, tmp_path: Path) -> None:
+    written(tmp_path / "e")
+    outside = tmp_path / "outside"
+    for target in (outside / "file", outside / "folder", outside / "nothing"):
+        shutil.rmtree(outside, ignore_errors=True)
+        (outside / "folder").mkdir(parents=True)
+        (outside / "file").write_bytes(b"")  # an empty file is a database to SQLite
+        place = tmp_path / "e" / name
+        place.unlink(missing_ok=True)
+        place.symlink_to(target)
+        with pytest.raises(EvidenceError, match=f"{name} is a symbolic link"):
+            EvidenceLog(tmp_path / "e")
+        assert sorted(path.name for path in outside.rglob("*")) == ["file", "folder"]
+        assert (outside / "file").read_bytes() == b""
+
+
+def test_line_that_could_not_be_read_is_not_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = EvidenceLog(tmp_path / "e")
+    monkeypatch.setattr("radii.serving.evidence.MOST_LINE", 1000)
+    with pytest.raises(EvidenceError, match="would have more than 1,000 bytes"):
+        log.append([{"kind": "opened", "classes": ["x" * 1000]}])
+    log.append([{"kind": "opened"}])
+    log.close()
+    assert len(list(read_log(tmp_path / "e"))) == 1

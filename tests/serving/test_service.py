@@ -203,6 +203,29 @@ def test_request_fails_if_the_evidence_cannot_be_written(
     assert service.submit([at_distance(0.5)])[0].result(60).asked == 1
 
 
+def test_log_names_the_file_that_a_full_disk_refused(
+    make_model: MakeModel,
+    make_service: MakeService,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    service = make_service(make_model("vote"), evidence=EvidenceLog(tmp_path / "e"), keep_pictures=True)
+
+    def full(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("radii.disk.os.write", full)
+        with pytest.raises(FailedError, match="^the evidence cannot be written$"):
+            service.submit([at_distance(0.5)])[0].result(60)
+    assert f"the evidence cannot be written: {tmp_path / 'e' / LOG}: No space left on device" in caplog.text
+    (tmp_path / "e" / "pictures").write_text("in the way")
+    with pytest.raises(FailedError):
+        service.submit([at_distance(0.5)])[0].result(60)
+    assert f"the picture cannot be kept: {tmp_path / 'e' / 'pictures'}" in caplog.text
+
+
 def test_index_that_another_program_reads_stops_no_answer(
     make_model: MakeModel, make_service: MakeService, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

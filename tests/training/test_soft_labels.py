@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 from numpy.typing import NDArray
+from torch import nn
 
 from radii import datasets
 from radii.disk import LockedError
@@ -85,6 +86,28 @@ def test_passes_of_any_size_give_the_same_votes(run_of_few: Run, tmp_path: Path)
         soft_labels(run, samples=150, engine="torch", batch_size=37, on_image=stop)
     other = soft_labels(second, samples=150, engine="torch", batch_size=512)
     assert soft_labels(run, samples=150, engine="torch").read_bytes() == other.read_bytes()
+
+
+def test_votes_of_another_function_do_not_continue(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The weights are the same in both."""
+
+    def stop(number: int, _: int) -> None:
+        if number == 3:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        soft_labels(run, samples=8, engine="torch", on_image=stop)
+    with monkeypatch.context() as patch:
+        patch.setattr(nn.ReLU, "forward", lambda _, images: torch.tanh(images))
+        with pytest.raises(RunError, match="were made with another function: logits of random images differ"):
+            soft_labels(run, samples=8, engine="torch")
+    stated = run.recipe_file.read_text()
+    run.recipe_file.write_text(stated.replace('normalisation = "full"', 'normalisation = "none"'))
+    with pytest.raises(RunError, match="were made with another model table in its recipe"):
+        soft_labels(Run(run.path), samples=8, engine="torch")
+    run.recipe_file.write_text(stated)
+    with pytest.raises(KeyboardInterrupt):
+        soft_labels(run, samples=8, engine="torch", on_image=lambda number, _: stop(number - 1, 0))
 
 
 def test_the_devices_that_counted_are_recorded_and_not_compared(run: Run) -> None:

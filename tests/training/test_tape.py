@@ -17,7 +17,6 @@ from radii.training.loop import StepEvent, train
 from radii.training.tape import Tape
 from radii.training.timing import TIMED_STEPS
 from radii.training.transfer import train_students
-from radii.training.weights import model_digest
 from tools.processes import wait_for, warm_context
 
 Copies = Callable[..., Run]
@@ -174,7 +173,7 @@ def test_logits_of_another_epoch_or_tape_are_not_used(
 
 
 def header_of(teacher: Run) -> Mapping[str, Any]:
-    return tapes.tape_header(teacher, model_digest(teacher.recipe), RECIPE, "digest")
+    return tapes.tape_header(teacher, teacher.recipe.model_digest, RECIPE, "digest")
 
 
 def test_another_device_or_function_of_the_same_weights_has_another_tape(

@@ -30,8 +30,8 @@ LAPLACE = '{ name = "laplace:Laplace", scale = 0.2 }'
 
 
 def norms(effort: Effort) -> Outcome:
-    """The Laplace noise of docs/extending/noise.md, whose radii are in l1: certify, --linf, --json, a report and an
-    attack must say l1, never l2, and the l-infinity radius must be that of an l1 ball."""
+    """The Laplace noise of docs/extending/noise.md, whose radii are in l1: certify, --linf, --json, a report, compare
+    and an attack must say l1, never l2, and the l-infinity radius must be that of an l1 ball."""
     folder = copied(trained(), effort.folder / "norms")
     page = (ROOT / "docs" / "extending" / "noise.md").read_text()
     (code,) = re.findall(r"<!-- file: laplace.py -->\n```python\n(.*?)```", page, re.DOTALL)
@@ -42,6 +42,7 @@ def norms(effort: Effort) -> Outcome:
         "certify": radii(*certify, "--linf", cwd=folder).text,
         "--json": radii(*certify, "--json", cwd=folder).text,
         "report": _report_text(folder, "--trust", "laplace"),
+        "compare": radii("compare", "run", cwd=folder).text,
     }
     if not effort.short:
         attack = (
@@ -199,8 +200,8 @@ FUNCTIONS: dict[str, tuple[Callable[[], nn.Module], Callable[[], nn.Module]]] = 
 
 def functions(effort: Effort) -> Outcome:
     """A certificate file is continued by another function of the same weights: another activation, behind a masked
-    class too, a number in a dict, and an edited model table or normalisation in recipe.toml: all must be refused, and
-    the same function accepted."""
+    class too, a number in a dict, and an edited model table or normalisation in recipe.toml, after which soft labels,
+    an attack and a comparison are tried too: all must be refused, and the same function accepted."""
     images = torch.rand(4, 1, 8, 8, generator=torch.Generator().manual_seed(effort.seed))
     accepted, refused, times = [], [], effort.times(5, 1)
     for number in range(times):
@@ -215,20 +216,43 @@ def functions(effort: Effort) -> Outcome:
             accepted += [] if other else [name]
     edits = {'model = "': 'normalisation = "centre"\nmodel = "', "digits_cnn": "digits_mlp"}
     for old, new in edits.items():
-        folder = copied(certified(), effort.folder / "edited")
+        folder = copied(_voting(effort), effort.folder / "edited")
         recipe = folder / "run" / "recipe.toml"
         text = recipe.read_text()
         changed = re.sub(r"^normalisation.*\n", "", text, flags=re.MULTILINE) if "normalisation" in new else text
         recipe.write_text(changed.replace(old, new, 1))
         path = the_file(folder)
-        path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))  # two rows are still missing
-        for command in (("certify", "run", "--max", 8, *QUICK, "--set", "estimation=500"), ("verify", "run")):
+        certify = ("certify", "run", "--max", 8, *QUICK, "--set", "estimation=500")
+        for command in (*VOTING, ("compare", "run"), certify, ("verify", "run")):
+            if command is certify:  # two rows are still missing
+                path.write_text("".join(path.read_text().splitlines(keepends=True)[:-2]))
             result = radii(*command, cwd=folder)
             accepted += [f"{new!r}, {command[0]}: {result}"] if result.code == 0 else []
     return Outcome(
         {"functions": len(FUNCTIONS) * times, "edited recipes": len(edits)},
         {"accepted": accepted, "same functions refused": refused},
     )
+
+
+VOTING: tuple[tuple[object, ...], ...] = (
+    ("soft-labels", "run", "--samples", 16, "--engine", "torch", "--workers", 1),
+    ("attack", "run", "--images", 2, "--steps", 1, "--samples", 50, "--radii", 0.1, "--engine", "torch"),
+)
+"""Commands besides `radii certify` that count votes, and continue."""
+
+
+def _voting(effort: Effort) -> Path:
+    """Return the folder of a run with soft labels and an attack that were begun."""
+    folder = effort.folder / "voting"
+    if not folder.exists():
+        copied(certified(), folder)
+        for command in VOTING:
+            result = radii(*command, cwd=folder, seconds=120)
+            assert result.code == 0, result
+        for file in (*folder.glob("run/*.counts"), *folder.glob("run/attacks/*.jsonl")):
+            content = file.read_bytes()
+            file.write_bytes(content[: content.rindex(b"\n", 0, -1) + 1] if file.suffix == ".jsonl" else content[:4000])
+    return folder
 
 
 def _continued(model: nn.Module, images: Tensor, out: Path) -> str:
@@ -375,7 +399,7 @@ def deployed(effort: Effort) -> Outcome:
 
 def classes(effort: Effort) -> Outcome:
     """A folder of images gets a class more, a class less, another name or other order than the model's: certify,
-    verify, attack and Python must refuse it, and never shift the labels."""
+    attack, soft-labels, harden and transfer must refuse it, and never shift the labels."""
     folder = effort.folder / "classes"
     _write_images(folder / "data", ("ant", "bee", "cat"))
     dataset = ("--set", "dataset.name=folder", "--set", "dataset.size=8", "--set", "dataset.channels=1")
@@ -392,6 +416,9 @@ def classes(effort: Effort) -> Outcome:
     commands = {
         "certify": ("certify", "run", "--data", "data", "--max", 2, *QUICK, "--set", "estimation=100"),
         "attack": ("attack", "run", "--data", "data", "--images", 1, "--steps", 1, "--samples", 50),
+        "soft labels": ("soft-labels", "run", "--data", "data", "--samples", 8, "--workers", 1),
+        "harden": ("harden", "run", "--data", "data", "--minutes", 0.1),
+        "transfer": ("transfer", "--teacher", "run", "--model", "digits_mlp", "--data", "data", "--minutes", 0.01),
     }
     for name, change in list(changes.items())[: effort.times(4, 2)]:
         copied(folder / "data", folder / "kept")

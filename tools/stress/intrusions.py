@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from PIL import Image
 
 from radii import cli
@@ -92,6 +93,8 @@ NAMES = (
     "certificates/parts",
     "pictures",
     "attacks",
+    "population",
+    "tapes",
 )
 """Files and folders of a run that a command may write."""
 
@@ -302,12 +305,12 @@ EVENTS: dict[str, dict[str, Any]] = {
 
 def sentences(effort: Effort) -> Outcome:
     """`radii watch` gets events with a hostile value in each field, `verify` and `report` headers with new checksums,
-    `show` recipes that name modules a thousand deep, empty, with zero bytes and control characters: each must end with
-    an answer or a sentence."""
+    `verify` evidence of a server with new digests, `show` recipes that name modules a thousand deep, empty, with zero
+    bytes and control characters: each must end with an answer or a sentence."""
     events, headers = _events(effort), _headers(effort)
-    deep = _deep(effort)
-    counts = {"events": events[0], "headers": headers[0], "names of modules": deep[0]}
-    return Outcome(counts, {"tracebacks or hangs": [*events[1], *headers[1], *deep[1]]})
+    deep, evidence = _deep(effort), _evidence(effort)
+    counts = {"events": events[0], "headers": headers[0], "logs of answers": evidence[0], "names of modules": deep[0]}
+    return Outcome(counts, {"tracebacks or hangs": [*events[1], *headers[1], *evidence[1], *deep[1]]})
 
 
 def _events(effort: Effort) -> tuple[int, list[str]]:
@@ -348,6 +351,49 @@ def _headers(effort: Effort) -> tuple[int, list[str]]:
         result = radii(*words, cwd=folder, seconds=LIMIT)
         bad += [] if result.is_clear else [f"{'.'.join(place)} = {str(value)[:40]!r}, {command}: {result}"]
     return len(hostile), bad
+
+
+def _evidence(effort: Effort) -> tuple[int, list[str]]:
+    from radii.serving.evidence import EvidenceLog, read_log, table_digest
+    from radii.serving.model import ModelConfig, load_model
+    from radii.serving.service import Service
+
+    folder = _victim(effort)
+    model = load_model(ModelConfig(run=folder / "run", radii=(0.1,), engine="torch"))
+    log = EvidenceLog(folder / "served")
+    service = Service(model, evidence=log, keep_pictures=True, workers=1)
+    service.submit([torch.zeros(model.shape)])[0].result(60)
+    service.close()
+    log.close()
+    records = [
+        {key: value for key, value in entry.record.items() if key not in ("previous", "time")}
+        for entry in read_log(folder / "served")
+    ]
+    tables = [("header",), ("header", "parameters"), ("header", "noise")]
+    places: list[tuple[int, tuple[str, ...]]] = [(n, (key,)) for n, record in enumerate(records) for key in record]
+    places += [(0, (*table, key)) for table in tables for key in _table(records[0], table)]
+    hostile = [(place, value) for place in places for value in VALUES][:: effort.times(6, 80)]
+    bad = []
+    for (number, place), value in hostile:
+        changed = json.loads(json.dumps(records))
+        _table(changed[number], place[:-1])[place[-1]] = value
+        if place[0] == "header" and len(place) > 1:
+            changed[0]["header_digest"] = changed[1]["header_digest"] = table_digest(changed[0]["header"])
+        evidence = copied(folder / "served", folder / "evidence")
+        for file in ("answers.jsonl", "index.sqlite"):
+            (evidence / file).unlink()
+        log = EvidenceLog(evidence)
+        log.append(changed)
+        log.close()
+        result = radii("verify", "evidence", "--run", "run", cwd=folder, seconds=LIMIT)
+        bad += [] if result.is_clear else [f"{'.'.join(place)} = {str(value)[:40]!r}, evidence: {result}"]
+    return len(hostile), bad
+
+
+def _table(record: dict[str, Any], place: tuple[str, ...]) -> dict[str, Any]:
+    for key in place:
+        record = record[key]
+    return record
 
 
 def _deep(effort: Effort) -> tuple[int, list[str]]:

@@ -60,7 +60,7 @@ def killed_once(path: Path) -> str:
 def _stop(trained: Run, folder: Path, number: signal.Signals, bad: dict[str, list[str]]) -> None:
     folder.mkdir()
     run = copied(trained, folder)
-    command = ["certify", "run", "--engine", "torch", "--workers", "2", "--set", "estimation=20000"]
+    command = ["certify", "run", "-q", "--engine", "torch", "--workers", "2", "--set", "estimation=20000"]
     with start(*command, cwd=folder) as process:
         wait_for(lambda: lines(run) > 2)
         process.kill() if number == signal.SIGKILL else os.killpg(process.pid, number)

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, replace
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from radii import certifiers
-from radii.certification.deployment import certified_prediction
+from radii.certification.deployment import certified_prediction, function_of
 from radii.certification.load import deployed_noise, off_the_gpu, open_run
 from radii.certifiers import Certifier, certify_image
 from radii.datasets.base import image_digest, spread_evenly
@@ -28,9 +28,11 @@ from radii.errors import ParameterError
 from radii.estimate import Estimate, OnEstimate
 from radii.fields import check_seed
 from radii.objectives.base import smoothed_loss
+from radii.provenance import rounding_environment
 from radii.runs import attacks, certificates, events, gallery, resume
 from radii.runs.attacks import Attack, AttackedImage
 from radii.runs.certificates import Row
+from radii.runs.function import FUNCTION
 from radii.runs.run import Run
 from radii.smoothing.addresses import NoiseAddress, generator
 from radii.smoothing.attack import ascent, unit_or_drawn, unit_or_random
@@ -43,6 +45,7 @@ from radii.smoothing.streams import Draws, Stream
 from radii.training.open_dataset import dataset_of
 from radii.training.weights import trained_model
 from radii.workers.pool import Call, Outcome, ProcessPool
+from radii.workers.voter import one_thread
 
 OnAttack = Callable[[int, AttackedImage | None], None]
 JUST_INSIDE = 0.99
@@ -278,7 +281,7 @@ class AttackSession:
 
     def _is_alike(self, header: Mapping[str, Any]) -> bool:
         """Return whether an attack file differs from this attack only in its images."""
-        ours = json.loads(json.dumps(self.header))
+        ours = json.loads(json.dumps(certificates.identity(self.header)))
         return all(header.get(key) == value for key, value in ours.items() if key != "images")
 
     @property
@@ -300,7 +303,17 @@ class AttackSession:
             "seed": config.seed,
             "images": self.chosen,
             **({} if self.stream is None else {"stream": self.stream}),
+            **self._function,
         }
+
+    @cached_property
+    def _function(self) -> dict[str, Any]:
+        """What the header records of the attacked function; it is compared when a file is continued."""
+        classifier = self.classifier
+        environment = rounding_environment(self.engine, classifier.device, classifier.batch_size)
+        environments = [{**environment, certificates.FIRST_ROW: 0}]
+        with one_thread():
+            return {FUNCTION: function_of(self.run, classifier), certificates.ENVIRONMENTS: environments}
 
     def attack(self, index: int) -> AttackedImage:
         """Search for the shortest change of one image that gives a wrong answer, at growing radii."""

@@ -35,7 +35,7 @@ from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.noise import Noise
 from radii.training.accuracy import record_accuracy
 from radii.training.open_dataset import dataset_of
-from radii.training.weights import device_for, model_digest
+from radii.training.weights import device_for
 from radii.workers.backends import forecast_programs, run_programs, started_pool
 from radii.workers.forecast import every_within
 from radii.workers.pool import ProcessPool
@@ -296,7 +296,7 @@ def open_certification(config: CertificationConfig, run: Run | None = None) -> C
         max_images=config.max_images,
         label_known=config.label_known,
         facts=facts,
-        model=model_digest(run.recipe),
+        model=run.recipe.model_digest,
         stream=config.stream,
     )
 

@@ -24,7 +24,7 @@ from radii.runs.shards import SHARD
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
-from radii.training.weights import model_digest, model_spec
+from radii.training.weights import model_spec
 
 TOLERANCE = 1e-9
 """The relative tolerance of a recomputed radius: other versions of a library may differ in the last digits."""
@@ -163,7 +163,7 @@ def check_digests(verification: Verification) -> bool:
     changed = [name for name, digest in code_digests(code).items() if digest != code[name]]
     for name in changed:
         verification.differs(f"the code of {name} has changed")
-    recipe = {MODEL: model_digest(run.recipe)}
+    recipe = {MODEL: run.recipe.model_digest}
     if difference := function_difference(header.get(FUNCTION, {}), recipe, 0.0):
         verification.differs(f"it was made with {difference}: restore recipe.toml")
         return False

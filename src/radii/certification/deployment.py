@@ -4,6 +4,7 @@ import json
 import warnings
 from collections import Counter
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -11,13 +12,13 @@ import torch
 from radii import disk
 from radii.engines import base as engines
 from radii.engines.base import AUTO
-from radii.errors import RunWarning
+from radii.errors import ParameterError, RunWarning
 from radii.provenance import artefact_digest, artefact_path, rounding_environment
 from radii.runs import population, readers, trust
 from radii.runs.certificates import KIND, POPULATION, Certificates, recorded_difference
 from radii.runs.function import FUNCTION, LOGITS, MODEL
 from radii.runs.run import Run
-from radii.training.weights import device_for, model_digest, model_spec
+from radii.training.weights import device_for, model_spec
 
 if TYPE_CHECKING:
     from radii.engines import SmoothedClassifier
@@ -142,9 +143,7 @@ def warn_of_another(run: Run, engine: str, classifier: "SmoothedClassifier") -> 
             stacklevel=3,
         )
     if recorded := [header for header in headers if FUNCTION in header]:
-        function: dict[str, Any] = {MODEL: model_digest(run.recipe)}
-        if any(LOGITS in header[FUNCTION] for header in recorded):
-            function[LOGITS] = classifier.probe_logits(model_spec(run).shape)
+        function = function_of(run, classifier)
         environment = rounding_environment(engine, classifier.device, classifier.batch_size)
         differences = [recorded_difference(header, function, environment) for header in recorded]
         if all(differences):
@@ -153,6 +152,17 @@ def warn_of_another(run: Run, engine: str, classifier: "SmoothedClassifier") -> 
                 RunWarning,
                 stacklevel=3,
             )
+
+
+def function_of(run: Run, classifier: "SmoothedClassifier") -> dict[str, Any]:
+    """Return what a header records of the function of a run: its model, and the logits of random images if it has any.
+
+    Weights do not determine a function: an activation in the recipe or in the code of a model may change.
+    """
+    function: dict[str, Any] = {MODEL: run.recipe.model_digest}
+    with suppress(ParameterError):  # a model may refuse random images, or give no finite logits for them
+        function[LOGITS] = classifier.probe_logits(model_spec(run).shape)
+    return function
 
 
 def _recorded(run: Run) -> list[str]:

@@ -35,6 +35,8 @@ from radii.training.open_dataset import OtherClassesError, dataset_of
 from radii.training.weights import device_for, model_spec, trained_model
 
 CALIBRATION_BLOCKS = 8
+MOST_VALUES = 1 << 31
+"""Values of a forward pass: these are eight gigabytes. A file of a stranger states the size."""
 
 
 def load(
@@ -125,6 +127,8 @@ def open_run(
     if isinstance(batch_size, bool) or not isinstance(batch_size, Integral) or batch_size < 1:
         raise ValueError(f"batch_size = {batch_size!r}, expected a whole number >= 1")
     spec = model_spec(run)
+    if batch_size * math.prod(spec.shape) > MOST_VALUES:
+        raise ValueError(f"batch_size = {batch_size}, too large for images of shape {spec.shape}. Use a smaller one.")
     asked = chosen_engine(run, engine, device)
     engine_spec = EngineSpec(
         original=trained_model(run, device),

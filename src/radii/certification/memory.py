@@ -18,7 +18,7 @@ from radii import datasets
 from radii.certification.certify import Certification
 from radii.certification.predict import checked_seed, whole
 from radii.certifiers import Certifier
-from radii.datasets import DataError, Dataset, Samples, samples_of
+from radii.datasets import DataError, Dataset, Samples, class_names_of, samples_of
 from radii.datasets.base import image_digest
 from radii.device import VARIABLE, default_device, worker_variables
 from radii.engines import AUTO, SmoothedClassifier, check_image, expect_smoothed
@@ -29,7 +29,7 @@ from radii.reports.text import left_text
 from radii.runs.certificates import OnImage, Row, header_file, read_header
 from radii.runs.recipe import fields_of, named_table
 from radii.smoothing.addresses import PHILOX
-from radii.training.open_dataset import check_classes
+from radii.training.open_dataset import check_classes, moved_classes
 from radii.workers.voter import one_thread
 
 READ_TWICE = 4
@@ -122,6 +122,12 @@ def _samples(source: object, names: Sequence[str] | None) -> tuple[Samples, dict
         check_classes(names or (), source, "the classifier")
         return samples_of(source.split("test")), {"dataset": source.name, "split": "test"}
     name = "arrays" if isinstance(source, tuple | list) else type(source).__name__
+    if moved := moved_classes(names or (), class_names_of(source)):
+        raise DataError(
+            f"the dataset has the class {moved[0]!r} in another place than the classifier. Order its classes as in "
+            "training, or give it a target_transform",
+            "dataset",
+        )
     return samples_of(source), {"dataset": name, "split": "given"}
 
 

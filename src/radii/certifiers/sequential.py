@@ -16,6 +16,8 @@ from radii.smoothing.sequential import SequentialTests, sequential_tests
 
 PILOT, FIRST_LOOK = 0, 1
 """The stages of the noise: every look has one of its own."""
+MOST_PLANNED = 500_000_000
+"""The most samples of all radii together: the boundaries of more would take minutes to compute."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,6 +42,11 @@ class Sequential(Certifier):
         if not self.radii or min(self.radii) < 0:
             raise ValueError(f"certifier 'sequential': radii = {self.radii}, expected one or more numbers >= 0")
         object.__setattr__(self, "radii", tuple(sorted(set(map(float, self.radii)))))
+        if len(self.radii) * self.most_samples > MOST_PLANNED:
+            raise ValueError(
+                f"certifier 'sequential': {len(self.radii)} radii of {self.most_samples:,} samples are more than "
+                f"{MOST_PLANNED:,} samples. Use fewer radii or smaller most_samples."
+            )
 
     def fewest_samples(self) -> tuple[str, int]:
         return "most_samples", fewest_to_certify(self.failure)

@@ -69,4 +69,4 @@ def attack(run: Path, /, *, options: Options = DEFAULTS) -> None:
         on_estimate = announce(bar, cheaper="--minutes 10, or fewer --images")
         path = attack_run(config, minutes=options.minutes, on_image=bar, on_estimate=on_estimate)
     say(f"{path}: {in_words(attacks.read(path))}")
-    suggest(f"next: {command('report', run)}")
+    suggest(f"next: {command('report', run, trust=options.trust)}")

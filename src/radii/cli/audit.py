@@ -40,9 +40,10 @@ def audit(run: Path, /, *, minutes: float = 3.0, sigma: Strings = None, data: Da
     compared = _compare_sigmas(trained, sigmas)
     say_lines(terminal(compared.table()))
     if never_saw_noise(trained, sigmas[-1]) or _loses_most(compared):
-        suggest(f"next, in 1 h: {command('harden', run, sigma=f'{sigmas[-1]:g}', minutes=60)}")
+        given = {"minutes": 60, "data": data, "trust": trust}
+        suggest(f"next, in 1 h: {command('harden', run, sigma=f'{sigmas[-1]:g}', **given)}")
     else:
-        suggest(f"next: {command('certify', run, with_='sequential', every=20)}")
+        suggest(f"next: {command('certify', run, with_='sequential', every=20, data=data, trust=trust)}")
 
 
 def sensible_sigmas(recipe: Recipe) -> list[float]:

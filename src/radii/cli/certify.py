@@ -57,6 +57,8 @@ if TYPE_CHECKING:
 
 WITH_FROM = ("--from", "--engine", "--workers", "--cluster", "--linf", "--json", "--set", "--data", "--trust")
 WITH_MERGE = ("--merge", "--linf", "--json", "--data", "--trust")
+CHOOSING = ("--every", "--max")
+"""Options that choose images, as --minutes does."""
 ABOUT_IMAGES = ("--shard", "--linf", "--without-labels", "--tensorboard", "--mlflow", "--wandb", "--minutes")
 
 
@@ -199,7 +201,7 @@ def _certify_population(run: Run, options: Options) -> None:
         say(sentence)
     if note := repeats_note(proof.certificates, population_beside(path)):
         say(f"note: {note}")
-    suggest(f"next: {command('predict', run.path, 'PICTURE', one_pass=True)}")
+    suggest(f"next: {command('predict', run.path, 'PICTURE', one_pass=True, trust=options.trust)}")
 
 
 def _certify_images(run: Run, options: Options) -> None:
@@ -236,7 +238,7 @@ def _certify_images(run: Run, options: Options) -> None:
         say_json({"file": str(path), "shard": str(shard)})
     else:
         say(f"{path}: shard {shard}")
-        suggest(f"when all {shard.count} are there: {command('certify', run.path, merge=True)}")
+        suggest(f"when all {shard.count} are there: {command('certify', run.path, merge=True, trust=options.trust)}")
 
 
 def _config(run: Run, options: Options, create: "Callable[..., Certifier]") -> "CertificationConfig":
@@ -294,9 +296,14 @@ def with_radii(certifier: "Certifier", stated: bool, noise: "Noise") -> "Certifi
 def _cheaper(typed: Sequence[str], config: "CertificationConfig") -> str:
     """Return the options, or the whole command, that would certify in minutes instead of hours."""
     words = [word for word in typed if word not in ("-q", "--quiet")]
-    if config.certifier.name != "fixed" or any(word in ("--set", "--with") for word in words):
-        return "--minutes 10"
-    kept = [word for n, word in enumerate(words) if word != "--every" and words[n - 1] != "--every"]
+    flags = [word.partition("=")[0] for word in words]
+    if "--shard" in flags:  # a shard's images are chosen for all shards together
+        return ""
+    if config.certifier.name != "fixed" or "--set" in flags or "--with" in flags:
+        chosen = [flag for flag in flags if flag in CHOOSING]
+        return f"--minutes 10 in place of {chosen[0]}" if chosen else "--minutes 10"
+    values = [n + 1 for n, word in enumerate(words) if word in CHOOSING]
+    kept = [word for n, word in enumerate(words) if flags[n] not in CHOOSING and n not in values]
     return shlex.join(["radii", *kept, "--with", "sequential", "--minutes", "10"])
 
 
@@ -316,9 +323,10 @@ def _print_summary(run: Run, path: Path, options: Options) -> None:
     sigma = summary.certificates.sigma
     if sigma is not None and never_saw_noise(run, sigma):
         say("never trained with noise: fine-tune it")
-        suggest(f"next: {command('harden', run.path, sigma=f'{sigma:g}', minutes=60)}")
+        given = {"minutes": 60, "data": options.data, "trust": options.trust}
+        suggest(f"next: {command('harden', run.path, sigma=f'{sigma:g}', **given)}")
     else:
-        suggest(f"next: {command('report', run.path)}")
+        suggest(f"next: {command('report', run.path, trust=options.trust)}")
 
 
 def _print_cost(run: Run, summary: Summary) -> None:

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from radii.cli.app import console, say
-from radii.cli.arguments import Data, Whole
+from radii.cli.arguments import Data, Whole, command
 from radii.cli.estimates import announce_rest
 from radii.cli.progress import CountingBar
 from radii.runs import recipe as recipes
@@ -25,5 +25,5 @@ def corrupt(dataset: str, /, *, out: Path, seed: Whole = 0, every: Whole = 1, da
     source = datasets.create(spec["name"], data=data, **recipes.fields_of(spec))
     with CountingBar(console) as bar:
         folder = corrupt_dataset(source, out, seed=seed, every=every, on_image=announce_rest(bar, "--every 10"))
-    example = f'radii certify RUN --dataset \'{{ name = "corrupted", kind = "fog" }}\' --data {folder}'
+    example = command("certify", "RUN", dataset='{ name = "corrupted", kind = "fog" }', data=folder)
     say(f"{folder}: {folder / GALLERY} shows them; next: {example}")

@@ -68,81 +68,110 @@ def harden(
     noise = recipe.sigma if sigma is None else sigma
     if target.resolve() == run.resolve():
         raise ValueError(f"The hardened run cannot be {target} itself. Name another with --run.")
-    stated = {"run": str(run), "sigma": noise, "minutes": minutes, "model": model, "weights": source.weights_digest()}
-    plan = Plan(target, stated)
-    if not plan.commands:
-        if target.exists():
+    choices: dict[str, Any] = {"run": str(run), "sigma": noise, "minutes": minutes, "model": model}
+    place = {"data": None if data is None else str(data), "trust": list(trust or ())}
+    disk.make_folder(target.parent)
+    with disk.locked(plan_file(target)):
+        plan = Plan(target, {**choices, **place, "weights": source.weights_digest()})
+        if plan.every is None and target.exists():
             raise RunError(f"{target} exists and is no hardening of {run}.", "run")
         with printed_warnings():
-            _expect_training_images(source, data)
-            plan.begin(_commands(source, target, noise, minutes, model, data, trust))
-    began, before = time.monotonic(), plan.done == len(plan.commands)
-    show_plan(f"To harden {run} at sigma {noise:g}", plan.commands)
-    hint(f"the plan is in {plan.file}: the same command continues it")
-    run_plan(plan.commands, plan.done, plan.finish)
+            if plan.every is None:
+                _expect_training_images(source, data)
+            every = plan.every or _every(source, noise, _certifying(minutes), data)
+            plan.use(_commands(source, target, noise, minutes, model, data, trust, every), every)
+        began, before = time.monotonic(), plan.done == len(plan.commands)
+        show_plan(f"To harden {run} at sigma {noise:g}", plan.commands)
+        hint(f"the plan is in {plan.file}: the same command continues it")
+        run_plan(plan.commands, plan.done, plan.finish)
     when = "before" if before else f"in {duration(time.monotonic() - began)}"
     say(f"{target}: hardened {when}; the page is {target / 'report' / 'report.html'}")
-    suggest(f"next: {command('compare', run, target, at_least=f'0.5@{noise:g}')}")
+    suggest(f"next: {command('compare', run, target, at_least=f'0.5@{noise:g}', trust=trust)}")
+
+
+def plan_file(target: Path) -> Path:
+    """Return the file of the plan, beside the hardened run."""
+    return target.with_name(f"{target.name}.plan.json")
 
 
 class Plan:
-    """The commands of a hardening in a file beside the hardened run, so that a stopped one continues as it began."""
+    """The commands of a hardening in a file beside the hardened run, so that a stopped one continues as it began.
+
+    The commands in the file are not run: they may come from a stranger, with a module to trust or a cluster. They are
+    made again from the options and from `every`, which was measured, and have to be equal.
+    """
 
     def __init__(self, target: Path, stated: Mapping[str, Any]) -> None:
-        self.file = target.with_name(f"{target.name}.plan.json")
+        self.file = plan_file(target)
         self.stated = dict(stated)
         self.commands: list[PlannedCommand] = []
+        self.every: int | None = None
+        """Certify every nth image; None for a new plan."""
         self.done = 0
+        self._words: list[list[str]] = []
         if self.file.is_file():
             self._read()
 
-    def begin(self, commands: list[PlannedCommand]) -> None:
-        """Write the commands before the first one runs."""
+    def use(self, commands: list[PlannedCommand], every: int) -> None:
+        """Write a new plan before its first command runs; refuse a file with other commands."""
+        words = [list(step.words) for step in commands]
+        if self.every is not None and (words != self._words or not 0 <= self.done <= len(words)):
+            raise RunError(
+                f"{self.file} holds other commands than this version plans. "
+                "Remove it to begin anew, or name another run with --run."
+            )
         self.commands = commands
-        self.finish(0)
+        if self.every is None:
+            self.every = every
+            disk.sweep(self.file.parent, [self.file.name])
+            self.finish(0)
 
     def finish(self, done: int) -> None:
         """Record how many commands are finished."""
         self.done = done
-        disk.make_folder(self.file.parent)
         steps = [{"words": step.words, "minutes": step.minutes, "purpose": step.purpose} for step in self.commands]
-        disk.write_json(self.file, {"plan": self.stated, "done": done, "commands": steps})
+        disk.write_json(self.file, {"plan": self.stated, "every": self.every, "done": done, "commands": steps})
 
     def _read(self) -> None:
         table = readers.json_object(self.file)
-        settings, steps, done = table.get("plan"), table.get("commands"), table.get("done")
-        valid = readers.is_object(settings) and isinstance(steps, list) and readers.is_integer(done)
-        if not valid or not isinstance(steps, list) or not all(map(_is_step, steps)):
+        settings, steps, done, every = (table.get(key) for key in ("plan", "commands", "done", "every"))
+        valid = readers.is_object(settings) and isinstance(steps, list) and all(map(_is_step, steps))
+        if not valid or not readers.is_count(every) or not readers.is_integer(done):
             raise RunError(f"{self.file} is not a plan that `radii harden` wrote. Move it away.")
         if difference := first_difference({key: (settings or {}).get(key) for key in self.stated}, self.stated):
             raise RunError(
                 f"{self.file} is another plan, with {difference}. "
                 f"Name another run with --run, or move {str(self.file).removesuffix('.plan.json')} and its plan away."
             )
-        self.commands = [PlannedCommand(tuple(s["words"]), s["minutes"], s["purpose"]) for s in steps]
-        self.done = int(done or 0)
+        self._words = [list(step["words"]) for step in steps or ()]
+        self.every, self.done = int(every or 1), int(done or 0)
 
 
 def _is_step(step: Any) -> bool:
-    """Return whether a value in a plan's file is a command with a verb that plans use."""
-    if not isinstance(step, dict) or not isinstance(words := step.get("words"), list) or not words:
-        return False
-    texts = all(map(readers.is_text, words)) and readers.is_text(step.get("purpose"))
-    return texts and words[0] in VERBS and readers.is_number(step.get("minutes"))
+    """Return whether a value in a plan's file has the words of a command."""
+    return isinstance(step, dict) and isinstance(words := step.get("words"), list) and all(map(readers.is_text, words))
 
 
-VERBS = ("certify", "train", "transfer", "attack", "report", "compare")
+def _certifying(minutes: float) -> float:
+    """Return the minutes of each certification."""
+    return max(CERTIFYING * minutes, min(0.4, minutes / 5))
 
 
 def _commands(
-    source: Run, target: Path, sigma: float, minutes: float, model: str | None, data: Path | None, trust: Strings
+    source: Run,
+    target: Path,
+    sigma: float,
+    minutes: float,
+    model: str | None,
+    data: Path | None,
+    trust: Strings,
+    every: int,
 ) -> list[PlannedCommand]:
     """Divide the minutes: certify before, train, certify after, attack both if there is time, report and compare."""
-    certifying = max(CERTIFYING * minutes, min(0.4, minutes / 5))
+    certifying = _certifying(minutes)
     attackable = has_gradients(source.recipe) and minutes >= ATTACKED
     attacking = ATTACKING * minutes if attackable else 0.0
     training = minutes * (1 - STARTING) - 1.5 * certifying - 2 * attacking
-    every = _every(source, sigma, certifying, data)
     words = "certified on the same images"
     before = certify_command(source.path, sigma, certifying / 2, f"before: {words}", every, data, trust)
     after = certify_command(target, sigma, certifying, f"after: {words}", every, data, trust)

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from radii.cli.app import hint, say
-from radii.cli.arguments import Switch, Trust
+from radii.cli.arguments import Switch, Trust, command
 from radii.runs.run import Run
 
 
@@ -23,4 +23,4 @@ def push(run: Path, address: str, /, *, private: Switch = False, trust: Trust = 
     page = push_run(pushed, address, private=private)
     say(f"{run}: pushed to {address}, {page}")
     if not any(pushed.certificates.glob("*.tsv")):
-        hint(f"it has no certificates yet; next: radii certify {run}, and push again")
+        hint(f"it has no certificates yet; next: {command('certify', run, trust=trust)}, and push again")

@@ -10,9 +10,10 @@ from radii.cli.arguments import Json, command
 from radii.cli.train import accuracy_text
 from radii.reports import population
 from radii.reports.costs import answer_cost, check_in_words, milliseconds, noisy_in_words
+from radii.reports.inputs import is_present
 from radii.reports.metrics import Summary, epoch_time, in_words, without_noise
 from radii.reports.model_card import certified
-from radii.reports.protocol import describe_certifier, describe_images, describe_noise
+from radii.reports.protocol import describe_certifier, describe_images, describe_noise, evaluated_on, norm_name
 from radii.reports.tables import Cell, Table, terminal
 from radii.reports.text import UNKNOWN, down, duration, radius_text
 from radii.runs import certificates, readers, trust
@@ -20,6 +21,7 @@ from radii.runs import recipe as recipes
 from radii.runs.certificates import Certificates
 from radii.runs.recipe import Recipe
 from radii.runs.run import Run
+from radii.smoothing.norms import L2
 
 MOST_CLASSES = 12
 """The most class names to show."""
@@ -45,6 +47,8 @@ def show(run: Path, /, *, json: Json = False) -> None:
         say(f"  {title:<10} {text}")
     if shown.finished:
         suggest(f"next: {command('report', run) if certified_files else command('audit', run, minutes=3)}")
+    elif shown.stated_recipe().training is None:
+        suggest("next: the `radii import` that began it, to continue")
     else:
         suggest(f"next: {command('train', 'RECIPE', run=run)} as before, to continue")
 
@@ -70,14 +74,21 @@ def _row(run: Run) -> tuple[str, ...]:
     objective = recipe.objective["name"]
     training = objective if run.finished else f"{objective}, in training"
     plain = UNKNOWN if share is None else down(share.value, 1, 2)
-    files = "; ".join(_brief(Summary(file)) for file in _certificates(run)) or UNKNOWN
+    files = "; ".join(_brief(Summary(file)) for file in _certificates(run) if _is_own(run, file)) or UNKNOWN
     return str(run.path), recipe.model["name"], recipe.dataset["name"], f"{recipe.sigma:g}", training, plain, files
+
+
+def _is_own(run: Run, file: Certificates) -> bool:
+    """Return whether certificates can be of the run's present function and test images."""
+    return not evaluated_on(file) and (not run.finished or "weights" not in file.header or is_present(run, file.header))
 
 
 def _brief(summary: Summary) -> str:
     """Return the certified accuracy at the tested radii, or at 0 and sigma."""
-    radii = summary.tested_radii or (0.0, summary.certificates.sigma or 0.0)
-    return ", ".join(f"{down(summary.at(radius).value, 1, 2)} % at {radius_text(radius)}" for radius in radii)
+    radii = summary.tested_radii or sorted({0.0, summary.certificates.sigma or 0.0})
+    shares = ", ".join(f"{down(summary.at(radius).value, 1, 2)} % at {radius_text(radius)}" for radius in radii)
+    norm = norm_name(summary.certificates)
+    return shares if norm == L2.name else f"{shares} in {norm}"
 
 
 def _certificates(run: Run) -> list[Certificates]:
@@ -109,9 +120,8 @@ def _lines(run: Run, certified_files: list[Certificates]) -> Iterator[tuple[str,
     modules = {name: trust.module_of(name) for name in recipe.names()}
     if code := [name for name, module in modules.items() if module and not trust.is_known(module)]:
         yield "code", f"{', '.join(code)}: not run by this user before; commands that use it ask for --trust"
-    weights = run.weights_digest() if run.finished and certified_files else None
     for file in certified_files:
-        yield "certified", _certified(file, recipe.sigma, weights)
+        yield "certified", _certified(run, file, recipe.sigma)
     for name, proof in population.of_runs([("", run)]):
         yield "one pass", " ".join([*filter(None, [name.strip()]), "; ".join(population.in_words(proof))])
 
@@ -152,10 +162,10 @@ def _environment(environment: Mapping[str, Any]) -> str:
     return ", ".join([*packages, f"device {environment.get('device', '?')}", str(environment.get("system", "?"))])
 
 
-def _certified(file: Certificates, sigma: float, weights: str | None) -> str:
-    """Return a certificate file as one line; `weights` is the digest of the run's present weights."""
-    is_old = weights is not None and file.header.get("weights") not in (None, weights)
-    other = " (of other weights than the present ones)" if is_old else ""
+def _certified(run: Run, file: Certificates, sigma: float) -> str:
+    """Return a certificate file as one line, which says if it is about another function than the run is now."""
+    is_old = run.finished and "weights" in file.header and not is_present(run, file.header)
+    other = " (of other weights or another model than the present ones)" if is_old else ""
     engine = file.header.get("engine", "?")
     usual = file.noise.get("name") == "gaussian" and file.sigma in (None, sigma)
     noise = "" if usual else f"; noise {describe_noise(file)}"

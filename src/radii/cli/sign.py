@@ -4,7 +4,7 @@ import getpass
 from pathlib import Path
 
 from radii.cli.app import hint, say
-from radii.cli.arguments import Switch, Trust
+from radii.cli.arguments import Switch, Trust, command
 from radii.runs.run import Run
 
 
@@ -31,4 +31,4 @@ def sign(run: Path, /, *, key: Path, new_key: Switch = False, trust: Trust = Non
     signature = signing.sign(opened, key, password=password)
     say(str(signature))
     if not any(opened.certificates.glob("*.tsv")):
-        hint(f"it has no certificates yet; next: radii certify {run}, and sign again")
+        hint(f"it has no certificates yet; next: {command('certify', run, trust=trust)}, and sign again")

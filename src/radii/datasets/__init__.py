@@ -9,7 +9,7 @@ from radii.datasets._files import read_npy
 from radii.datasets._folder_layout import pictures_in
 from radii.datasets._image_files import Preparation, read_image
 from radii.datasets._images import spread_evenly, spread_images
-from radii.datasets._samples import Samples, as_image, samples_of
+from radii.datasets._samples import Samples, as_image, class_names_of, samples_of
 from radii.datasets.base import DataError, Dataset, Images, Shape
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Preparation",
     "Samples",
     "as_image",
+    "class_names_of",
     "create",
     "names",
     "pictures_in",

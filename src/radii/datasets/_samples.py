@@ -87,6 +87,23 @@ def samples_of(dataset: object) -> Samples:
     )
 
 
+def class_names_of(dataset: object) -> tuple[str, ...]:
+    """Return the names of the classes that a torch dataset states, as torchvision's and Hugging Face's do.
+
+    Empty if it states none, or gives its labels other numbers.
+    """
+    while isinstance(dataset, torch_data.DataLoader | torch_data.Subset):
+        dataset = dataset.dataset
+    if getattr(dataset, "target_transform", None) is not None:
+        return ()
+    names: Any = getattr(dataset, "classes", None)
+    features: Any = getattr(dataset, "features", None)
+    if isinstance(features, Mapping):
+        names = next((getattr(features[key], "names", None) for key in LABEL_KEYS if key in features), None)
+    plain = isinstance(names, list | tuple) and all(isinstance(name, str) for name in names)
+    return tuple(names) if plain else ()
+
+
 @dataclass(frozen=True)
 class _ImagesSamples:
     images: Images

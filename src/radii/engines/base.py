@@ -217,7 +217,7 @@ def _form(engine: Engine, name: str, spec: EngineSpec) -> nn.Module:
     """Convert the model to the engine's form; raise an EngineError with a short reason if that fails."""
     try:
         return engine.prepare(spec)
-    except (ValueError, LookupError, ImportError):
+    except (ValueError, LookupError, ImportError, OSError):
         raise
     except Exception as error:
         reason = f"{type(error).__name__}: {(str(error).strip() or 'no reason').splitlines()[0][:200]}"

@@ -1,5 +1,6 @@
 """OpenVINO on a CPU in int8, calibrated on noisy training images: a different function, certified as such."""
 
+import errno
 import io
 from contextlib import nullcontext, redirect_stdout
 from dataclasses import dataclass
@@ -42,7 +43,10 @@ def _save(model: Any, file: Path) -> None:
     disk.sweep(file.parent, names)
     with TemporaryDirectory() as folder:
         aside = Path(folder) / file.name
-        openvino.save_model(model, aside, compress_to_fp16=False)
+        try:
+            openvino.save_model(model, aside, compress_to_fp16=False)
+        except RuntimeError as error:  # OpenVINO's error of a full disk names no file
+            raise OSError(errno.EIO, "OpenVINO cannot write this file: is the disk full?", str(aside)) from error
         for name in names:
             disk.write(file.with_name(name), aside.with_name(name).read_bytes())
 

@@ -15,6 +15,7 @@ from typing import Any, NamedTuple
 from radii import disk
 from radii.certification.deployment import stated_noise
 from radii.errors import MissingExtraError, ParameterError
+from radii.reports.inputs import is_present
 from radii.reports.model_card import markdown
 from radii.runs import certificates, population, readers
 from radii.runs.recipe import Recipe
@@ -123,22 +124,21 @@ def _gather(run: Run, repository: str, folder: Path) -> None:
         if (run.path / name).is_file():
             disk.write(folder / name, (run.path / name).read_bytes())
     disk.write(folder / "recipe.toml", _without_paths(run.recipe).to_toml())
-    digest = run.weights_digest()
     for name, endings in FOLDERS.items():
         for file in sorted((run.path / name).glob("*")):
-            if file.suffix in endings and file.is_file() and _is_of(file, digest):
+            if file.suffix in endings and file.is_file() and _is_of(run, file):
                 disk.make_folder(folder / name)
                 disk.write(folder / name / file.name, file.read_bytes())
     disk.write(folder / CARD, markdown(run, repository, stated_noise(run)))
 
 
-def _is_of(file: Path, weights: str) -> bool:
-    """Return whether a certificate file, its header or an attack file is of these weights."""
+def _is_of(run: Run, file: Path) -> bool:
+    """Return whether a certificate file, its header or an attack file is of the run's present function."""
     if file.suffix == ".jsonl":
         first = readers.text(file, readers.MOST_CERTIFICATES).split("\n", 1)[0]
-        return bool(readers.parse_object(first, str(file)).get("weights") == weights)
+        return is_present(run, readers.parse_object(first, str(file)))
     header = file if file.suffix == ".json" else certificates.header_file(file)
-    return header.is_file() and certificates.read_header(header).get("weights") == weights
+    return header.is_file() and is_present(run, certificates.read_header(header))
 
 
 def _without_paths(recipe: Recipe) -> Recipe:

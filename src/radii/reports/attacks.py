@@ -4,8 +4,10 @@ from collections.abc import Iterator
 
 from radii.reports.inputs import Entry, RunAttack
 from radii.reports.metrics import Share
+from radii.reports.protocol import describe_noise
 from radii.reports.text import radius_text, up
 from radii.runs.attacks import Attack
+from radii.runs.certificates import Certificates
 from radii.runs.readers import is_integer, is_number
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.norms import L2, NORMS
@@ -65,6 +67,7 @@ def in_words(attack: Attack) -> str:
 
 
 def budget(attack: Attack) -> str:
-    """Describe the budget of an attack for one image and radius."""
+    """Describe the noise, and the budget of an attack for one image and radius."""
     header = attack.header
-    return f"{header['steps']} steps, {header['copies']} noise copies, {header['samples']:,} votes to decide"
+    noise = describe_noise(Certificates("", (), header))
+    return f"{noise}; {header['steps']} steps, {header['copies']} noise copies, {header['samples']:,} votes to decide"

@@ -1,7 +1,7 @@
 """Compare runs: accuracy without noise, certified and attacked accuracy, and the cost of an answer."""
 
 import json
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 from radii.reports import protocol
 from radii.reports.attacks import attacked_accuracy, largest_attack
 from radii.reports.costs import AnswerCost, answer_cost, milliseconds, share_in_words
-from radii.reports.inputs import Entry, ReportedRun, present_certificates
-from radii.reports.metrics import Share, Summary, paired_differences, without_noise
+from radii.reports.inputs import Entry, ReportedRun, certify_command, present_certificates
+from radii.reports.metrics import Share, Summary, Value, paired_differences, without_noise
 from radii.reports.tables import Table, html, terminal, text_table
 from radii.reports.text import UNKNOWN, down, radius_text, rounded_down, up
 from radii.runs.certificates import Certificates
+from radii.runs.repeats import repeats_note
 from radii.runs.run import Run, RunError
 from radii.smoothing.norms import L2
 
@@ -26,6 +27,8 @@ class ComparedRun:
 
     run: ReportedRun
     summary: Summary
+    others: Sequence[Certificates] = ()
+    """The run's certificate files of the same weights, this one among them."""
 
     @property
     def name(self) -> str:
@@ -97,7 +100,7 @@ class Comparison:
 
     @property
     def notes(self) -> list[str]:
-        """How the certifications differ; if they do not, the differences of two runs image by image."""
+        """How the certifications differ, or two runs that were certified alike; then repeated certifications."""
         files = [compared.summary.certificates for compared in self.runs]
         notes = [f"{note}." for note in protocol.differences(files)]
         notes += [compared.unfinished for compared in self.runs if compared.summary.certificates.missing]
@@ -105,7 +108,7 @@ class Comparison:
             notes.append("The noises differ in their parameters.")
         if len(self.runs) == 2 and not notes:
             notes += self._differences()
-        return notes
+        return [*notes, *self._repeats()]
 
     def _differences(self) -> list[str]:
         first, last = self.runs
@@ -116,6 +119,14 @@ class Comparison:
             for radius, difference in zip(self.radii, differences, strict=True)
             if difference is not None
         ]
+
+    def _repeats(self) -> list[str]:
+        """Say how often images were certified with other settings: each time is another chance of a false radius."""
+        notes = [
+            repeats_note(compared.summary.certificates, compared.others, f"Images of {compared.name}")
+            for compared in self.runs
+        ]
+        return [f"{note}." for note in notes if note]
 
     def table(self) -> Table:
         """Return a table with a row per measure and a column per run, in per cent with 95 % intervals."""
@@ -170,21 +181,28 @@ def compare(*runs: Run | Path | str, radii: Sequence[float] = (), sigma: float |
     if not runs:
         raise ValueError("There is nothing to compare. Name one or more runs.")
     opened = [ReportedRun(run.path, run.trusted) if isinstance(run, Run) else ReportedRun(Path(run)) for run in runs]
-    summaries = [Summary(file) for file in _choose_files([_files(run, sigma) for run in opened])]
+    files = [_own_files(run) for run in opened]
+    matching = [_matching(run, own, sigma) for run, own in zip(opened, files, strict=True)]
+    summaries = [Summary(file) for file in _choose_files(matching)]
     tested = {radius for summary in summaries for radius in summary.tested_radii or ()}
     unit = summaries[-1].certificates.sigma or 0.25
     shown = tuple(sorted(set(map(float, radii)) or tested or {0.0, unit, 2 * unit}))
-    return Comparison([ComparedRun(run, summary) for run, summary in zip(opened, summaries, strict=True)], shown)
+    return Comparison([*map(ComparedRun, opened, summaries, files)], shown)
 
 
-def _files(run: Run, sigma: float | None) -> list[Certificates]:
-    """Read the certificate files of a run's present weights and own test images.
+def _own_files(run: Run) -> list[Certificates]:
+    """Read the certificate files of a run's present weights and own test images."""
+    own = [file for file in present_certificates(run) if not protocol.evaluated_on(file)]
+    if not own:
+        raise RunError(f"{run.path} has no certificates. Make them with `{certify_command(run)}`.")
+    return own
+
+
+def _matching(run: Run, own: Sequence[Certificates], sigma: float | None) -> list[Certificates]:
+    """Return the files of noise `sigma`, or all of them.
 
     Files at the recipe's sigma come first, then finished ones, then those with the most rows.
     """
-    own = [file for file in present_certificates(run) if not protocol.evaluated_on(file)]
-    if not own:
-        raise RunError(f"{run.path} has no certificates. Make them with `radii certify {run.path}`.")
     matching = [file for file in own if sigma is None or file.sigma == sigma]
     if not matching:
         others = ", ".join(sorted({_sigma(file) for file in own}))
@@ -243,7 +261,13 @@ def _as_data(compared: ComparedRun, radii: Sequence[float]) -> dict[str, Any]:
         "label_known": protocol.label_known(summary.certificates),
         "without_noise": None if plain is None else rounded_down(plain.value),
         "images": summary.images,
-        "certified_accuracy": {f"{radius:g}": rounded_down(known.value) for radius, known in certified.items()},
+        "certified_accuracy": _shares(certified, exact=True),
+        "certified_accuracy_at_least": _shares(certified, exact=False),
         "attacked_accuracy": {f"{radius:g}": float(up(share.value, 4)) for radius, share in attacked.items()},
         "answer": cost and cost._asdict(),
     }
+
+
+def _shares(known: Mapping[float, Value], *, exact: bool) -> dict[str, float]:
+    """Return the shares at radii that were tested, or the bounds that larger radii prove at others, rounded down."""
+    return {f"{radius:g}": rounded_down(share.value) for radius, share in known.items() if share.exact == exact}

@@ -1,9 +1,11 @@
 """Read the inputs of a report: the certificate files of runs, or single files, each under a unique name."""
 
 import math
+import shlex
 import warnings
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -17,6 +19,7 @@ from radii.reports.metrics import EpochTime, Share, Summary, epoch_time, without
 from radii.runs import attacks, certificates, gallery, readers, repeats
 from radii.runs.attacks import Attack
 from radii.runs.certificates import Certificates
+from radii.runs.function import is_of_model
 from radii.runs.run import Run
 
 if TYPE_CHECKING:
@@ -29,6 +32,7 @@ if TYPE_CHECKING:
 OWN = "the run’s own"  # noqa: RUF001
 ABSENT = "the weights are not in the run"
 GONE = "of weights that the run no longer has"
+EDITED = "of another model table than the recipe’s"  # noqa: RUF001
 UNRECORDED = "of unrecorded weights"
 
 
@@ -87,7 +91,7 @@ class Entry:
     mark: str = ""
     """What distinguishes this certificate file from the others of its run; empty if there is only one."""
     weights: str = ""
-    """OWN, ABSENT, GONE or UNRECORDED; empty for a file without a run."""
+    """OWN, ABSENT, GONE, EDITED or UNRECORDED; empty for a file without a run."""
     folder: str = ""
     """The folder of logs that the file is in; empty for other files and for runs."""
     path: Path | None = None
@@ -106,8 +110,8 @@ class Entry:
 
     @property
     def own(self) -> bool:
-        """Whether the certificates can be of the run's present weights."""
-        return self.weights not in (GONE, UNRECORDED)
+        """Whether the certificates can be of the run's present function."""
+        return self.weights not in (GONE, EDITED, UNRECORDED)
 
     @property
     def certificates(self) -> Certificates:
@@ -176,15 +180,28 @@ def read(paths: Sequence[Path], trusted: Collection[str] = (), labels: Mapping[s
 
 
 def _with_teachers(paths: Sequence[Path]) -> list[Path]:
-    """Return the paths, and before each student its teacher if that has certificates."""
+    """Return the paths, and before each student its teacher if that has certificates of the weights that taught it."""
     extended: list[Path] = []
     for path in paths:
-        teacher = Run(path).source("teacher") if path.is_dir() else None
+        teacher = _teacher(Run(path)) if path.is_dir() else None
         listed = {other.resolve() for other in (*paths, *extended)}
-        if teacher and teacher.resolve() not in listed and any(Run(teacher).certificates.glob("*.tsv")):
+        if teacher and teacher.resolve() not in listed:
             extended.append(teacher)
         extended.append(path)
     return extended
+
+
+def _teacher(run: Run) -> Path | None:
+    """Return the teacher of a run if it has certificates of the weights that taught the run.
+
+    A stranger's run may name any folder as its teacher, whose pictures would end in the report; but not its weights.
+    """
+    teacher, taught = run.source("teacher"), run.origin().get("teacher", {}).get("hash")
+    for file in sorted(Run(teacher).certificates.glob("*.json")) if teacher else ():
+        with suppress(ValueError, OSError):
+            if certificates.read_header(file).get("weights") == taught:
+                return teacher
+    return None
 
 
 def _labelled(paths: Sequence[Path], labels: Mapping[str, str]) -> list[str]:
@@ -228,7 +245,7 @@ def _read_run(run: ReportedRun, name: str) -> list[Entry]:
     files = sorted(map(certificates.read, begun_files(run, warn=True)), key=lambda file: file.sigma or 0.0)
     if not files:
         only = " of images, only a proof about a population" if any(run.population.glob("*.tsv")) else ""
-        raise ValueError(f"{run.path} holds no certificates{only}. Make them with `radii certify {run.path}`.")
+        raise ValueError(f"{run.path} holds no certificates{only}. Make them with `{certify_command(run)}`.")
     present = run.weights_digest() if run.finished else None
     return [
         Entry(name, Summary(file), run, mark, _weights(file, run, present))
@@ -237,17 +254,19 @@ def _read_run(run: ReportedRun, name: str) -> list[Entry]:
 
 
 def present_certificates(run: Run) -> list[Certificates]:
-    """Read the certificate files of a run's present weights."""
-    weights = run.weights_digest()
-    files = [certificates.read(path) for path in begun_files(run)]
-    return [file for file in files if file.header.get("weights") == weights]
+    """Read the certificate files of a run's present function."""
+    return [file for path in begun_files(run) if is_present(run, (file := certificates.read(path)).header)]
 
 
 def present_attacks(run: Run) -> dict[Path, Attack]:
-    """Read the attack files about a run's present weights that have rows."""
-    weights = run.weights_digest()
+    """Read the attack files about a run's present function that have rows."""
     files = attacks.read_all(run)
-    return {path: attack for path, attack in files.items() if attack.rows and attack.header["weights"] == weights}
+    return {path: attack for path, attack in files.items() if attack.rows and is_present(run, attack.header)}
+
+
+def is_present(run: Run, header: Mapping[str, Any]) -> bool:
+    """Return whether a header is about the function that a run is now: its weights, and the model in its recipe."""
+    return header.get("weights") == run.weights_digest() and is_of_model(header, run.stated_recipe().model_digest)
 
 
 def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
@@ -260,15 +279,22 @@ def begun_files(run: Run, *, warn: bool = False) -> list[Path]:
     return begun
 
 
+def certify_command(run: Run) -> str:
+    """Return the command that certifies a run, to paste into a shell."""
+    return shlex.join(["radii", "certify", str(run.path)])
+
+
 def _weights(file: Certificates, run: Run, present: str | None) -> str:
-    """Return which weights were certified: OWN, ABSENT, GONE or UNRECORDED; `present` is their digest now."""
+    """Return what was certified: OWN, ABSENT, GONE, EDITED or UNRECORDED; `present` is the weights' digest now."""
     recorded = file.header.get("weights")
     if recorded is None:
         return UNRECORDED
     if present is None:
         # An archive without weights has not changed; a run with a checkpoint is being trained again.
         return GONE if run.checkpoint_file.is_file() else ABSENT
-    return OWN if present == recorded else GONE
+    if present != recorded:
+        return GONE
+    return OWN if is_of_model(file.header, run.stated_recipe().model_digest) else EDITED
 
 
 def _marks(files: Sequence[Certificates]) -> list[str]:

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from radii.reports.inputs import is_present
 from radii.reports.protocol import describe_images, evaluated_on, norm_name
 from radii.reports.tables import Table, text_table
 from radii.reports.text import UNKNOWN, down, radius_text, rounded_down
@@ -75,20 +76,18 @@ def proven(run: Run) -> list[dict[str, Any]]:
 
 
 def present_proofs(run: Run) -> list[Population]:
-    """Read the proofs about a population for the present weights of a run."""
-    weights = run.weights_digest()
-    return [file for file in map(read, population_files(run)) if file.header.get("weights") == weights]
+    """Read the proofs about a population for the present function of a run."""
+    return [file for file in map(read, population_files(run)) if is_present(run, file.header)]
 
 
 def of_runs(runs: Sequence[tuple[str, Run]]) -> list[tuple[str, Population]]:
     """Return the finished proofs about a population in runs, each with a name that says which run and weights."""
     named = []
     for name, run in runs:
-        present = run.weights_digest() if run.finished else None
         for file in map(read, population_files(run)):
-            old = present is not None and file.header.get("weights") != present
+            old = run.finished and not is_present(run, file.header)
             if file.proven:
-                marks = [evaluated_on(file.certificates), "of weights that the run no longer has" if old else ""]
+                marks = [evaluated_on(file.certificates), "of a function that the run no longer is" if old else ""]
                 named.append((f"{name} ({words})" if (words := ", ".join(filter(None, marks))) else name, file))
     return named
 

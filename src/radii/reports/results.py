@@ -1,7 +1,7 @@
 """Results of certify_dataset: the certificates of a dataset, with accuracy, ACR and report."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -10,7 +10,7 @@ from radii import disk, notebook
 from radii.disk import locked
 from radii.errors import MissingExtraError, ParameterError
 from radii.reports import figures
-from radii.reports.inputs import begun_files
+from radii.reports.inputs import begun_files, certify_command
 from radii.reports.metrics import Summary, in_words, radii_of, shown
 from radii.reports.protocol import radius_title
 from radii.reports.report import report as write_report
@@ -128,10 +128,14 @@ class Results:
         disk.make_folder(path.parent)
         with locked(path):
             file = CertificateFile(path, self.certificates.header)
-            done = {row.index for row in file.rows()}
+            done = {row.index: row for row in file.rows()}
             for row in self.rows:
                 if row.index not in done:
                     file.append(row)
+                elif replace(done[row.index], seconds=row.seconds) != row:
+                    raise ParameterError(
+                        f"{path} holds other certificates of these images. Name another folder.", "folder"
+                    )
         return path
 
 
@@ -156,7 +160,7 @@ def _only_file(run: Run) -> Path:
     run.stated_recipe()  # raises if the folder is not a run
     files = begun_files(run)
     if not files:
-        raise ParameterError(f"{run.path} holds no certificates. Make them with `radii certify {run.path}`.", "path")
+        raise ParameterError(f"{run.path} holds no certificates. Make them with `{certify_command(run)}`.", "path")
     if len(files) > 1:
         names = ", ".join(file.name for file in files)
         raise ParameterError(f"{run.path} has {len(files)} certificate files: {names}. Name one of them.", "path")

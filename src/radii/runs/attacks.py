@@ -11,8 +11,10 @@ from typing import Any
 from radii import disk
 from radii.disk import locked
 from radii.runs import readers
+from radii.runs.certificates import ENVIRONMENTS, described, identity, recorded_difference
+from radii.runs.function import FUNCTION
 from radii.runs.readers import Fields, is_count, is_integer, is_number, is_object, is_text
-from radii.runs.run import Run
+from radii.runs.run import Run, RunError
 from radii.smoothing.certificate import ABSTAIN
 
 FORMAT = 1
@@ -107,12 +109,15 @@ class Attack:
 
 
 class AttackFile:
-    """An attack file that is being written: new, or continued."""
+    """An attack file that is being written: new, or continued by the same function."""
 
     def __init__(self, path: Path, header: Mapping[str, Any]) -> None:
         self.path = path
         if not path.is_file():
             disk.write(path, json.dumps(header, sort_keys=True) + "\n")
+        environment: dict[str, Any] = next(iter(header.get(ENVIRONMENTS, [])), {})
+        if difference := recorded_difference(read(path).header, header.get(FUNCTION, {}), described(environment)):
+            raise RunError(f"{path} was made with {difference}. Restore the run, or remove that file.")
         content = readers.content(path, readers.MOST_CERTIFICATES)
         if not content.endswith(b"\n"):  # a kill left the last line incomplete
             disk.truncate(path, content.rfind(b"\n") + 1)
@@ -136,7 +141,8 @@ def open_file(run: Run, header: Mapping[str, Any]) -> Iterator[AttackFile]:
 
 def file_of(run: Run, header: Mapping[str, Any]) -> Path:
     """Return the attack file of a run for this header."""
-    name = hashlib.sha256(json.dumps({**header, "format": FORMAT}, sort_keys=True).encode()).hexdigest()[:8]
+    settings = {**identity(header), "format": FORMAT}
+    name = hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:8]
     return run.path / "attacks" / f"attack-{name}.jsonl"
 
 
@@ -152,6 +158,7 @@ def read(path: Path) -> Attack:
     if not lines:
         raise ValueError(f"{path} is empty. Remove it.")
     header = _parse(f"{path}, line 1", lines[0], HEADER)
+    readers.check_fields(f"{path}, line 1: ", header, {name: readers.HEADER[name] for name in (FUNCTION, ENVIRONMENTS)})
     tables = [_parse(f"{path}, line {number}", line, ROW) for number, line in enumerate(lines[1:], start=2)]
     rows = [AttackedImage(**{name: table[name] for name in ROW}) for table in tables]
     if len({row.index for row in rows}) < len(rows):

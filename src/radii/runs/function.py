@@ -22,6 +22,12 @@ COARSE = 0.05
 """The same for engines of 8 or 16 bits. docs/reliability.md has the measurements."""
 
 
+def is_of_model(header: Mapping[str, Any], digest: str) -> bool:
+    """Return whether a header is about the model with this digest, as far as it records its model."""
+    recorded: object = header.get(FUNCTION, {}).get(MODEL, digest)
+    return recorded == digest
+
+
 def tolerance(engine: str, same_place: bool, on_cpus: bool) -> float:
     """Return the share of the largest logit of a class by which rounding may change its logits."""
     if same_place:

@@ -250,14 +250,20 @@ def header(path: Path) -> dict[str, Any]:
 def check_header(path: Path, table: dict[str, Any]) -> dict[str, Any]:
     """Return the header of a certificate file, or raise a ValueError for a field that cannot be read."""
     check_fields(f"{path}: ", table, HEADER)
-    check_fields(f"{path}: parameters.", table.get("parameters", {}), PARAMETERS)
-    for name, value in table.get("parameters", {}).items():
-        if isinstance(value, list) and len(value) > MOST_LISTED:
-            raise ValueError(f"{path}: parameters.{short(name, 80)} lists {len(value)} values, {MOST_LISTED} at most")
-        if is_integer(value) and value > MOST_SAMPLES:
-            raise ValueError(f"{path}: parameters.{short(name, 80)} = {value}, expected at most {MOST_SAMPLES}")
-    check_fields(f"{path}: noise.", table.get("noise", {}), NOISE)
+    check_smoothing(f"{path}: ", table)
     return table
+
+
+def check_smoothing(where: str, table: Mapping[str, Any]) -> None:
+    """Raise a ValueError for parameters of a certifier, or of a noise, that cannot be used."""
+    parameters = table.get("parameters", {})
+    check_fields(f"{where}parameters.", parameters, PARAMETERS)
+    for name, value in parameters.items():
+        if isinstance(value, list) and len(value) > MOST_LISTED:
+            raise ValueError(f"{where}parameters.{short(name, 80)} lists {len(value)} values, {MOST_LISTED} at most")
+        if is_integer(value) and value > MOST_SAMPLES:
+            raise ValueError(f"{where}parameters.{short(name, 80)} = {value}, expected at most {MOST_SAMPLES}")
+    check_fields(f"{where}noise.", table.get("noise", {}), NOISE)
 
 
 def origin(path: Path) -> dict[str, dict[str, str]]:

@@ -1,5 +1,6 @@
 """Recipes: read, check, change and write the TOML files that determine a trained model."""
 
+import hashlib
 import json
 import math
 import tomllib
@@ -133,6 +134,11 @@ class Recipe:
     def names(self) -> list[str]:
         """Return the names of the components; `module:name` is user-defined code."""
         return [self.dataset["name"], *_names(self.model), self.objective["name"]]
+
+    @property
+    def model_digest(self) -> str:
+        """The digest of the model: its name, its fields and the choice of normalisation."""
+        return hashlib.sha256(json.dumps([self.model, self.normalisation], sort_keys=True).encode()).hexdigest()[:16]
 
     def flat(self) -> dict[str, Any]:
         """Return every value under its key, such as training.epochs."""

@@ -122,7 +122,8 @@ class Run:
     def weights(self) -> Path:
         """Return the file of the trained weights."""
         if not self.finished:
-            self.recipe  # noqa: B018  raises first if the directory is not a run
+            if self.recipe.training is None:  # raises first if the directory is not a run
+                raise RunError(f"{self.path} is not imported to the end: give the `radii import` that began it again")
             raise RunError(f"{self.path} is not trained to the end: continue it with `radii train`")
         return self.weights_file
 

@@ -2,9 +2,10 @@
 
 import math
 import random
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +18,8 @@ from radii.certification.load import open_run
 from radii.certifiers.base import About, TimeUp
 from radii.engines import SmoothedClassifier
 from radii.errors import ParameterError
-from radii.runs import trust
+from radii.provenance import artefact_digest, artefact_path, code_digests
+from radii.runs import readers, trust
 from radii.runs.function import COARSE, function_difference
 from radii.runs.recipe import fields_of
 from radii.runs.run import Run
@@ -27,7 +29,7 @@ from radii.serving.model import Steps, one_pass_steps
 from radii.smoothing.addresses import NoiseAddress
 from radii.smoothing.certificate import ABSTAIN, Certificate
 from radii.smoothing.questions import Task
-from radii.training.weights import model_digest, model_spec
+from radii.training.weights import model_spec
 from radii.workers.voter import one_thread
 
 OnAnswer = Callable[[int, int], None]
@@ -128,7 +130,7 @@ class AnswerReplay:
             self.log.result.differences.append(f"{claim.where}: the picture that was kept for it has changed")
             return
         except (LookupError, ValueError, TypeError, OSError) as error:
-            self.log.result.unchecked.append(f"{claim.where} cannot be replayed: {message_of(error)}")
+            self.log.result.unchecked.append(f"{claim.where} cannot be replayed: {readers.short(message_of(error))}")
             return
         if certificate is None:
             return
@@ -177,12 +179,15 @@ class AnswerReplay:
         if run is None or smoothing is None:
             return None
         trust.require([header["engine"]], self.log.trusted, self.log.folder)
+        if difference := _changed(header, run):
+            self.log.result.differences.append(f"{claim.where}: {difference}")
+            return None
         with one_thread():
             _, classifier = open_run(
                 run, header["engine"], smoothing[1], None, header["batch_size"], data_at_hand=False
             )
             logits = classifier.probe_logits(model_spec(run).shape)
-        function = {"model": model_digest(run.recipe), "logits": logits}
+        function = {"model": run.recipe.model_digest, "logits": logits}
         if difference := function_difference(header["function"], function, COARSE):
             self.log.result.differences.append(f"{claim.where}: it was made with {difference}")
             return None
@@ -194,9 +199,10 @@ class AnswerReplay:
         assert self.run is not None
         if not kept.is_file():
             return self._prepared[digest]
-        content, shape = kept.read_bytes(), model_spec(self.run).shape
-        if len(content) != 4 * math.prod(shape):
+        shape = model_spec(self.run).shape
+        if kept.stat().st_size != 4 * math.prod(shape):
             raise ChangedPictureError
+        content = kept.read_bytes()
         pixels = np.frombuffer(content, "<f4").reshape(shape).astype(np.float32)
         if picture_digest(pixels) != digest:
             raise ChangedPictureError
@@ -217,6 +223,18 @@ class AnswerReplay:
                 continue  # not a picture of the kind that was answered
             prepared[picture_digest(pixels.float().numpy())] = pixels.float()
         return prepared
+
+
+def _changed(header: Mapping[str, Any], run: Run) -> str:
+    """Describe what of a run is not as a header of answers states it; empty if nothing is."""
+    if header["classes"] != list(model_spec(run).class_names):
+        return "its header names other classes than the run has"
+    changed = [name for name, digest in code_digests(header["code"]).items() if digest != header["code"][name]]
+    if changed:
+        return f"the code of {changed[0]} has changed"
+    if artefact_digest(artefact_path(run, header["engine"], run.weights_digest())) != header["artefact"]:
+        return f"the artefact of the engine {header['engine']!r} has changed, or is missing"
+    return ""
 
 
 def _answer(

@@ -1,5 +1,6 @@
 """Check the log of a folder of evidence without a forward pass: chain, sealed seeds, shares of failure and radii."""
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -8,17 +9,83 @@ from typing import Any
 from radii import certifiers
 from radii.certification.checks import CheckResult, message_of, radius_problem
 from radii.certifiers.base import Certifier
-from radii.runs import trust
+from radii.runs import readers, trust
 from radii.runs.certificates import Row
+from radii.runs.readers import Fields, is_count, is_integer, is_number, is_object, is_text
 from radii.serving.answer import outcome
 from radii.serving.budget import AskedIndex, share_of
-from radii.serving.evidence import Entry, EvidenceError, cut_log, read_log, seal, table_digest
+from radii.serving.evidence import Entry, EvidenceError, cut_log, is_digest, read_log, seal, table_digest
 from radii.smoothing import noise as noises
 from radii.smoothing.certificate import ABSTAIN
 from radii.smoothing.noise import Noise
 
-PROCEDURES = ("sequential", "prediction")
-"""The certifiers that a server uses."""
+PROCEDURES: Mapping[Any, str | None] = {"certificate": "sequential", "vote": "prediction", "one-pass": None}
+"""The certifiers that a server uses, by mode."""
+MOST_ID = 200
+"""Characters of the id of a request."""
+
+
+def _is_seed(value: Any) -> bool:
+    return isinstance(value, str) and re.fullmatch(r"[0-9a-f]{32}", value) is not None
+
+
+def _is_id(value: Any) -> bool:
+    return is_text(value) and len(value) <= MOST_ID
+
+
+def _is_text_or_none(value: Any) -> bool:
+    return value is None or is_text(value)
+
+
+def _are_texts(value: Any) -> bool:
+    return isinstance(value, list) and len(value) >= 2 and all(map(is_text, value))
+
+
+def _are_counts(value: Any) -> bool:
+    return (
+        is_object(value)
+        and all(label.isdecimal() and len(label) < 10 for label in value)
+        and all(is_integer(votes) and 0 <= votes <= readers.MOST_SAMPLES for votes in value.values())
+    )
+
+
+DIGEST = (is_digest, "a digest")
+MODEL: Fields = {"header": (is_object, "an object"), "header_digest": DIGEST}
+RECORDS: Mapping[Any, Fields] = {
+    "opened": MODEL,
+    "exchanged": MODEL,
+    "failed": {"id": (_is_id, "a text")},
+    "sealed": {
+        "id": (_is_id, "a text"),
+        "picture": DIGEST,
+        "weights": DIGEST,
+        "header_digest": DIGEST,
+        "asked": (lambda value: value is None or is_count(value), "a whole number >= 1, or null"),
+        "failure": (lambda value: value is None or (is_number(value) and 0 < value < 1), "a probability, or null"),
+        "sealed_seed": DIGEST,
+    },
+    "answer": {
+        "id": (_is_id, "a text"),
+        "prediction": (is_integer, "a whole number"),
+        "radius": (lambda value: is_number(value) and 0 <= value <= readers.MOST_RADIUS, "a radius"),
+        "samples": (lambda value: is_integer(value) and 0 <= value <= readers.MOST_SAMPLES, "a number of samples"),
+        "counts": (_are_counts, "votes by class"),
+        "stopped": (lambda value: isinstance(value, bool), "true or false"),
+        "seed": (_is_seed, "32 hexadecimal digits"),
+    },
+}
+"""What the records of each kind hold."""
+HEADER: Fields = {
+    **{name: readers.HEADER[name] for name in ("parameters", "noise", "norm", "sigma", "engine", "device", "dataset")},
+    **{name: readers.HEADER[name] for name in ("code", "artefact", "batch_size", "function")},
+    "mode": (lambda value: is_text(value) and value in PROCEDURES, f"one of {', '.join(PROCEDURES)}"),
+    "procedure": (_is_text_or_none, "a name or null"),
+    "stream": (_is_text_or_none, "a name or null"),
+    "weights": DIGEST,
+    "classes": (_are_texts, "a list of texts"),
+    "environment": (readers.is_environment, "an object"),
+    **dict.fromkeys(("run", "model", "prepared", "radii"), (is_text, "a text")),
+}
 
 
 @dataclass
@@ -90,6 +157,10 @@ class LogCheck:
         record = entry.record
         kind = record.get("kind")
         try:
+            if not is_text(kind) or kind not in RECORDS:
+                self._note(entry, f"it is of an unknown kind, {readers.short_repr(kind)}")
+                return
+            readers.check_fields("", record, RECORDS[kind], required=True)
             if kind in ("opened", "exchanged"):
                 self._read_header(entry)
             elif kind == "sealed":
@@ -100,22 +171,24 @@ class LogCheck:
             elif kind == "failed":
                 del pending[record["id"]]
                 self.result.unanswered += 1
-            elif kind == "answer":
+            else:
                 sealed = pending.pop(record["id"])
                 claim = Claim(entry, sealed, self._headers[sealed["header_digest"]])
                 self.result.answers += 1
                 self._check_answer(claim)
                 yield claim
-            else:
-                self._note(entry, f"it is of an unknown kind, {kind!r}")
         except (LookupError, TypeError, ValueError, AttributeError) as error:
-            self._note(entry, f"it does not fit the lines before: {type(error).__name__}: {message_of(error)}")
+            self._note(entry, f"it does not fit the lines before: {type(error).__name__}: {_short(error)}")
 
     def _note(self, entry: Entry, problem: str) -> None:
         self.result.differences.append(f"line {entry.number}: {problem}")
 
     def _read_header(self, entry: Entry) -> None:
         header, digest = entry.record["header"], entry.record["header_digest"]
+        readers.check_fields("header.", header, HEADER, required=True)
+        readers.check_smoothing("header.", header)
+        if header["procedure"] != PROCEDURES[header["mode"]]:
+            raise ValueError(f"the mode {header['mode']} has no certifier {readers.short_repr(header['procedure'])}")
         if table_digest(header) != digest:
             self._note(entry, "its header has another digest than it states")
         self._headers[digest] = header
@@ -164,7 +237,7 @@ class LogCheck:
             try:
                 self._smoothing[key] = self._create(claim)
             except (LookupError, ValueError, TypeError) as error:
-                self.result.unchecked.append(f"{claim.where}: its radius cannot be computed: {message_of(error)}")
+                self.result.unchecked.append(f"{claim.where}: its radius cannot be computed: {_short(error)}")
                 self._smoothing[key] = None
         return self._smoothing[key]
 
@@ -174,15 +247,21 @@ class LogCheck:
         name = table.pop("name")
         trust.require([name], self.trusted, self.folder)
         noise = noises.create(name, **table)
+        if header["norm"] != noise.norm.name:
+            self.result.differences.append(
+                f"{claim.where}: its header states radii in {header['norm']}, the noise has them in {noise.norm}"
+            )
         if header["procedure"] is None:
             return None, noise
-        if header["procedure"] not in PROCEDURES:
-            raise ValueError(f"a server has no certifier {header['procedure']!r}")
         fields = {
             key: tuple(value) if isinstance(value, list) else value for key, value in header["parameters"].items()
         }
         certifier = certifiers.create(header["procedure"], **{**fields, "failure": claim.sealed["failure"]})
         return certifier, noise
+
+
+def _short(error: Exception) -> str:
+    return readers.short(message_of(error))
 
 
 def _row(record: Mapping[str, Any]) -> Row:

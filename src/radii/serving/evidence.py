@@ -18,6 +18,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import count
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -26,12 +27,16 @@ from numpy.typing import NDArray
 
 from radii import disk
 from radii.errors import ParameterError
+from radii.runs import readers
 from radii.serving.budget import AskedIndex, share_of
 
 LOG, INDEX, PICTURES = "answers.jsonl", "index.sqlite", "pictures"
 FORMAT = 1
+MOST_LINE = 1 << 26
+"""Bytes of a line: a model of 100,000 classes is described in about ten million."""
 FIRST = "0" * 64
 """The digest that the first line names, as there is no line before it."""
+_DIGEST = re.compile(r"[0-9a-f]{64}")
 _END = re.compile(rb',"digest":"([0-9a-f]{64})"\}$')
 
 
@@ -86,7 +91,10 @@ def read_log(folder: Path, start: int = 0, lines: int = 0, head: str = FIRST) ->
     file = log_file(folder)
     with file.open("rb") as stream:
         stream.seek(start)
-        for number, line in enumerate(stream, start=lines + 1):
+        for number in count(lines + 1):
+            line = stream.readline(MOST_LINE + 1)
+            if len(line) > MOST_LINE:
+                raise _too_long(file, f"Line {number}")
             if not line.endswith(b"\n"):
                 return
             record = _parse(line[:-1], head)
@@ -100,16 +108,23 @@ def read_log(folder: Path, start: int = 0, lines: int = 0, head: str = FIRST) ->
             yield Entry(number, start, record, head)
 
 
+def _too_long(file: Path, line: str) -> EvidenceError:
+    return EvidenceError(
+        f"{line} of {file} has more than {MOST_LINE:,} bytes: it was not written by radii. "
+        "Restore the file from a copy, or start new evidence in another folder."
+    )
+
+
 def _parse(line: bytes, head: str) -> dict[str, Any] | None:
     """Return the record of a line, or None if it does not follow the line with the digest `head`."""
     end = _END.search(line)
     if end is None or hashlib.sha256(line[: end.start()] + b"}").hexdigest().encode() != end[1]:
         return None
     try:
-        record = json.loads(line)
+        record = readers.parse_object(line.decode(), "")
     except ValueError:
         return None
-    return record if isinstance(record, dict) and record.get("previous") == head else None
+    return record if record.get("previous") == head else None
 
 
 class EvidenceLog:
@@ -117,6 +132,7 @@ class EvidenceLog:
 
     def __init__(self, folder: Path) -> None:
         disk.make_folder(folder)
+        _refuse_links(folder)
         self.folder = folder
         self.file = log_file(folder)
         self.repaired = self._cut_torn_line()
@@ -157,6 +173,8 @@ class EvidenceLog:
             head = hashlib.sha256(body).hexdigest()
             content.append(body[:-1] + f',"digest":"{head}"}}\n'.encode())
             digests.append(head)
+        if max(map(len, content), default=0) > MOST_LINE:
+            raise EvidenceError(f"A line of {self.file} would have more than {MOST_LINE:,} bytes. Use shorter names.")
         whole = b"".join(content)
         try:
             disk.append(self.file, whole, create=not size, sync=True)
@@ -205,6 +223,8 @@ class EvidenceLog:
             size = stream.seek(0, 2)
             whole, tail = size, b""
             while whole and b"\n" not in tail:
+                if size - whole > MOST_LINE:
+                    raise _too_long(self.file, "The last line")
                 start = max(0, whole - 65_536)
                 stream.seek(start)
                 tail = stream.read(whole - start)
@@ -246,6 +266,16 @@ class EvidenceLog:
         return index
 
 
+def _refuse_links(folder: Path) -> None:
+    """Raise an EvidenceError for a link in the place of a file: it would have a server write outside the folder."""
+    for name in (LOG, INDEX, f"{INDEX}-journal", PICTURES):
+        if (folder / name).is_symlink():
+            raise EvidenceError(
+                f"{folder / name} is a symbolic link. Put the file or folder itself there; the folder of all evidence "
+                "may be a link."
+            )
+
+
 def cut_log(folder: Path) -> str:
     """Describe how a log was cut, by the lines that its index has counted; empty if it was not, or without an index."""
     index = folder / INDEX
@@ -278,6 +308,11 @@ def _cut_problem(file: Path, counted: tuple[int, int, str]) -> str:
         f"{file} was cut or replaced: it does not hold the last of the {lines:,} lines that {INDEX} beside it counted. "
         f"Restore it from a copy, or remove {INDEX} if it belongs to another log."
     )
+
+
+def is_digest(value: Any) -> bool:
+    """Return whether a value is a SHA-256 in hexadecimal digits."""
+    return isinstance(value, str) and _DIGEST.fullmatch(value) is not None
 
 
 def picture_file(folder: Path, digest: str) -> Path:

@@ -29,7 +29,7 @@ from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.certificate import Certificate
 from radii.smoothing.noise import Noise
 from radii.smoothing.questions import Task, Votes
-from radii.training.weights import model_digest, model_spec
+from radii.training.weights import model_spec
 from radii.workers.voter import one_thread
 
 Mode = Literal["certificate", "vote", "one-pass"]
@@ -191,7 +191,7 @@ def _run_table(run: Run, engine: str, noise: Noise, logits: Any, weights: str) -
         "sigma": run.recipe.sigma,
         "weights": weights,
         "model": model,
-        "function": {"model": model_digest(run.recipe), "logits": logits},
+        "function": {"model": run.recipe.model_digest, "logits": logits},
         "code": code_digests([model, dataset, noise.name, engine]),
         "artefact": artefact_digest(artefact_path(run, engine, weights)),
     }

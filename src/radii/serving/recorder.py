@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from radii.serving.budget import AskedIndex, share_of
-from radii.serving.evidence import EvidenceError, EvidenceLog, seal
+from radii.serving.evidence import INDEX, EvidenceError, EvidenceLog, seal
 from radii.serving.request import FailedError, Request
 from radii.smoothing.certificate import Certificate
 
@@ -80,7 +80,7 @@ class Recorder:
         try:
             digests = self._append(jobs)
         except (OSError, sqlite3.Error, EvidenceError) as error:
-            LOG.error("the evidence cannot be written: %s", getattr(error, "strerror", None) or error)
+            LOG.error("the evidence cannot be written: %s", _reason(error))
             self._forget()
             for job in jobs:
                 job.fail(FailedError("the evidence cannot be written", temporary=True))
@@ -89,7 +89,7 @@ class Recorder:
             try:
                 job.done(digest)
             except OSError as error:
-                LOG.error("the picture cannot be kept: %s", error.strerror or error)
+                LOG.error("the picture cannot be kept: %s", _reason(error))
                 job.fail(FailedError("the evidence cannot be written", temporary=True))
             except Exception:
                 LOG.exception("a request failed")
@@ -112,6 +112,15 @@ class Recorder:
             self._evidence.count_again()
         elif self._own_index is not None:
             self._own_index.forget()
+
+
+def _reason(error: Exception) -> str:
+    """Return why something cannot be written, with the file; clients are not told, the log is."""
+    if isinstance(error, sqlite3.Error):
+        return f"{INDEX}: {error}"
+    if isinstance(error, OSError) and error.filename:
+        return f"{error.filename}: {error.strerror}"
+    return str(error)
 
 
 def sealed_record(request: Request, index: AskedIndex) -> dict[str, Any]:

@@ -31,7 +31,7 @@ from radii.training.initial_weights import (
 )
 from radii.training.open_dataset import dataset_fields, list_classes, open_dataset
 from radii.training.tape import Tape, open_tape
-from radii.training.weights import ModelSpec, make_model, model_digest, model_spec, spec_for, trained_model
+from radii.training.weights import ModelSpec, make_model, model_spec, spec_for, trained_model
 
 PROBE_IMAGES = 128
 """Noisy training images on which a teacher is compared with its folded version."""
@@ -191,7 +191,7 @@ def _load_teacher(recipe: Recipe, spec: ModelSpec, run: Run, read_images: Callab
 def _open_tape(recipe: Recipe, training: Training, dataset: Dataset, teacher: Run, images: Images) -> Tape | None:
     """Open the teacher's tape for the resolved recipe of a student."""
     sized = _resolve_dataset(replace(recipe, training=training.resolved(len(images))), dataset)
-    return open_tape(teacher, model_digest(teacher.recipe), sized, images, dataset.classes)
+    return open_tape(teacher, teacher.recipe.model_digest, sized, images, dataset.classes)
 
 
 def _load_soft_labels(path: Path, read_images: Callable[[], Images], classes: int) -> Tensor:

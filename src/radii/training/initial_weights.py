@@ -12,6 +12,7 @@ from radii.datasets import Dataset
 from radii.errors import ParameterError
 from radii.runs.recipe import Recipe, fields_of
 from radii.runs.run import Run, RunError
+from radii.training.open_dataset import list_classes, moved_classes
 from radii.training.weights import ModelSpec, load_weights, make_model, model_spec, spec_for
 
 
@@ -36,6 +37,7 @@ def load_initial(model: nn.Module, spec: ModelSpec, run: Run) -> dict[str, str]:
     if weights.is_dir():
         weights = run.weights()
         initial_spec = _expect_same_images(run, spec)
+        _expect_same_places(run, spec)
         if initial_spec.normalisation != spec.normalisation:
             raise RunError(
                 f"{run.path} normalises its pixels by {tuple(initial_spec.normalisation)}, "
@@ -94,6 +96,8 @@ def _is_run(member: Any) -> bool:
 def _shared_normalisation(spec: ModelSpec, runs: Sequence[Run]) -> ModelSpec:
     """Return the spec with the normalisation of the runs inside a model; raise a RunError if they have several."""
     first, *others = [_expect_same_images(run, spec).normalisation for run in runs]
+    for run in runs:
+        _expect_same_classes(run, spec)
     for run, constants in zip(runs[1:], others, strict=True):
         if constants != first:
             raise RunError(
@@ -131,3 +135,27 @@ def _expect_same_images(run: Run, spec: ModelSpec) -> ModelSpec:
             f"{run.path} takes images {own.shape} in {own.classes} classes, not {spec.shape} in {spec.classes}"
         )
     return own
+
+
+def _expect_same_places(run: Run, spec: ModelSpec) -> None:
+    """Raise a RunError if a class of the images has another number in a run; other classes may be learned anew."""
+    if moved_classes(run.class_names(), spec.class_names):
+        raise _other_classes(run, spec)
+
+
+def _expect_same_classes(run: Run, spec: ModelSpec) -> None:
+    """Raise a RunError if a run, whose weights stay as they are, has other classes than the images.
+
+    Classes that are called by their numbers can be any.
+    """
+    _expect_same_places(run, spec)
+    known, numbers = run.class_names(), tuple(map(str, range(spec.classes)))
+    if known and known != spec.class_names and numbers not in (known, spec.class_names):
+        raise _other_classes(run, spec)
+
+
+def _other_classes(run: Run, spec: ModelSpec) -> RunError:
+    return RunError(
+        f"{run.path} has other classes: {list_classes(run.class_names())}. "
+        f"The images have {list_classes(spec.class_names)}, in this order. Name and order them as in training."
+    )

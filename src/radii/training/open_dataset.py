@@ -64,6 +64,12 @@ def check_classes(known: Sequence[str], dataset: Dataset, model: str) -> None:
     )
 
 
+def moved_classes(known: Sequence[str], names: Sequence[str]) -> list[str]:
+    """Return the classes that both lists have, in different places."""
+    places = {name: number for number, name in enumerate(names)}
+    return [name for number, name in enumerate(known) if places.get(name, number) != number]
+
+
 def list_classes(names: Sequence[str]) -> str:
     """List class names for a message: the first five, and how many more there are."""
     shown = ", ".join(readers.short_repr(name) for name in names[:5])

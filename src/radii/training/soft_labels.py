@@ -1,16 +1,18 @@
 """Soft labels for CAT-RS: count how a run's base classifier votes on noisy copies of every training image."""
 
 import io
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Mapping
 from concurrent.futures import Executor
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
 from radii import disk
+from radii.certification.deployment import function_of
 from radii.certification.load import noise_of, off_the_gpu, open_run, stays_off
 from radii.datasets import samples_of
 from radii.device import default_workers
@@ -18,7 +20,10 @@ from radii.disk import locked
 from radii.engines import AUTO, SmoothedClassifier
 from radii.estimate import OnEstimate
 from radii.fields import check_seed, first_difference
+from radii.provenance import rounding_environment
 from radii.runs import readers
+from radii.runs.certificates import ENVIRONMENTS, FIRST_ROW, described, identity, recorded_difference
+from radii.runs.function import FUNCTION
 from radii.runs.run import Run, RunError
 from radii.smoothing.addresses import PHILOX, NoiseAddress
 from radii.smoothing.questions import Question, Votes
@@ -69,7 +74,8 @@ def soft_labels(
     stated = {"samples": samples, "seed": seed, "engine": name, "settle": settle, "stream": stream}
     stated = {key: value for key, value in stated.items() if value is not None}
     with locked(run.soft_labels_file):
-        counts = _Counts(run, {**stated, "weights": weights, "data": images.digest}, classifier.classes)
+        header = {**stated, "weights": weights, "data": images.digest, **_function(run, classifier)}
+        counts = _Counts(run, header, classifier.classes)
         first, total = len(counts), len(images)
 
         def program(number: int) -> Program[NDArray[np.int64]]:
@@ -104,6 +110,13 @@ def _open_classifier(
     return name, classifier, weights
 
 
+def _function(run: Run, classifier: SmoothedClassifier) -> dict[str, Any]:
+    """Return what the header records of the function that votes; it is compared when votes are continued."""
+    environment = rounding_environment(classifier.engine, classifier.device, classifier.batch_size)
+    with one_thread():
+        return {FUNCTION: function_of(run, classifier), ENVIRONMENTS: [{**environment, FIRST_ROW: 0}]}
+
+
 def check_options(samples: int, settle: int | None = None, seed: int = 0) -> None:
     """Raise a ValueError for options that cannot be used."""
     if samples < 1:
@@ -132,7 +145,7 @@ def _is_older(run: Run) -> bool:
 class _Counts:
     """The votes so far, by image, and their times: two files that grow by whole rows."""
 
-    def __init__(self, run: Run, header: dict[str, object], classes: int) -> None:
+    def __init__(self, run: Run, header: Mapping[str, Any], classes: int) -> None:
         self.run, self.classes = run, classes
         self.file, self.times = run.path / COUNTS, run.soft_labels_times
         header_file = self.file.with_suffix(".json")
@@ -144,13 +157,22 @@ class _Counts:
         self.header = readers.json_object(header_file)
         devices = self.header.get(DEVICES)
         self.devices: list[str] = list(devices) if isinstance(devices, list) else []
-        if (present := {key: value for key, value in self.header.items() if key != DEVICES}) != header:
+        if difference := self._difference(header_file, header):
             raise RunError(
-                f"{run.path} has soft labels that were made with {first_difference(present, header)}: remove "
+                f"{run.path} has soft labels that were made with {difference}: remove "
                 f"{self.file} and {header_file.name} to vote again"
             )
         self._truncate(self.file, 4 * classes, self._rows(self.file, 4 * classes))
         self._truncate(self.times, 8, len(self))
+
+    def _difference(self, file: Path, header: Mapping[str, Any]) -> str:
+        """Describe how the votes in the file were made otherwise than this header says; empty if they were not."""
+        readers.check_fields(f"{file}: ", self.header, {key: readers.HEADER[key] for key in (FUNCTION, ENVIRONMENTS)})
+        present = {key: value for key, value in identity(self.header).items() if key != DEVICES}
+        environment = described(header[ENVIRONMENTS][0])
+        return first_difference(present, identity(header)) or recorded_difference(
+            self.header, header[FUNCTION], environment
+        )
 
     def __len__(self) -> int:
         return self._rows(self.file, 4 * self.classes)

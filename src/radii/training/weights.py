@@ -1,6 +1,5 @@
 """Write and read weights as safetensors, with the spec of their model: image shape, class names, normalisation."""
 
-import hashlib
 import json
 import math
 from collections.abc import Mapping
@@ -54,11 +53,6 @@ def normalisation(recipe: Recipe, dataset: Dataset) -> Normalisation:
     if recipe.normalisation == "centre":
         return Normalisation(constants.mean, tuple(1.0 for _ in constants.mean))
     return constants
-
-
-def model_digest(recipe: Recipe) -> str:
-    """Return the digest of a recipe's model: its name, its fields and the choice of normalisation."""
-    return hashlib.sha256(json.dumps([recipe.model, recipe.normalisation], sort_keys=True).encode()).hexdigest()[:16]
 
 
 def make_model(recipe: Recipe, spec: ModelSpec, *, pretrained: bool = True) -> nn.Sequential:

@@ -4,7 +4,7 @@ from collections.abc import Callable, Sequence
 
 from radii.reports import protocol
 from radii.reports.attacks import broken_certificates, budget, largest_attack
-from radii.reports.inputs import GONE, Entry
+from radii.reports.inputs import EDITED, GONE, Entry
 from radii.reports.metrics import radii_of
 from radii.reports.text import UNKNOWN, down, percent_range, radius_text, up
 from radii.runs.attacks import Attack
@@ -14,6 +14,9 @@ from radii.runs.repeats import repeats_note
 DEFAULT_RADIUS = 0.5
 """The radius of the headline if no sigma is known."""
 RETRAINED = "certificates of weights that the run no longer has: it was trained again since; certify it again"
+CHANGED = (
+    "certificates of another function: the model in the recipe was changed since; restore recipe.toml, or certify again"
+)
 SOME_RADII = "only some radii were tested; a dash marks an untested radius, ≥ a bound from a larger one"
 KNOWN_LABEL = (
     "evaluated with the label known: a prediction is the label or an abstention, and no samples were used to find "
@@ -128,6 +131,7 @@ def _about_some(entries: Sequence[Entry]) -> list[str]:
     foreign = [entry for entry in entries if entry.certificates.certifier is None]
     shared = {
         RETRAINED: [entry for entry in entries if entry.weights == GONE],
+        CHANGED: [entry for entry in entries if entry.weights == EDITED],
         SOME_RADII: [entry for entry in entries if entry.summary.tested_radii is not None],
         KNOWN_LABEL: [entry for entry in entries if protocol.label_known(entry.certificates)],
         NO_CERTIFIER: foreign,
