@@ -14,7 +14,7 @@ PAGE_FAULTS = """
 import resource, sys
 from types import SimpleNamespace
 
-sys.modules["torch"] = SimpleNamespace(device=None)  # loading it would take most of the time
+sys.modules["torch"] = SimpleNamespace(device=object)  # loading it would take most of the time
 from radii.device import keep_freed_memory
 
 keep_freed_memory()

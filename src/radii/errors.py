@@ -2,6 +2,7 @@
 
 import importlib.machinery
 import json
+import math
 import shlex
 import shutil
 import sys
@@ -72,7 +73,7 @@ def _installer() -> list[str]:
 
 def warn_of_sigma(sigma: float) -> None:
     """Warn about a sigma that is too large for pixels in [0, 1]."""
-    if sigma > LARGE_SIGMA:
+    if LARGE_SIGMA < sigma < math.inf:  # what is not finite is refused
         warnings.warn(
             f"sigma = {sigma:g} is far more noise than pixels in [0, 1] bear; 0.12 to 1 is usual. "
             f"If it was meant for pixels up to 255, state {sigma / 255:.3g}.",

@@ -113,7 +113,7 @@ def test_networks_inside_others_count_on_the_device(measured: tuple[dict[str, An
         assert counts["equal"], name
         assert (counts["to_device"], counts["to_host"]) == (1, 1), name
         waits = [(place.partition(":")[0], count) for place, count in counts["places"]["waits"].items()]
-        assert waits == ([("models/ensemble.py", 4)] if name == "consensus" else []), name
+        assert waits == ([("models/ensemble.py", 2)] if name == "consensus" else []), name
 
 
 def test_one_pass_answers_are_copied_once_for_all_pictures(measured: tuple[dict[str, Any], Run]) -> None:
@@ -134,7 +134,7 @@ def test_gradients_of_mean_probabilities_wait_for_nothing(measured: tuple[dict[s
 
 def test_one_rank_of_two_reads_the_device_once_a_step(both: dict[bool, tuple[dict[str, Any], Run]]) -> None:
     found = both[True][0]["ranks"]
-    assert found["shared"] == [2, 0]
+    assert found["split"] == [2, 0]
     assert (found["waits"], found["to_host"]) == (0, 1), found["places"]
 
 

@@ -116,8 +116,16 @@ def batch_dependent() -> list[Any]:
         ),
         ({"shape": ("batch", 1, 9, 9)}, {"dataset": "digits"}, "takes images 1 x 9 x 9, the dataset has 1 x 8 x 8"),
         ({"shape": ("batch", 1, "h", "w")}, {}, "takes images of any size: state the size of your images"),
-        ({"shape": ("batch", "h", 8, 8)}, {"dataset": "digits", "mean": (0.5,)}, "expected one each per channel"),
-        ({}, {"dataset": "digits", "mean": (0.5,) * 3, "std": (0.5,) * 3}, "expected 1, one per channel"),
+        (
+            {"shape": ("batch", "h", 8, 8)},
+            {"dataset": "digits", "mean": (0.5,)},
+            "expected as many of one as of the other",
+        ),
+        (
+            {},
+            {"dataset": "digits", "mean": (0.5,) * 3, "std": (0.5,) * 3},
+            "mean and std have 3 numbers, the images of digits have 1 channel",
+        ),
         ({}, {"dataset": "digits", "sigma": 0.0}, "sigma = 0.0, expected a number > 0"),
     ],
 )

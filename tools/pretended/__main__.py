@@ -272,7 +272,7 @@ def ranks() -> dict[str, Any]:
     take = step_of("gaussian", "gpu", by_place(), TwoRanks(0, 2))
     take()
     result, counts = counted(take)
-    return {"shared": result.shared, **counts.as_numbers(), "places": counts.places()}
+    return {"split": result.shared, **counts.as_numbers(), "places": counts.places()}
 
 
 class Sent:
