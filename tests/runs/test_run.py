@@ -100,3 +100,22 @@ def test_linked_folder_in_a_run_is_refused(tmp_path: Path, name: str) -> None:
     (run.path / name).symlink_to(tmp_path / "outside")
     with pytest.raises(RunError, match=f"{name} is a symbolic link"):
         Run(run.path).recipe  # noqa: B018
+
+
+def test_a_run_that_another_process_has_just_begun_is_locked_not_foreign(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, other = Run(tmp_path / "run"), Run(tmp_path / "run")
+    check = Run._check_is_run
+
+    def begun_meanwhile(self: Run) -> None:
+        if self is other:
+            (self.path / "environment.json").write_text("{}")  # as its first files are seen, before its recipe
+        check(self)
+
+    with run.writing():
+        monkeypatch.setattr(Run, "_check_is_run", begun_meanwhile)
+        with pytest.raises(disk.LockedError), other.writing():
+            pass
+    with pytest.raises(RunError, match="already exists and is not a run"), other.writing():
+        pass

@@ -170,7 +170,12 @@ class Run:
     @contextmanager
     def writing(self) -> Iterator[None]:
         """Hold the lock to train here, and remove the temporary files of a killed process."""
-        self._check_is_run()
+        try:
+            self._check_is_run()
+        except RunError:
+            # Another process may have begun since: then the lock names it, or `claim` looks again.
+            if not disk.lock_file(self.path).exists() and not self.recipe_file.is_file():
+                raise
         disk.make_folder(self.path)
         # A finished run in a folder without write permission is an archive: it is read without a lock.
         archived = self.finished and not os.access(self.path, os.W_OK)
