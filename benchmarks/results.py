@@ -13,6 +13,7 @@ from pathlib import Path
 
 from benchmarks import scoreboard
 from benchmarks.archive import Archive, Measured, describe_images, down, up
+from radii.reports.metrics import without_noise
 
 ROOT = Path(__file__).parents[1]
 WIDTH = 120
@@ -190,6 +191,13 @@ def _teacher(archive: Archive, name: str) -> str:
     return _below(archive, name, str(run.path.relative_to(archive.folder)), "4")
 
 
+def _without_noise(archive: Archive, name: str) -> str:
+    """Return the accuracy of the network alone, in per cent."""
+    alone = without_noise(archive.run(name))
+    assert alone is not None
+    return down(alone.value, 1, 2)
+
+
 def _teacher_epochs(archive: Archive, name: str) -> str:
     """Return for how many epochs the teacher of a student was trained; empty for a run without a teacher."""
     teacher = archive.run(name).source("teacher")
@@ -280,6 +288,8 @@ COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "engine": lambda archive, name: str(archive.made(name).header["engine"]),
     "seconds per epoch": VALUES["seconds"],
     "epochs": VALUES["epochs"],
+    "hours of a core": lambda archive, name: f"{scoreboard.core_hours(archive.run(name)) or 0.0:.2f}",
+    "without noise": _without_noise,
     "epochs of its teacher": _teacher_epochs,
     "minutes of training": lambda archive, name: f"{sum(archive.history(name, 'seconds')) / 60:.0f}",
     "below the first teacher": _teacher,
