@@ -282,7 +282,9 @@ COLUMNS: dict[str, Callable[[Archive, str], str]] = {
     "sharpness": lambda archive, name: f"{archive.made(name).parameters['sharpness']:g}",
     "images": VALUES["count"],
     "sigma": VALUES["sigma"],
-    "n": VALUES["samples"],
+    "n": lambda archive, name: (
+        scoreboard.samples(archive.made(name).parameters).removeprefix("n = ").removeprefix("n ")
+    ),
     "samples per image": _samples_per_image,
     "minutes of certifying": lambda archive, name: f"{archive.summary(name).seconds / 60:.0f}",
     "engine": lambda archive, name: str(archive.made(name).header["engine"]),

@@ -102,12 +102,13 @@ def _cells(archive: Archive, row: Row, radii: Sequence[str]) -> list[str]:
         acr if exact else "",
         *shares,
         f"{summary.images:,}",
-        f"{made.certifier}, {_samples(made.parameters)}, {made.header.get('engine', '')}".removesuffix(", "),
+        f"{made.certifier}, {samples(made.parameters)}, {made.header.get('engine', '')}".removesuffix(", "),
         f"[`{'/'.join(folder.parts[1:])}`](../results/{folder.as_posix()}/recipe.toml)",
     ]
 
 
-def _samples(parameters: object) -> str:
+def samples(parameters: object) -> str:
+    """Say how many samples a certifier takes for an image, or at most."""
     assert isinstance(parameters, dict)
     if "estimation" in parameters:
         return f"n = {parameters['estimation']:,}"
