@@ -4,6 +4,7 @@ import io
 import json
 import random
 import signal
+import threading
 import time
 from collections.abc import Iterator
 from typing import Any
@@ -189,12 +190,16 @@ def test_no_picture_waits_for_a_decoder_that_starts_while_another_is_ready(
     first, second = all_ready(api)
     assert first.process is not None
     first.process.kill()
+    started = threading.Event()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(first, "wait", lambda: time.sleep(5))  # its next process starts slowly
-        statuses = [client.post("/predict", content=content).status_code for _ in range(4)]
-        assert sorted(statuses) == [200, 200, 200, 400]
-        assert not first.ready
-        assert second.ready
+        patch.setattr(first, "wait", lambda: started.wait(60))  # its next process starts slowly
+        try:
+            statuses = [client.post("/predict", content=content).status_code for _ in range(4)]
+            assert sorted(statuses) == [200, 200, 200, 400]
+            assert not first.ready
+            assert second.ready
+        finally:
+            started.set()
 
 
 def test_picture_that_is_not_decoded_by_the_deadline_is_503(
