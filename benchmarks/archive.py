@@ -44,7 +44,10 @@ class Archive:
 
     def run(self, name: str) -> Run:
         """Return the run of this name."""
-        run = Run(self.folder / re.split("[:@]", name)[0], trusted=("examples.convnet", "examples.cifar_nets"))
+        run = Run(
+            self.folder / re.split("[:@]", name)[0],
+            trusted=("examples.convnet", "examples.cifar_nets", "examples.efficientnet_lite"),
+        )
         if not run.recipe_file.is_file():
             raise ValueError(f"results/ has no run {name}: restore it, or take its numbers out of the template")
         return run

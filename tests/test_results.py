@@ -29,7 +29,7 @@ ROOT = Path(__file__).parents[1]
 RESULTS = ROOT / "results"
 PAGE = (ROOT / "docs" / "results.md").read_text()
 DIARY = (RESULTS / "diary.md").read_text()
-OWN = ("examples.convnet", "examples.cifar_nets")
+OWN = ("examples.convnet", "examples.cifar_nets", "examples.efficientnet_lite")
 """The module of a user-defined architecture that runs in the archive name."""
 RUNS = sorted(path.parent for path in RESULTS.rglob("recipe.toml"))
 TRIED = [path for path in RUNS if "tried" in path.parts]
