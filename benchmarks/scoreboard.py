@@ -39,7 +39,16 @@ def _row(archive: Archive, file: Path) -> Row:
 
 
 def core_hours(run: Run) -> float | None:
-    """Return the processor time of a run's training; of older runs its time, times its threads and processes."""
+    """Return the processor time of a run's training and of the archived runs that it continues; None if unknown."""
+    own, earlier = _own_hours(run), run.source("initial")
+    if own is None or earlier is None or not (earlier / "training.csv").is_file():
+        return own
+    before = core_hours(Run(earlier, run.trusted))
+    return None if before is None else own + before
+
+
+def _own_hours(run: Run) -> float | None:
+    """Return the processor time of a run's own training; of older runs its time, times its threads and processes."""
     history = run.history()
     if not history:
         return None

@@ -25,10 +25,10 @@ def source(digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> R
     return digits_run("mine")
 
 
-def planned(source: Run, minutes: float, model: str | None = None) -> tuple[list[str], float]:
+def planned(source: Run, minutes: float, model: str | None = None, *, denoise: bool = False) -> tuple[list[str], float]:
     """Return the planned commands with short names of the runs, and the minutes of all."""
     target = source.path.with_name("hardened")
-    commands = harden._commands(source, target, 0.25, minutes, model, None, None, 20)
+    commands = harden._commands(source, target, 0.25, minutes, model, None, None, harden.Measured(20, denoise))
     texts = [str(command).replace(f"{source.path.parent}/", "") for command in commands]
     return texts, sum(command.minutes for command in commands)
 
@@ -68,11 +68,23 @@ def test_another_architecture_learns_from_the_fine_tuned_model(source: Run) -> N
 def test_a_model_without_gradients_gets_a_denoiser(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = replace(source.recipe, model={"name": "onnx"})
     monkeypatch.setattr(Run, "recipe", property(lambda _: graph))
-    commands, _ = planned(source, 60)
+    assert harden._measure(source, 0.25, 60, None, None) == harden.Measured(20, denoise=True)
+    commands, _ = planned(source, 60, denoise=True)
     assert "radii train denoising --from mine --set sigma=0.25 --set objective.stability=0 --minutes" in commands[1]
     assert [command.split()[1] for command in commands] == ["certify", "train", "certify", "report", "compare"]
     with pytest.raises(ValueError, match="has no gradients, so it cannot teach a digits_mlp"):
-        planned(source, 60, "digits_mlp")
+        harden._measure(source, 0.25, 60, "digits_mlp", None)
+
+
+def test_few_training_images_of_a_class_get_a_denoiser(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert harden._measure(source, 0.25, 60, None, None) == harden.Measured(20, denoise=False)
+    monkeypatch.setattr(harden, "FEW", 10_000)
+    assert harden._measure(source, 0.25, 60, None, None).denoise
+    assert not harden._measure(source, 0.25, 60, "digits_mlp", None).denoise
+    commands, _ = planned(source, 60, denoise=True)
+    stated = "--set sigma=0.25 --set objective.stability=0.01 --set objective.stability_start=0.6 --minutes"
+    assert f"radii train denoising --from mine {stated}" in commands[1]
+    assert [command.split()[1] for command in commands[3:5]] == ["attack", "attack"]
 
 
 def test_audits_try_a_smaller_sigma_too(source: Run) -> None:
@@ -90,7 +102,7 @@ def test_a_file_that_is_no_plan_is_refused(content: str, tmp_path: Path) -> None
 
 
 def test_another_plan_is_named_by_its_run_first(tmp_path: Path) -> None:
-    harden.Plan(tmp_path / "hardened", {"run": "runs/a", "minutes": 60.0}).use([], 1)
+    harden.Plan(tmp_path / "hardened", {"run": "runs/a", "minutes": 60.0}).use([], harden.Measured(1))
     with pytest.raises(
         ValueError, match="another plan, with run = 'runs/a', not 'runs/b'. Name another run with --run"
     ):

@@ -7,7 +7,7 @@ from torch import nn
 from radii import engines, models
 from radii.models.base import create_denoiser
 from radii.models.denoised import Denoised
-from radii.models.denoisers import dncnn
+from radii.models.denoisers import dncnn, ffdnet
 from radii.smoothing.normalisation import CIFAR10, Normalise
 
 SMALL = {"name": "dncnn", "depth": 4, "width": 6}
@@ -71,6 +71,26 @@ def test_denoiser_predicts_the_noise() -> None:
     nn.init.zeros_(network.noise[-1].bias)  # type: ignore[index,union-attr]
     images = torch.rand(2, 1, 8, 8)
     assert torch.equal(network(images), images)
+
+
+@pytest.mark.parametrize("factor", [1, 2, 3])
+def test_ffdnet_sees_a_fraction_of_the_resolution(factor: int) -> None:
+    """Untrained it leaves images as they are; then pixels of each `factor` x `factor` square share their features."""
+    network = ffdnet.ffdnet((3, 8, 8), depth=2, width=4, factor=factor).double()
+    images = torch.rand((2, 3, 7, 10), dtype=torch.float64, requires_grad=True)
+    assert torch.equal(network(images), images)
+    last = network.noise[-1]  # type: ignore[index,union-attr]
+    assert (last.in_channels, last.out_channels) == (4, 3 * factor**2)
+    nn.init.normal_(last.weight)  # type: ignore[arg-type]
+    cleaned = network(images)
+    assert cleaned.shape == images.shape
+    assert not torch.equal(cleaned, images)
+    (seen,) = torch.autograd.grad(cleaned[0, 0, 3, 3], images)
+    rows = seen[0].abs().sum((0, 2)).nonzero().flatten()
+    corner = 3 - 3 % factor
+    # Two convolutions see two squares to each side of the pixel's own; beyond the edge there is nothing.
+    assert int(rows.min()) >= max(0, corner - 2 * factor)
+    assert int(rows.max()) < min(7, corner + 3 * factor)
 
 
 def test_denoisers_are_not_listed_as_models() -> None:

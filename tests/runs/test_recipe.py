@@ -140,6 +140,16 @@ def test_steps_and_epochs_replace_each_other() -> None:
     )
 
 
+def test_another_optimizer_drops_nesterov_unless_it_is_stated() -> None:
+    text = TEXT.replace("[training]", "[training]\nnesterov = true")
+    for optimizer in ("sgd", "muon"):
+        training = recipe.parse(text, "here", [f"training.optimizer={optimizer}"]).training
+        assert training is not None
+        assert training.nesterov is (optimizer == "sgd")
+    with pytest.raises(RecipeError, match="nesterov needs optimizer = 'sgd'"):
+        recipe.parse(TEXT, "here", ["training.nesterov=true", "training.optimizer=muon"])
+
+
 @pytest.mark.parametrize(
     ("stated", "resolved"),
     [

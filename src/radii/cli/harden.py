@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, NamedTuple
 
 from cyclopts import Parameter
 
@@ -32,8 +32,12 @@ CERTIFYING, ATTACKING, STARTING = 0.08, 0.03, 0.05
 """Shares of the minutes: for each certification, for each attack, and for starting the commands."""
 ATTACKED = 10.0
 """With fewer minutes than this, nothing is attacked."""
-DENOISER = 10
+DENOISER = 3
 """How many times more a forward pass is expected to cost behind a denoiser."""
+FEW = 10
+"""With fewer training images of a class than this, a model forgets more than it learns: it gets a denoiser."""
+STABILITY = ["objective.stability=0.01", "objective.stability_start=0.6"]
+"""A denoiser first learns from the pictures alone, then from the model's answers too."""
 
 
 def harden(
@@ -50,9 +54,9 @@ def harden(
     """Make a run robust within some minutes, certify it before and after, and compare.
 
     Fine-tunes the model with noise: plain Gaussian first, then `consistency`. A model without gradients, an ONNX file,
-    gets a denoiser in front of it. With --model, another architecture learns from the fine-tuned one. It is a plan
-    over other verbs, which it prints first: type them yourself to change them. The same command continues after an
-    interruption.
+    gets a denoiser in front of it, and so does one with fewer than ten training images of a class. With --model,
+    another architecture learns from the fine-tuned one. It is a plan over other verbs, which it prints first: type them
+    yourself to change them. The same command continues after an interruption.
 
     Args:
         run: The run to harden, trained or imported.
@@ -73,13 +77,11 @@ def harden(
     disk.make_folder(target.parent)
     with disk.locked(plan_file(target)):
         plan = Plan(target, {**choices, **place, "weights": source.weights_digest()})
-        if plan.every is None and target.exists():
+        if plan.measured is None and target.exists():
             raise RunError(f"{target} exists and is no hardening of {run}.", "run")
         with printed_warnings():
-            if plan.every is None:
-                _expect_training_images(source, data)
-            every = plan.every or _every(source, noise, _certifying(minutes), data)
-            plan.use(_commands(source, target, noise, minutes, model, data, trust, every), every)
+            measured = plan.measured or _measure(source, noise, minutes, model, data)
+            plan.use(_commands(source, target, noise, minutes, model, data, trust, measured), measured)
         began, before = time.monotonic(), plan.done == len(plan.commands)
         show_plan(f"To harden {run} at sigma {noise:g}", plan.commands)
         hint(f"the plan is in {plan.file}: the same command continues it")
@@ -94,35 +96,44 @@ def plan_file(target: Path) -> Path:
     return target.with_name(f"{target.name}.plan.json")
 
 
+class Measured(NamedTuple):
+    """What a plan depends on beside its options."""
+
+    every: int
+    """Certify every nth image."""
+    denoise: bool = False
+    """Train a denoiser in front of the model."""
+
+
 class Plan:
     """The commands of a hardening in a file beside the hardened run, so that a stopped one continues as it began.
 
     The commands in the file are not run: they may come from a stranger, with a module to trust or a cluster. They are
-    made again from the options and from `every`, which was measured, and have to be equal.
+    made again from the options and from what was measured, and have to be equal.
     """
 
     def __init__(self, target: Path, stated: Mapping[str, Any]) -> None:
         self.file = plan_file(target)
         self.stated = dict(stated)
         self.commands: list[PlannedCommand] = []
-        self.every: int | None = None
-        """Certify every nth image; None for a new plan."""
+        self.measured: Measured | None = None
+        """None for a new plan."""
         self.done = 0
         self._words: list[list[str]] = []
         if self.file.is_file():
             self._read()
 
-    def use(self, commands: list[PlannedCommand], every: int) -> None:
+    def use(self, commands: list[PlannedCommand], measured: Measured) -> None:
         """Write a new plan before its first command runs; refuse a file with other commands."""
         words = [list(step.words) for step in commands]
-        if self.every is not None and (words != self._words or not 0 <= self.done <= len(words)):
+        if self.measured is not None and (words != self._words or not 0 <= self.done <= len(words)):
             raise RunError(
                 f"{self.file} holds other commands than this version plans. "
                 "Remove it to begin anew, or name another run with --run."
             )
         self.commands = commands
-        if self.every is None:
-            self.every = every
+        if self.measured is None:
+            self.measured = measured
             disk.sweep(self.file.parent, [self.file.name])
             self.finish(0)
 
@@ -130,13 +141,15 @@ class Plan:
         """Record how many commands are finished."""
         self.done = done
         steps = [{"words": step.words, "minutes": step.minutes, "purpose": step.purpose} for step in self.commands]
-        disk.write_json(self.file, {"plan": self.stated, "every": self.every, "done": done, "commands": steps})
+        measured = {} if self.measured is None else self.measured._asdict()
+        disk.write_json(self.file, {"plan": self.stated, **measured, "done": done, "commands": steps})
 
     def _read(self) -> None:
         table = readers.json_object(self.file)
         settings, steps, done, every = (table.get(key) for key in ("plan", "commands", "done", "every"))
+        denoise = table.get("denoise", False)
         valid = readers.is_object(settings) and isinstance(steps, list) and all(map(_is_step, steps))
-        if not valid or not readers.is_count(every) or not readers.is_integer(done):
+        if not valid or not readers.is_count(every) or not readers.is_integer(done) or not isinstance(denoise, bool):
             raise RunError(f"{self.file} is not a plan that `radii harden` wrote. Move it away.")
         if difference := first_difference({key: (settings or {}).get(key) for key in self.stated}, self.stated):
             raise RunError(
@@ -144,7 +157,7 @@ class Plan:
                 f"Name another run with --run, or move {str(self.file).removesuffix('.plan.json')} and its plan away."
             )
         self._words = [list(step["words"]) for step in steps or ()]
-        self.every, self.done = int(every or 1), int(done or 0)
+        self.measured, self.done = Measured(int(every or 1), denoise), int(done or 0)
 
 
 def _is_step(step: Any) -> bool:
@@ -165,7 +178,7 @@ def _commands(
     model: str | None,
     data: Path | None,
     trust: Strings,
-    every: int,
+    measured: Measured,
 ) -> list[PlannedCommand]:
     """Divide the minutes: certify before, train, certify after, attack both if there is time, report and compare."""
     certifying = _certifying(minutes)
@@ -173,8 +186,8 @@ def _commands(
     attacking = ATTACKING * minutes if attackable else 0.0
     training = minutes * (1 - STARTING) - 1.5 * certifying - 2 * attacking
     words = "certified on the same images"
-    before = certify_command(source.path, sigma, certifying / 2, f"before: {words}", every, data, trust)
-    after = certify_command(target, sigma, certifying, f"after: {words}", every, data, trust)
+    before = certify_command(source.path, sigma, certifying / 2, f"before: {words}", measured.every, data, trust)
+    after = certify_command(target, sigma, certifying, f"after: {words}", measured.every, data, trust)
     attacks = [
         attack_command(path, sigma, attacking, f"attack the run {when}", data, trust)
         for path, when in ((source.path, "before"), (target, "after"))
@@ -182,7 +195,7 @@ def _commands(
     ]
     return [
         before,
-        *_training(source, target, sigma, training, model, data, trust),
+        *_training(source, target, sigma, training, model, data, trust, denoise=measured.denoise),
         after,
         *attacks,
         planned("the page", 0.1, "report", source.path, target, out=target / "report", trust=trust),
@@ -191,17 +204,23 @@ def _commands(
 
 
 def _training(
-    source: Run, target: Path, sigma: float, minutes: float, model: str | None, data: Path | None, trust: Strings
+    source: Run,
+    target: Path,
+    sigma: float,
+    minutes: float,
+    model: str | None,
+    data: Path | None,
+    trust: Strings,
+    *,
+    denoise: bool = False,
 ) -> list[PlannedCommand]:
     """Return the commands that train: a denoiser, fine-tuning in one or two stages, or a teacher and its student."""
     more = {"data": data, "trust": trust}
     noise = f"sigma={sigma:g}"
-    if not has_gradients(source.recipe):
-        if model is not None:
-            raise ValueError(f"{source.path} has no gradients, so it cannot teach a {model}. Leave out --model.")
-        settings = [noise, "objective.stability=0"]
+    if denoise:
+        stability = STABILITY if has_gradients(source.recipe) else ["objective.stability=0"]
         purpose = "train a denoiser in front of the model, which stays as it is"
-        options: dict[str, Any] = {"from_": source.path, "set": settings, **_length(minutes, target)}
+        options: dict[str, Any] = {"from_": source.path, "set": [noise, *stability], **_length(minutes, target)}
         return [planned(purpose, minutes, "train", "denoising", **options, **more)]
     if model is not None:
         _expect_model(source, model)
@@ -230,18 +249,26 @@ def _expect_model(source: Run, model: str) -> None:
     make_model(replace(source.recipe, model=parse_value(model)), model_spec(source), pretrained=False)
 
 
-def _expect_training_images(source: Run, data: Path | None) -> None:
-    """Raise unless there are images to train on: the first minutes would go to certificates of the test images."""
+def _measure(source: Run, sigma: float, minutes: float, model: str | None, data: Path | None) -> Measured:
+    """Choose between fine-tuning and a denoiser, and how many images to certify.
+
+    Raises if there are no training images: the first minutes would go to certificates of the test images.
+    """
     from radii.training.open_dataset import dataset_of
 
-    dataset_of(source, data).part("train")
+    dataset = dataset_of(source, data)
+    few = len(dataset.part("train")) < FEW * dataset.classes
+    if model is not None and not has_gradients(source.recipe):
+        raise ValueError(f"{source.path} has no gradients, so it cannot teach a {model}. Leave out --model.")
+    denoise = model is None and (few or not has_gradients(source.recipe))
+    return Measured(_every(source, sigma, _certifying(minutes), denoise, data), denoise)
 
 
 def _length(minutes: float, target: Path) -> dict[str, Any]:
     return {"minutes": round(minutes, 2), "run": target}
 
 
-def _every(source: Run, sigma: float, minutes: float, data: Path | None) -> int:
+def _every(source: Run, sigma: float, minutes: float, denoise: bool, data: Path | None) -> int:
     """Time a block of copies; return the n for which every nth image can be certified in some minutes."""
     from radii.certification.certify import CertificationConfig, open_certification
     from radii.certifiers.fixed import Fixed
@@ -255,6 +282,6 @@ def _every(source: Run, sigma: float, minutes: float, data: Path | None) -> int:
     images = len(certification.samples)
     image = certification.forecast(range(images))
     assert image is not None, "votes can always be simulated"
-    image = image if has_gradients(source.recipe) else image.times(DENOISER)
+    image = image.times(DENOISER) if denoise else image
     every = every_within(image, images, minutes, default_workers())
     return max(1, min(max(every, images // MOST_CERTIFIED), images // FEWEST_CERTIFIED))

@@ -231,7 +231,11 @@ def parse_value(text: str) -> Any:
 
 
 def apply_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
-    """Override values by `key=value` settings; a dotted key names a field of a table."""
+    """Override values by `key=value` settings; a dotted key names a field of a table.
+
+    A setting drops what it replaces: epochs drop steps, and an optimizer without nesterov drops that, unless it is set.
+    """
+    stated = {setting.partition("=")[0].strip() for setting in settings}
     for setting in settings:
         key, equals, text = setting.partition("=")
         if not equals:
@@ -242,6 +246,8 @@ def apply_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str,
         table[name] = parse_value(text)
         if tables == ["training"] and name in LENGTHS:
             table.pop(LENGTHS[name], None)
+        elif key.strip() == "training.optimizer" and table[name] != "sgd" and "training.nesterov" not in stated:
+            table.pop("nesterov", None)
     return values
 
 
