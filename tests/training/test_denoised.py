@@ -179,10 +179,14 @@ def test_recipe_from_a_run_without_a_shipped_recipe(classifier: Run, monkeypatch
     tuned = recipe_from(classifier.recipe, classifier.path, "consistency", 1000)
     assert tuned.training == replace(profiles.fine_tuning(1000), initial=str(classifier.path))
     denoised = recipe_from(classifier.recipe, classifier.path, "denoising", 1000)
-    assert denoised.model == {
-        "name": "denoised",
-        "classifier": str(classifier.path),
-    }
+    assert denoised.model == {"name": "denoised", "denoiser": "ffdnet", "classifier": str(classifier.path)}
+
+
+@pytest.mark.parametrize(("pixels", "images"), [(28**2, 128), (64**2, 32), (224**2, 4)])
+def test_large_images_need_few_for_a_step_of_a_denoiser(pixels: int, images: int) -> None:
+    training = profiles.denoiser_training(10_000, pixels)
+    assert (training.images_per_step, training.optimizer) == (images, "adamw")
+    assert training.learning_rate == profiles.denoiser_training(10_000, profiles.SMALL).learning_rate
 
 
 def test_recipe_is_chosen_by_name_or_nearest_sigma(classifier: Run) -> None:

@@ -36,8 +36,6 @@ DENOISER = 3
 """How many times more a forward pass is expected to cost behind a denoiser."""
 FEW = 10
 """With fewer training images of a class than this, a model forgets more than it learns: it gets a denoiser."""
-STABILITY = ["objective.stability=0.01", "objective.stability_start=0.6"]
-"""A denoiser first learns from the pictures alone, then from the model's answers too."""
 
 
 def harden(
@@ -218,9 +216,9 @@ def _training(
     more = {"data": data, "trust": trust}
     noise = f"sigma={sigma:g}"
     if denoise:
-        stability = STABILITY if has_gradients(source.recipe) else ["objective.stability=0"]
+        settings = [noise, "objective.stability=0"]
         purpose = "train a denoiser in front of the model, which stays as it is"
-        options: dict[str, Any] = {"from_": source.path, "set": [noise, *stability], **_length(minutes, target)}
+        options: dict[str, Any] = {"from_": source.path, "set": settings, **_length(minutes, target)}
         return [planned(purpose, minutes, "train", "denoising", **options, **more)]
     if model is not None:
         _expect_model(source, model)

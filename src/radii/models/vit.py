@@ -6,6 +6,7 @@ from torch import Tensor, nn
 
 from radii.models._blocks import conv, conv_bn_relu
 from radii.models.base import Count, Shape
+from radii.smoothing.forward import channels_last
 
 GRID = 8
 
@@ -42,9 +43,8 @@ class _FastVit(nn.Module):
 
     def __init__(self, shape: Shape, classes: int, width: int, layers: int, heads: int) -> None:
         super().__init__()
-        self.stem = nn.Sequential(
-            conv_bn_relu(shape[0], width // 2, 3), conv_bn_relu(width // 2, width, 3, 2), conv(width, width, 3, 2)
-        )
+        stem = (conv_bn_relu(shape[0], width // 2, 3), conv_bn_relu(width // 2, width, 3, 2), conv(width, width, 3, 2))
+        self.stem = channels_last(nn.Sequential(*stem))
         high, wide = ((side + 3) // 4 for side in shape[1:])
         self.position = nn.Parameter(0.02 * torch.randn(1, high * wide, width))
         self.layers = nn.Sequential(*(_fast_layer(width, heads) for _ in range(layers)))

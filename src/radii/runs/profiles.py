@@ -19,6 +19,11 @@ STEPS_PER_EPOCH = 25
 """The fewest steps of an epoch, unless the batch would be smaller than LEAST_BATCH."""
 FEW = 100_000
 """A folder with fewer training images than this does not get the schedule of ImageNet."""
+DENOISED_PIXELS, LEAST_DENOISED = 1 << 17, 4
+"""The pixels of a denoiser's step, at most, unless it would have fewer than LEAST_DENOISED images."""
+DENOISER_RATE = 3e-3
+SMALL = 32 * 32
+"""The pixels of an image, where nothing is known of it."""
 WEIGHT_RAMP = 0.5
 """The share of fine-tuning over which the weights of `consistency` rise."""
 
@@ -41,10 +46,13 @@ def from_scratch(images: int) -> Training:
     return _one_cycle(images, seen=1_500_000, epochs=(20, 100), rate=0.1, weight_decay=5e-4)
 
 
-def denoiser_training(images: int) -> Training:
-    """Return the schedule of a denoiser."""
-    cycle = _one_cycle(images, seen=500_000, epochs=(5, 100), rate=3e-3, weight_decay=1e-4)
-    return replace(cycle, optimizer="adamw", nesterov=False)
+def denoiser_training(images: int, pixels: int) -> Training:
+    """Return the schedule of a denoiser, which learns from every pixel, so a step has few large images."""
+    cycle = _one_cycle(images, seen=500_000, epochs=(5, 100), rate=DENOISER_RATE, weight_decay=1e-4)
+    size = cycle.images_per_step
+    while size > LEAST_DENOISED and size * pixels > DENOISED_PIXELS:
+        size //= 2
+    return replace(cycle, images_per_step=size, learning_rate=DENOISER_RATE, optimizer="adamw", nesterov=False)
 
 
 def _one_cycle(images: int, *, seen: int, epochs: tuple[int, int], rate: float, weight_decay: float) -> Training:
@@ -65,17 +73,25 @@ def scratch_recipe(objective: str, images: int, dataset: Spec, model: Spec, sigm
     return Recipe(dataset=dataset, model=model, sigma=sigma, objective=objective, training=from_scratch(images))
 
 
-def recipe_from(trained: Recipe, folder: Path, method: Path | str, images: int, settings: Sequence[str] = ()) -> Recipe:
+def recipe_from(
+    trained: Recipe,
+    folder: Path,
+    method: Path | str,
+    images: int,
+    settings: Sequence[str] = (),
+    *,
+    pixels: int = SMALL,
+) -> Recipe:
     """Make a recipe that continues from the trained run in `folder`, with its data, model, normalisation and sigma.
 
     `method` is a recipe, which gives the objective's fields and the schedule; or an objective. Then the schedule is
-    that of fine-tuning with so many training images, and the fields are those of the shipped recipe for the run's
+    that of fine-tuning with so many training images of so many pixels, and the fields are those of the shipped recipe for the run's
     dataset, if there is one. `settings` override all of it. `denoising` puts a denoiser in front of the run's model;
     any other objective fine-tunes it.
     """
     base = _method_recipe(method, trained)
     if not _is_recipe(method):
-        base = _fine_tuned(base, images)
+        base = _fine_tuned(base, images, pixels)
     recipe = replace(base, model=trained.model, sigma=trained.sigma, normalisation=trained.normalisation)
     recipe = replace(recipe, dataset=dataset_from(trained, folder))
     if base.objective["name"] == DENOISING:
@@ -85,10 +101,10 @@ def recipe_from(trained: Recipe, folder: Path, method: Path | str, images: int, 
     return with_settings(recipe, str(method), settings)
 
 
-def _fine_tuned(base: Recipe, images: int) -> Recipe:
+def _fine_tuned(base: Recipe, images: int, pixels: int) -> Recipe:
     """Return a recipe with the schedule of fine-tuning; the weights of `consistency` rise, to begin as Gaussian."""
     if base.objective["name"] == DENOISING:
-        return replace(base, training=denoiser_training(images))
+        return replace(base, training=denoiser_training(images, pixels))
     ramp = {"weight_ramp": WEIGHT_RAMP} if base.objective["name"] == CONSISTENCY else {}
     return replace(base, objective={**base.objective, **ramp}, training=fine_tuning(images))
 
@@ -130,5 +146,5 @@ def _method_recipe(method: Path | str, trained: Recipe) -> Recipe:
     ]
     if matching:
         return min(matching, key=lambda recipe: abs(recipe.sigma - trained.sigma))
-    model: Spec = "denoised" if name == DENOISING else trained.model
+    model: Spec = {"name": "denoised", "denoiser": "ffdnet"} if name == DENOISING else trained.model
     return replace(trained, model=model, objective=named_table(name, "objective"), seed=0, training=None)

@@ -1,5 +1,6 @@
 """Make recipes with a profile's defaults: to fine-tune a run, to train its students, or to train from scratch."""
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,8 +17,9 @@ def fine_tuning_recipe(run: Run, method: Path | str, settings: Sequence[str] = (
     path = stated.dataset.get("path")
     if data is None and path and not any(key.startswith("dataset") for key in settings):
         require_data(Path(path), stated.dataset["name"], run.path)
-    images = len(open_dataset(stated, data).part("train"))
-    return profiles.recipe_from(run.recipe, run.path, method, images, settings)
+    dataset = open_dataset(stated, data)
+    images, pixels = len(dataset.part("train")), math.prod(dataset.shape[1:])
+    return profiles.recipe_from(run.recipe, run.path, method, images, settings, pixels=pixels)
 
 
 def student_recipe(teacher: Run, settings: Sequence[str] = (), data: Path | None = None) -> Recipe:

@@ -16,18 +16,20 @@ def ffdnet(
     width: Count = 32,
     factor: Annotated[int, {"ge": 1}] = 2,
 ) -> nn.Module:
-    """FFDNet of `depth` convolutions of `width` channels, for any image size.
+    """FFDNet of `depth` convolutions of `width` channels.
 
     `factor` x `factor` pixels become channels first, so a convolution sees farther and costs less. The published
     network for colour images has depth 12 and width 96. Here the noise's level is that of the training, and no input.
     """
-    return channels_last(_FfdNet(shape[0], depth, width, factor))
+    return channels_last(_FfdNet(shape, depth, width, factor))
 
 
 class _FfdNet(nn.Module):
-    def __init__(self, channels: int, depth: int, width: int, factor: int) -> None:
+    def __init__(self, shape: Shape, depth: int, width: int, factor: int) -> None:
         super().__init__()
+        channels, self.height, self.width = shape
         self.factor = factor
+        self.padding = (0, -self.width % factor, 0, -self.height % factor)
         inputs = channels * factor**2
         first = [nn.Conv2d(inputs, width, 3, padding=1), nn.ReLU(inplace=True)]
         inner = [conv_bn_relu(width, width, 3) for _ in range(depth - 2)]
@@ -37,9 +39,7 @@ class _FfdNet(nn.Module):
         self.noise = nn.Sequential(*first, *inner, last)
 
     def forward(self, images: Tensor) -> Tensor:
-        height, width = images.shape[-2:]
-        padding = (0, -width % self.factor, 0, -height % self.factor)
-        padded = F.pad(images, padding, mode="replicate") if any(padding) else images
+        padded = F.pad(images, self.padding, mode="replicate") if any(self.padding) else images
         noise = F.pixel_shuffle(self.noise(F.pixel_unshuffle(padded, self.factor)), self.factor)
-        clean: Tensor = images - noise[..., :height, :width]
+        clean: Tensor = images - noise[..., : self.height, : self.width]
         return clean
