@@ -130,6 +130,18 @@ def test_hours_count_threads_and_processes(tmp_path: Path) -> None:
     assert scoreboard.core_hours(Run(tmp_path / "run")) == pytest.approx(once * 6 / threads)
 
 
+def test_hours_count_the_archived_run_that_a_run_continues(tmp_path: Path) -> None:
+    for name in ("first", "second"):
+        shutil.copytree(RESULTS / "digits/thirty-epochs/gaussian", tmp_path / name)
+    first, second = Run(tmp_path / "first"), Run(tmp_path / "second")
+    once = scoreboard.core_hours(first)
+    assert once is not None
+    (second.path / "origin.json").write_text(json.dumps({"initial": {"path": "../first", "hash": "0" * 64}}))
+    assert scoreboard.core_hours(Run(second.path)) == pytest.approx(2 * once)
+    shutil.rmtree(first.path)
+    assert scoreboard.core_hours(Run(second.path)) == pytest.approx(once)
+
+
 @pytest.mark.parametrize("place", [0, -1])
 def test_missing_certificate_file_is_an_error(copy: Path, place: int) -> None:
     sorted((copy / "results").rglob("*.tsv"))[place].unlink()

@@ -83,3 +83,15 @@ def test_classifier_is_unchanged_in_train_mode(normed: nn.Module, batch: Batch) 
     assert all(torch.equal(value, before[key]) for key, value in normed.state_dict().items())
     assert all(parameter.grad is None for parameter in normed.parameters())
     assert all(module.training for module in normed.modules())
+
+
+def test_the_classifier_runs_from_the_stated_share_of_the_training_on(plain: nn.Module, batch: Batch) -> None:
+    model = Denoised(nn.Conv2d(1, 1, 3, padding=1).double(), BlackBox(plain))
+    objective = Denoising(sigma=0.4, stability=0.5, stability_start=0.6)
+    early = objective.terms(model, batch, step()._replace(progress=0.59))
+    assert model.classifier.asked == 0
+    assert torch.equal(early["stability"], torch.zeros(8, dtype=torch.float64))
+    with torch.no_grad():
+        late = objective.terms(model, batch, step()._replace(progress=0.6))
+        always = Denoising(sigma=0.4, stability=0.5).terms(model, batch, step())
+    assert torch.equal(late["stability"], always["stability"])

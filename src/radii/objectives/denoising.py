@@ -22,6 +22,8 @@ class Denoising(Objective):
     """
 
     stability: float = option(0.1, ge=0)
+    stability_start: float = option(0.0, ge=0, le=1)
+    """The share of the training before the cross-entropy counts, which costs a fraction of the rest."""
 
     def check_model(self, model: nn.Module) -> None:
         _denoiser_and_classifier(model)
@@ -31,8 +33,10 @@ class Denoising(Objective):
         noisy = noisy_copies(batch.images, 1, self.sigma, step.rng).squeeze(0)
         clean = denoiser(noisy)
         terms = {"squared_error": (clean - batch.images).square().flatten(1).mean(1)}
-        if self.stability:
+        if self.stability and step.progress >= self.stability_start:
             terms["stability"] = self.stability * _disagreement(classifier, clean, batch.images)
+        elif self.stability:
+            terms["stability"] = torch.zeros_like(terms["squared_error"])
         return terms
 
 

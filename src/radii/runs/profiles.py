@@ -85,9 +85,9 @@ def recipe_from(
     """Make a recipe that continues from the trained run in `folder`, with its data, model, normalisation and sigma.
 
     `method` is a recipe, which gives the objective's fields and the schedule; or an objective. Then the schedule is
-    that of fine-tuning with so many training images of so many pixels, and the fields are those of the shipped recipe for the run's
-    dataset, if there is one. `settings` override all of it. `denoising` puts a denoiser in front of the run's model;
-    any other objective fine-tunes it.
+    that of fine-tuning with so many training images of so many pixels, and the fields are those of the shipped recipe
+    for the run's dataset, if there is one. `settings` override all of it. `denoising` puts a denoiser in front of the
+    run's model; any other objective fine-tunes it.
     """
     base = _method_recipe(method, trained)
     if not _is_recipe(method):
