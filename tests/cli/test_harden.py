@@ -82,7 +82,8 @@ def test_few_training_images_of_a_class_get_a_denoiser(source: Run, monkeypatch:
     assert harden._measure(source, 0.25, 60, None, None).denoise
     assert not harden._measure(source, 0.25, 60, "digits_mlp", None).denoise
     commands, _ = planned(source, 60, denoise=True)
-    assert "radii train denoising --from mine --set sigma=0.25 --set objective.stability=0 --minutes" in commands[1]
+    stated = "--set sigma=0.25 --set objective.stability=0.001 --set objective.stability_start=0.6 --minutes"
+    assert f"radii train denoising --from mine {stated}" in commands[1]
     assert [command.split()[1] for command in commands[3:5]] == ["attack", "attack"]
 
 

@@ -185,7 +185,7 @@ def test_recipe_from_a_run_without_a_shipped_recipe(classifier: Run, monkeypatch
 @pytest.mark.parametrize(("pixels", "images"), [(28**2, 128), (64**2, 32), (224**2, 4)])
 def test_large_images_need_few_for_a_step_of_a_denoiser(pixels: int, images: int) -> None:
     training = profiles.denoiser_training(10_000, pixels)
-    assert (training.images_per_step, training.optimizer) == (images, "adamw")
+    assert (training.images_per_step, training.optimizer) == (images, "muon")
     assert training.learning_rate == profiles.denoiser_training(10_000, profiles.SMALL).learning_rate
 
 

@@ -36,6 +36,9 @@ DENOISER = 3
 """How many times more a forward pass is expected to cost behind a denoiser."""
 FEW = 10
 """With fewer training images of a class than this, a model forgets more than it learns: it gets a denoiser."""
+STABILITY = ("objective.stability=0.001", "objective.stability_start=0.6")
+"""A denoiser first learns from the pictures alone, which is cheap, then from the model's answers too."""
+NO_STABILITY = ("objective.stability=0",)
 
 
 def harden(
@@ -216,7 +219,7 @@ def _training(
     more = {"data": data, "trust": trust}
     noise = f"sigma={sigma:g}"
     if denoise:
-        settings = [noise, "objective.stability=0"]
+        settings = [noise, *(STABILITY if has_gradients(source.recipe) else NO_STABILITY)]
         purpose = "train a denoiser in front of the model, which stays as it is"
         options: dict[str, Any] = {"from_": source.path, "set": settings, **_length(minutes, target)}
         return [planned(purpose, minutes, "train", "denoising", **options, **more)]

@@ -163,6 +163,10 @@ class Half(nn.Module):
         return logits
 
 
+TIMED, LONG_ENOUGH = 5, 1.0
+"""An engine is timed by so many forward passes, but by no more after so many seconds."""
+
+
 def device_of(model: nn.Module) -> torch.device:
     """Return the device of a model's weights; a model with an ONNX graph runs on the CPU."""
     if has_graph(model):
@@ -270,9 +274,10 @@ def _automatic(spec: EngineSpec) -> list[Engine]:
 
 
 def _seconds(form: nn.Module, probe: Tensor) -> float:
-    seconds = []
+    """Return the least time of five forward passes, or of as many as fit into a second; the check has warmed up."""
+    seconds: list[float] = []
     with torch.inference_mode():
-        for _ in range(5):
+        while len(seconds) < TIMED and sum(seconds) < LONG_ENOUGH:
             began = time.perf_counter()
             form(probe).sum().item()  # waits until a GPU is done
             seconds.append(time.perf_counter() - began)

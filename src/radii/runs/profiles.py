@@ -21,7 +21,7 @@ FEW = 100_000
 """A folder with fewer training images than this does not get the schedule of ImageNet."""
 DENOISED_PIXELS, LEAST_DENOISED = 1 << 17, 4
 """The pixels of a denoiser's step, at most, unless it would have fewer than LEAST_DENOISED images."""
-DENOISER_RATE = 3e-3
+DENOISER_RATE = 0.02
 SMALL = 32 * 32
 """The pixels of an image, where nothing is known of it."""
 WEIGHT_RAMP = 0.5
@@ -52,7 +52,7 @@ def denoiser_training(images: int, pixels: int) -> Training:
     size = cycle.images_per_step
     while size > LEAST_DENOISED and size * pixels > DENOISED_PIXELS:
         size //= 2
-    return replace(cycle, images_per_step=size, learning_rate=DENOISER_RATE, optimizer="adamw", nesterov=False)
+    return replace(cycle, images_per_step=size, learning_rate=DENOISER_RATE, optimizer="muon", nesterov=False)
 
 
 def _one_cycle(images: int, *, seen: int, epochs: tuple[int, int], rate: float, weight_decay: float) -> Training:
