@@ -46,10 +46,15 @@ def available() -> list[str]:
     return ["cpu", *(cuda if has_cuda else ()), *(["mps"] if has_mps else ())]
 
 
+def usable_cores() -> int:
+    """Return the number of cores that this process may use, which a container or taskset may limit."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 def default_workers(device: torch.device | None = None) -> int:
     """Return the number of workers of a device, by default the default one: a worker for each GPU, or for each core."""
     if (device or default_device()).type == "cpu":
-        return os.cpu_count() or 1
+        return usable_cores()
     return max(1, len(worker_variables()))
 
 

@@ -10,9 +10,11 @@ from typing import Any
 import pytest
 from PIL import Image
 
+from radii.certification.certify import Certification
 from radii.cli import harden
 from radii.cli.audit import _loses_most, sensible_sigmas
 from radii.disk import LockedError
+from radii.estimate import Estimate
 from radii.interop.factory import import_model
 from radii.reports.compare import Comparison
 from radii.runs.run import Run, RunError
@@ -21,14 +23,16 @@ from tests.cli.running import radii
 
 @pytest.fixture
 def source(digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> Run:
-    monkeypatch.setattr(harden, "_every", lambda *_: 20)
+    monkeypatch.setattr(harden, "_certifying", lambda _, __, minutes, *___: (20, 0.08 * minutes))
     return digits_run("mine")
 
 
 def planned(source: Run, minutes: float, model: str | None = None, *, denoise: bool = False) -> tuple[list[str], float]:
     """Return the planned commands with short names of the runs, and the minutes of all."""
     target = source.path.with_name("hardened")
-    commands = harden._commands(source, target, 0.25, minutes, model, None, None, harden.Measured(20, denoise))
+    commands = harden._commands(
+        source, target, 0.25, minutes, model, None, None, harden.Measured(20, 0.08 * minutes, denoise)
+    )
     texts = [str(command).replace(f"{source.path.parent}/", "") for command in commands]
     return texts, sum(command.minutes for command in commands)
 
@@ -68,7 +72,7 @@ def test_another_architecture_learns_from_the_fine_tuned_model(source: Run) -> N
 def test_a_model_without_gradients_gets_a_denoiser(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = replace(source.recipe, model={"name": "onnx"})
     monkeypatch.setattr(Run, "recipe", property(lambda _: graph))
-    assert harden._measure(source, 0.25, 60, None, None) == harden.Measured(20, denoise=True)
+    assert harden._measure(source, 0.25, 60, None, None) == harden.Measured(20, 4.8, denoise=True)
     commands, _ = planned(source, 60, denoise=True)
     assert "radii train denoising --from mine --set sigma=0.25 --set objective.stability=0 --minutes" in commands[1]
     assert [command.split()[1] for command in commands] == ["certify", "train", "certify", "report", "compare"]
@@ -76,8 +80,29 @@ def test_a_model_without_gradients_gets_a_denoiser(source: Run, monkeypatch: pyt
         harden._measure(source, 0.25, 60, "digits_mlp", None)
 
 
+@pytest.mark.parametrize(
+    ("seconds", "every", "minutes"),
+    [(0.001, 1, 4.8), (5.0, 5, 4.8), (20.0, 9, 8.3), (60.0, 25, 9.0), (600.0, 45, 50.0)],
+    ids=["all images", "what fits", "fifty of a slower one", "as many as fit a fifth", "ten of the slowest"],
+)
+def test_a_slow_model_is_certified_on_few_images(
+    seconds: float, every: int, minutes: float, digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Certification, "forecast", lambda *_: Estimate(seconds, seconds, seconds))
+    monkeypatch.setattr("radii.device.default_workers", lambda: 2)
+    chosen, expected = harden._certifying(digits_run("mine"), 0.25, 60, denoise=False, data=None)
+    assert chosen == every
+    assert expected == pytest.approx(minutes, abs=0.1)
+
+
+def test_minutes_that_leave_none_for_training_are_refused(source: Run) -> None:
+    slow = harden.Measured(45, 20.0)
+    with pytest.raises(ValueError, match="--minutes 30 leaves no time to train.* about 30 min. Use --minutes 250."):
+        harden._commands(source, source.path.with_name("hardened"), 0.25, 30, None, None, None, slow)
+
+
 def test_few_training_images_of_a_class_get_a_denoiser(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert harden._measure(source, 0.25, 60, None, None) == harden.Measured(20, denoise=False)
+    assert harden._measure(source, 0.25, 60, None, None) == harden.Measured(20, 4.8, denoise=False)
     monkeypatch.setattr(harden, "FEW", 10_000)
     assert harden._measure(source, 0.25, 60, None, None).denoise
     assert not harden._measure(source, 0.25, 60, "digits_mlp", None).denoise
@@ -102,7 +127,7 @@ def test_a_file_that_is_no_plan_is_refused(content: str, tmp_path: Path) -> None
 
 
 def test_another_plan_is_named_by_its_run_first(tmp_path: Path) -> None:
-    harden.Plan(tmp_path / "hardened", {"run": "runs/a", "minutes": 60.0}).use([], harden.Measured(1))
+    harden.Plan(tmp_path / "hardened", {"run": "runs/a", "minutes": 60.0}).use([], harden.Measured(1, 2.0))
     with pytest.raises(
         ValueError, match="another plan, with run = 'runs/a', not 'runs/b'. Name another run with --run"
     ):

@@ -24,7 +24,7 @@ from radii.certification.update import Update, open_old
 from radii.certification.verify import verify_run
 from radii.certifiers.population import OnePass
 from radii.datasets import samples_of
-from radii.device import default_workers, worker_variables
+from radii.device import default_workers, usable_cores, worker_variables
 from radii.engines import SmoothedClassifier
 from radii.interop.onnx import import_onnx
 from radii.runs import certificates
@@ -67,7 +67,7 @@ def test_every_gpu_has_a_worker(
             monkeypatch.setenv(name, value)
     assert worker_variables() == [{"CUDA_VISIBLE_DEVICES": name} for name in expected]
     on_cpu = count == 0 or named == "cpu"
-    assert default_workers() == ((os.cpu_count() or 1) if on_cpu else max(1, len(expected)))
+    assert default_workers() == (usable_cores() if on_cpu else max(1, len(expected)))
 
 
 def visible_device(_: int) -> tuple[int, str]:
@@ -105,9 +105,7 @@ def test_a_worker_takes_the_gpu_that_it_sees(
     assert str(worker_device(kind)) == expected
 
 
-@pytest.mark.parametrize(
-    ("device", "expected"), [("cuda", 3), ("cuda:0", 3), ("cuda:1", 1), ("cpu", os.cpu_count() or 1)]
-)
+@pytest.mark.parametrize(("device", "expected"), [("cuda", 3), ("cuda:0", 3), ("cuda:1", 1), ("cpu", usable_cores())])
 def test_a_dataset_is_certified_on_all_gpus(device: str, expected: int, monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, 3)
     given: Any = SimpleNamespace(voting_device=torch.device(device))
@@ -262,4 +260,10 @@ def test_an_onnx_graph_is_counted_on_the_cpu_beside_a_gpu(
 def test_as_many_workers_as_cores_serve_a_model_on_the_cpu(monkeypatch: pytest.MonkeyPatch) -> None:
     gpus(monkeypatch, 3)
     assert default_workers() == 3
-    assert default_workers(torch.device("cpu")) == (os.cpu_count() or 1)
+    assert default_workers(torch.device("cpu")) == usable_cores()
+
+
+@pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="this system does not bind processes to cores")
+def test_cores_are_those_that_the_process_may_use(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("os.sched_getaffinity", lambda _: {1, 5, 6})
+    assert default_workers(torch.device("cpu")) == 3

@@ -20,7 +20,7 @@ from radii.certification.predict import checked_seed, whole
 from radii.certifiers import Certifier
 from radii.datasets import DataError, Dataset, Samples, class_names_of, samples_of
 from radii.datasets.base import image_digest
-from radii.device import VARIABLE, default_device, worker_variables
+from radii.device import VARIABLE, default_device, usable_cores, worker_variables
 from radii.engines import AUTO, SmoothedClassifier, check_image, expect_smoothed
 from radii.estimate import OnWork, TimeLeft, Work
 from radii.onnx_graph import has_graph
@@ -96,7 +96,7 @@ def worker_count(certification: Certification, workers: int | None, executor: Ex
         return whole("workers", workers, 1)
     device = certification.voting_device
     if executor is not None or device.type == "cpu":
-        return os.cpu_count() or 1
+        return usable_cores()
     return 1 if device.index else max(1, len(worker_variables()))
 
 

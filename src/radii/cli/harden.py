@@ -1,5 +1,6 @@
 """radii harden: make a run robust within some minutes, and report before and after."""
 
+import math
 import time
 from collections.abc import Mapping
 from dataclasses import replace
@@ -25,11 +26,16 @@ GAUSSIAN_SHARE = 0.5
 """The share of fine-tuning with plain Gaussian noise before `consistency`."""
 TEACHER_SHARE = 0.5
 """The share of the training that the teacher of another architecture gets."""
-COPIES = 1000
+COPIES = 750
 """The noisy copies of an image that a hardened model is expected to need."""
-MOST_CERTIFIED, FEWEST_CERTIFIED = 500, 50
+MOST_CERTIFIED, ENOUGH_CERTIFIED, FEWEST_CERTIFIED = 500, 50, 10
+"""The images to certify: at most, as many in MOST_CERTIFYING of the minutes, and at least."""
 CERTIFYING, ATTACKING, STARTING = 0.08, 0.03, 0.05
 """Shares of the minutes: for each certification, for each attack, and for starting the commands."""
+MOST_CERTIFYING = 0.2
+"""The share for each certification of a model so slow that CERTIFYING is too short for ENOUGH_CERTIFIED images."""
+LEAST_TRAINING = 0.2
+"""The least share for training; a budget that leaves less is refused."""
 ATTACKED = 10.0
 """With fewer minutes than this, nothing is attacked."""
 DENOISER = 3
@@ -81,6 +87,8 @@ def harden(
         if plan.measured is None and target.exists():
             raise RunError(f"{target} exists and is no hardening of {run}.", "run")
         with printed_warnings():
+            if plan.measured is None:
+                hint("timing the model, to plan the minutes")
             measured = plan.measured or _measure(source, noise, minutes, model, data)
             plan.use(_commands(source, target, noise, minutes, model, data, trust, measured), measured)
         began, before = time.monotonic(), plan.done == len(plan.commands)
@@ -102,6 +110,8 @@ class Measured(NamedTuple):
 
     every: int
     """Certify every nth image."""
+    certifying: float
+    """The minutes of each certification."""
     denoise: bool = False
     """Train a denoiser in front of the model."""
 
@@ -148,9 +158,10 @@ class Plan:
     def _read(self) -> None:
         table = readers.json_object(self.file)
         settings, steps, done, every = (table.get(key) for key in ("plan", "commands", "done", "every"))
-        denoise = table.get("denoise", False)
+        certifying, denoise = table.get("certifying"), table.get("denoise")
         valid = readers.is_object(settings) and isinstance(steps, list) and all(map(_is_step, steps))
-        if not valid or not readers.is_count(every) or not readers.is_integer(done) or not isinstance(denoise, bool):
+        valid = valid and readers.is_count(every) and readers.is_integer(done)
+        if not valid or not readers.is_number(certifying) or not isinstance(denoise, bool):
             raise RunError(f"{self.file} is not a plan that `radii harden` wrote. Move it away.")
         if difference := first_difference({key: (settings or {}).get(key) for key in self.stated}, self.stated):
             raise RunError(
@@ -158,17 +169,12 @@ class Plan:
                 f"Name another run with --run, or move {str(self.file).removesuffix('.plan.json')} and its plan away."
             )
         self._words = [list(step["words"]) for step in steps or ()]
-        self.measured, self.done = Measured(int(every or 1), denoise), int(done or 0)
+        self.measured, self.done = Measured(int(every or 1), float(certifying or 0), denoise), int(done or 0)
 
 
 def _is_step(step: Any) -> bool:
     """Return whether a value in a plan's file has the words of a command."""
     return isinstance(step, dict) and isinstance(words := step.get("words"), list) and all(map(readers.is_text, words))
-
-
-def _certifying(minutes: float) -> float:
-    """Return the minutes of each certification."""
-    return max(CERTIFYING * minutes, min(0.4, minutes / 5))
 
 
 def _commands(
@@ -182,10 +188,15 @@ def _commands(
     measured: Measured,
 ) -> list[PlannedCommand]:
     """Divide the minutes: certify before, train, certify after, attack both if there is time, report and compare."""
-    certifying = _certifying(minutes)
+    certifying = measured.certifying
     attackable = has_gradients(source.recipe) and minutes >= ATTACKED
     attacking = ATTACKING * minutes if attackable else 0.0
     training = minutes * (1 - STARTING) - 1.5 * certifying - 2 * attacking
+    if training < LEAST_TRAINING * minutes:
+        raise ValueError(
+            f"--minutes {minutes:g} leaves no time to train: to certify a few images twice takes about "
+            f"{duration(90 * certifying)}. Use --minutes {math.ceil(2.5 * certifying / LEAST_TRAINING)}."
+        )
     words = "certified on the same images"
     before = certify_command(source.path, sigma, certifying / 2, f"before: {words}", measured.every, data, trust)
     after = certify_command(target, sigma, certifying, f"after: {words}", measured.every, data, trust)
@@ -262,15 +273,15 @@ def _measure(source: Run, sigma: float, minutes: float, model: str | None, data:
     if model is not None and not has_gradients(source.recipe):
         raise ValueError(f"{source.path} has no gradients, so it cannot teach a {model}. Leave out --model.")
     denoise = model is None and (few or not has_gradients(source.recipe))
-    return Measured(_every(source, sigma, _certifying(minutes), denoise, data), denoise)
+    return Measured(*_certifying(source, sigma, minutes, denoise, data), denoise)
 
 
 def _length(minutes: float, target: Path) -> dict[str, Any]:
     return {"minutes": round(minutes, 2), "run": target}
 
 
-def _every(source: Run, sigma: float, minutes: float, denoise: bool, data: Path | None) -> int:
-    """Time a block of copies; return the n for which every nth image can be certified in some minutes."""
+def _certifying(source: Run, sigma: float, minutes: float, denoise: bool, data: Path | None) -> tuple[int, float]:
+    """Time a block of copies; return the n of which every nth image is certified, and the minutes that this takes."""
     from radii.certification.certify import CertificationConfig, open_certification
     from radii.certifiers.fixed import Fixed
     from radii.device import default_workers
@@ -280,9 +291,11 @@ def _every(source: Run, sigma: float, minutes: float, denoise: bool, data: Path 
     certifier = Fixed(selection=100, estimation=COPIES - 100)
     config = CertificationConfig(run=source.path, certifier=certifier, noise=Gaussian(sigma), data=data)
     certification = open_certification(config, source)
-    images = len(certification.samples)
+    images, workers = len(certification.samples), default_workers()
     image = certification.forecast(range(images))
     assert image is not None, "votes can always be simulated"
     image = image.times(DENOISER) if denoise else image
-    every = every_within(image, images, minutes, default_workers())
-    return max(1, min(max(every, images // MOST_CERTIFIED), images // FEWEST_CERTIFIED))
+    usual, most = (every_within(image, images, share * minutes, workers) for share in (CERTIFYING, MOST_CERTIFYING))
+    enough = max(most, images // ENOUGH_CERTIFIED)
+    every = max(1, min(max(min(usual, enough), images // MOST_CERTIFIED), images // FEWEST_CERTIFIED))
+    return every, max(CERTIFYING * minutes, images / every * image.seconds / workers / 60)
