@@ -13,6 +13,7 @@ from PIL import Image
 from radii.certification.certify import Certification
 from radii.cli import harden
 from radii.cli.audit import _loses_most, sensible_sigmas
+from radii.cli.plan import Measured, Plan
 from radii.disk import LockedError
 from radii.estimate import Estimate
 from radii.interop.factory import import_model
@@ -30,9 +31,7 @@ def source(digits_run: Callable[..., Run], monkeypatch: pytest.MonkeyPatch) -> R
 def planned(source: Run, minutes: float, model: str | None = None, *, denoise: bool = False) -> tuple[list[str], float]:
     """Return the planned commands with short names of the runs, and the minutes of all."""
     target = source.path.with_name("hardened")
-    commands = harden._commands(
-        source, target, 0.25, minutes, model, None, None, harden.Measured(20, 0.08 * minutes, denoise)
-    )
+    commands = harden._commands(source, target, 0.25, minutes, model, None, None, Measured(20, 0.08 * minutes, denoise))
     texts = [str(command).replace(f"{source.path.parent}/", "") for command in commands]
     return texts, sum(command.minutes for command in commands)
 
@@ -72,7 +71,7 @@ def test_another_architecture_learns_from_the_fine_tuned_model(source: Run) -> N
 def test_a_model_without_gradients_gets_a_denoiser(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     graph = replace(source.recipe, model={"name": "onnx"})
     monkeypatch.setattr(Run, "recipe", property(lambda _: graph))
-    assert harden._measure(source, 0.25, 60, None, None) == harden.Measured(20, 4.8, denoise=True)
+    assert harden._measure(source, 0.25, 60, None, None) == Measured(20, 4.8, denoise=True)
     commands, _ = planned(source, 60, denoise=True)
     assert "radii train denoising --from mine --set sigma=0.25 --set objective.stability=0 --minutes" in commands[1]
     assert [command.split()[1] for command in commands] == ["certify", "train", "certify", "report", "compare"]
@@ -96,13 +95,13 @@ def test_a_slow_model_is_certified_on_few_images(
 
 
 def test_minutes_that_leave_none_for_training_are_refused(source: Run) -> None:
-    slow = harden.Measured(45, 20.0)
+    slow = Measured(45, 20.0)
     with pytest.raises(ValueError, match="--minutes 30 leaves no time to train.* about 30 min. Use --minutes 250."):
         harden._commands(source, source.path.with_name("hardened"), 0.25, 30, None, None, None, slow)
 
 
 def test_few_training_images_of_a_class_get_a_denoiser(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert harden._measure(source, 0.25, 60, None, None) == harden.Measured(20, 4.8, denoise=False)
+    assert harden._measure(source, 0.25, 60, None, None) == Measured(20, 4.8, denoise=False)
     monkeypatch.setattr(harden, "FEW", 10_000)
     assert harden._measure(source, 0.25, 60, None, None).denoise
     assert not harden._measure(source, 0.25, 60, "digits_mlp", None).denoise
@@ -123,15 +122,15 @@ def test_audits_try_a_smaller_sigma_too(source: Run) -> None:
 def test_a_file_that_is_no_plan_is_refused(content: str, tmp_path: Path) -> None:
     (tmp_path / "hardened.plan.json").write_text(content)
     with pytest.raises(ValueError, match="is not a plan that `radii harden` wrote"):
-        harden.Plan(tmp_path / "hardened", {"run": "mine"})
+        Plan(tmp_path / "hardened", {"run": "mine"})
 
 
 def test_another_plan_is_named_by_its_run_first(tmp_path: Path) -> None:
-    harden.Plan(tmp_path / "hardened", {"run": "runs/a", "minutes": 60.0}).use([], harden.Measured(1, 2.0))
+    Plan(tmp_path / "hardened", {"run": "runs/a", "minutes": 60.0}).use([], Measured(1, 2.0))
     with pytest.raises(
         ValueError, match="another plan, with run = 'runs/a', not 'runs/b'. Name another run with --run"
     ):
-        harden.Plan(tmp_path / "hardened", {"run": "runs/b", "minutes": 30.0})
+        Plan(tmp_path / "hardened", {"run": "runs/b", "minutes": 30.0})
 
 
 def test_pictures_without_a_training_split_are_refused_before_a_plan(

@@ -2,10 +2,9 @@
 
 import math
 import time
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Annotated, Any, NamedTuple
+from typing import Annotated, Any
 
 from cyclopts import Parameter
 
@@ -13,10 +12,8 @@ from radii import disk
 from radii.cli.app import hint, printed_warnings, say, suggest
 from radii.cli.arguments import RUN_FLAGS, Data, Strings, Trust, check_minutes, command
 from radii.cli.audit import attack_command, certify_command, has_gradients
-from radii.cli.plan import PlannedCommand, planned, run_plan, show_plan
-from radii.fields import first_difference
+from radii.cli.plan import Measured, Plan, PlannedCommand, plan_file, planned, run_plan, show_plan
 from radii.reports.text import duration
-from radii.runs import readers
 from radii.runs.recipe import parse_value
 from radii.runs.run import Run, RunError
 
@@ -98,83 +95,6 @@ def harden(
     when = "before" if before else f"in {duration(time.monotonic() - began)}"
     say(f"{target}: hardened {when}; the page is {target / 'report' / 'report.html'}")
     suggest(f"next: {command('compare', run, target, at_least=f'0.5@{noise:g}', trust=trust)}")
-
-
-def plan_file(target: Path) -> Path:
-    """Return the file of the plan, beside the hardened run."""
-    return target.with_name(f"{target.name}.plan.json")
-
-
-class Measured(NamedTuple):
-    """What a plan depends on beside its options."""
-
-    every: int
-    """Certify every nth image."""
-    certifying: float
-    """The minutes of each certification."""
-    denoise: bool = False
-    """Train a denoiser in front of the model."""
-
-
-class Plan:
-    """The commands of a hardening in a file beside the hardened run, so that a stopped one continues as it began.
-
-    The commands in the file are not run: they may come from a stranger, with a module to trust or a cluster. They are
-    made again from the options and from what was measured, and have to be equal.
-    """
-
-    def __init__(self, target: Path, stated: Mapping[str, Any]) -> None:
-        self.file = plan_file(target)
-        self.stated = dict(stated)
-        self.commands: list[PlannedCommand] = []
-        self.measured: Measured | None = None
-        """None for a new plan."""
-        self.done = 0
-        self._words: list[list[str]] = []
-        if self.file.is_file():
-            self._read()
-
-    def use(self, commands: list[PlannedCommand], measured: Measured) -> None:
-        """Write a new plan before its first command runs; refuse a file with other commands."""
-        words = [list(step.words) for step in commands]
-        if self.measured is not None and (words != self._words or not 0 <= self.done <= len(words)):
-            raise RunError(
-                f"{self.file} holds other commands than this version plans. "
-                "Remove it to begin anew, or name another run with --run."
-            )
-        self.commands = commands
-        if self.measured is None:
-            self.measured = measured
-            disk.sweep(self.file.parent, [self.file.name])
-            self.finish(0)
-
-    def finish(self, done: int) -> None:
-        """Record how many commands are finished."""
-        self.done = done
-        steps = [{"words": step.words, "minutes": step.minutes, "purpose": step.purpose} for step in self.commands]
-        measured = {} if self.measured is None else self.measured._asdict()
-        disk.write_json(self.file, {"plan": self.stated, **measured, "done": done, "commands": steps})
-
-    def _read(self) -> None:
-        table = readers.json_object(self.file)
-        settings, steps, done, every = (table.get(key) for key in ("plan", "commands", "done", "every"))
-        certifying, denoise = table.get("certifying"), table.get("denoise")
-        valid = readers.is_object(settings) and isinstance(steps, list) and all(map(_is_step, steps))
-        valid = valid and readers.is_count(every) and readers.is_integer(done)
-        if not valid or not readers.is_number(certifying) or not isinstance(denoise, bool):
-            raise RunError(f"{self.file} is not a plan that `radii harden` wrote. Move it away.")
-        if difference := first_difference({key: (settings or {}).get(key) for key in self.stated}, self.stated):
-            raise RunError(
-                f"{self.file} is another plan, with {difference}. "
-                f"Name another run with --run, or move {str(self.file).removesuffix('.plan.json')} and its plan away."
-            )
-        self._words = [list(step["words"]) for step in steps or ()]
-        self.measured, self.done = Measured(int(every or 1), float(certifying or 0), denoise), int(done or 0)
-
-
-def _is_step(step: Any) -> bool:
-    """Return whether a value in a plan's file has the words of a command."""
-    return isinstance(step, dict) and isinstance(words := step.get("words"), list) and all(map(readers.is_text, words))
 
 
 def _commands(
