@@ -1,6 +1,7 @@
 """`radii harden`: which commands it plans for which model and how many minutes."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -96,7 +97,7 @@ def test_a_slow_model_is_certified_on_few_images(
 
 def test_minutes_that_leave_none_for_training_are_refused(source: Run) -> None:
     slow = Measured(45, 20.0)
-    with pytest.raises(ValueError, match="--minutes 30 leaves no time to train.* about 30 min. Use --minutes 250."):
+    with pytest.raises(ValueError, match="leaves no time to train.* about 30 min. Use at least --minutes 47."):
         harden._commands(source, source.path.with_name("hardened"), 0.25, 30, None, None, None, slow)
 
 
@@ -187,6 +188,30 @@ def test_commands_in_the_plan_of_a_stranger_are_not_run(
         hardened(source, monkeypatch)
     plan.write_text(json.dumps({**table, "commands": table["commands"][1:], "done": 0}))
     with pytest.raises(RunError, match="holds other commands"):
+        hardened(source, monkeypatch)
+
+
+def test_a_plan_whose_run_was_removed_trains_again(source: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    verbs = [words[0] for words in hardened(source, monkeypatch)]
+    assert verbs == ["certify", "train", "certify", "report", "compare"]
+    target = source.path.with_name("hardened")
+    shutil.copytree(source.path, target)
+    assert [words[0] for words in hardened(source, monkeypatch)] == ["report", "compare"]
+    (target / "report").mkdir()
+    (target / "report" / "report.html").touch()
+    assert hardened(source, monkeypatch) == []
+    shutil.rmtree(target)
+    assert [words[0] for words in hardened(source, monkeypatch)] == verbs[1:]
+
+
+@pytest.mark.parametrize("minutes", [0, -1, 6, 1e15, True, "4"])
+def test_measured_minutes_of_a_stranger_are_checked(
+    minutes: object, source: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hardened(source, monkeypatch)
+    plan = source.path.with_name("hardened.plan.json")
+    plan.write_text(json.dumps({**json.loads(plan.read_text()), "certifying": minutes}))
+    with pytest.raises(RunError, match="is not a plan that `radii harden` wrote. Move .*hardened and its plan away"):
         hardened(source, monkeypatch)
 
 

@@ -146,6 +146,9 @@ def test_another_optimizer_drops_nesterov_unless_it_is_stated() -> None:
         training = recipe.parse(text, "here", [f"training.optimizer={optimizer}"]).training
         assert training is not None
         assert training.nesterov is (optimizer == "sgd")
+    still = recipe.parse(text, "here", ["training.momentum=0"]).training
+    assert still is not None
+    assert not still.nesterov
     with pytest.raises(RecipeError, match="nesterov needs optimizer = 'sgd'"):
         recipe.parse(TEXT, "here", ["training.nesterov=true", "training.optimizer=muon"])
 

@@ -33,12 +33,14 @@ MOST_CERTIFYING = 0.2
 """The share for each certification of a model so slow that CERTIFYING is too short for ENOUGH_CERTIFIED images."""
 LEAST_TRAINING = 0.2
 """The least share for training; a budget that leaves less is refused."""
+ENOUGH_MINUTES = 1.6 / (1 - STARTING - LEAST_TRAINING - 2 * ATTACKING)
+"""Times the minutes of a certification: a budget that is not refused, as certification takes one and a half of them."""
 ATTACKED = 10.0
 """With fewer minutes than this, nothing is attacked."""
 DENOISER = 3
 """How many times more a forward pass is expected to cost behind a denoiser."""
 FEW = 10
-"""With fewer training images of a class than this, a model forgets more than it learns: it gets a denoiser."""
+"""With fewer training images a class than this, on average, a model forgets more than it learns: it gets a denoiser."""
 STABILITY = ("objective.stability=0.001", "objective.stability_start=0.6")
 """A denoiser first learns from the pictures alone, which is cheap, then from the model's answers too."""
 NO_STABILITY = ("objective.stability=0",)
@@ -58,9 +60,9 @@ def harden(
     """Make a run robust within some minutes, certify it before and after, and compare.
 
     Fine-tunes the model with noise: plain Gaussian first, then `consistency`. A model without gradients, an ONNX file,
-    gets a denoiser in front of it, and so does one with fewer than ten training images of a class. With --model,
-    another architecture learns from the fine-tuned one. It is a plan over other verbs, which it prints first: type them
-    yourself to change them. The same command continues after an interruption.
+    gets a denoiser in front of it, and so does one with fewer than ten training images a class, on average. With
+    --model, another architecture learns from the fine-tuned one. It is a plan over other verbs, which it prints first:
+    type them yourself to change them. The same command continues after an interruption.
 
     Args:
         run: The run to harden, trained or imported.
@@ -82,7 +84,7 @@ def harden(
     with disk.locked(plan_file(target)):
         plan = Plan(target, {**choices, **place, "weights": source.weights_digest()})
         if plan.measured is None and target.exists():
-            raise RunError(f"{target} exists and is no hardening of {run}.", "run")
+            raise RunError(f"{target} exists without a plan of its hardening.", "run")
         with printed_warnings():
             if plan.measured is None:
                 hint("timing the model, to plan the minutes")
@@ -115,7 +117,7 @@ def _commands(
     if training < LEAST_TRAINING * minutes:
         raise ValueError(
             f"--minutes {minutes:g} leaves no time to train: to certify a few images twice takes about "
-            f"{duration(90 * certifying)}. Use --minutes {math.ceil(2.5 * certifying / LEAST_TRAINING)}."
+            f"{duration(90 * certifying)}. Use at least --minutes {math.ceil(ENOUGH_MINUTES * certifying)}."
         )
     words = "certified on the same images"
     before = certify_command(source.path, sigma, certifying / 2, f"before: {words}", measured.every, data, trust)

@@ -1,5 +1,7 @@
 """Plans: commands that a verb shows with their times, and then runs in order."""
 
+import itertools
+import math
 import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -26,6 +28,13 @@ class PlannedCommand:
 
     def __str__(self) -> str:
         return shlex.join(["radii", *self.words])
+
+    def output(self) -> Path | None:
+        """Return the file that the command leaves last, if it trains a run or writes a page."""
+        named = dict(itertools.pairwise(self.words))
+        if "--out" in named:
+            return Path(named["--out"], "report.html")
+        return Path(named["--run"], "model.safetensors") if "--run" in named else None
 
 
 def planned(purpose: str, estimate: float, /, *words: object, **options: Any) -> PlannedCommand:
@@ -102,9 +111,11 @@ class Plan:
         if self.measured is not None and (words != self._words or not 0 <= self.done <= len(words)):
             raise RunError(
                 f"{self.file} holds other commands than this version plans. "
-                "Remove it to begin anew, or name another run with --run."
+                f"Move {self._both} away to begin anew, or name another run with --run."
             )
         self.commands = commands
+        gone = (number for number, step in enumerate(commands) if (file := step.output()) and not file.exists())
+        self.done = min(self.done, *gone, len(commands))
         if self.measured is None:
             self.measured = measured
             disk.sweep(self.file.parent, [self.file.name])
@@ -117,21 +128,26 @@ class Plan:
         measured = {} if self.measured is None else self.measured._asdict()
         disk.write_json(self.file, {"plan": self.stated, **measured, "done": done, "commands": steps})
 
+    @property
+    def _both(self) -> str:
+        return f"{str(self.file).removesuffix('.plan.json')} and its plan"
+
     def _read(self) -> None:
         table = readers.json_object(self.file)
         settings, steps, done, every = (table.get(key) for key in ("plan", "commands", "done", "every"))
         certifying, denoise = table.get("certifying"), table.get("denoise")
         valid = readers.is_object(settings) and isinstance(steps, list) and all(map(_is_step, steps))
-        valid = valid and readers.is_count(every) and readers.is_integer(done)
-        if not valid or not readers.is_number(certifying) or not isinstance(denoise, bool):
-            raise RunError(f"{self.file} is not a plan that `radii harden` wrote. Move it away.")
+        valid = valid and readers.is_count(every) and readers.is_integer(done) and isinstance(denoise, bool)
+        minutes = float(certifying or 0) if readers.is_number(certifying) else 0.0
+        if not valid or not 0 < minutes <= self.stated.get("minutes", math.inf):
+            raise RunError(f"{self.file} is not a plan that `radii harden` wrote. Move {self._both} away.")
         if difference := first_difference({key: (settings or {}).get(key) for key in self.stated}, self.stated):
             raise RunError(
-                f"{self.file} is another plan, with {difference}. "
-                f"Name another run with --run, or move {str(self.file).removesuffix('.plan.json')} and its plan away."
+                f"{self.file} is another plan, with {readers.short(difference)}. "
+                f"Name another run with --run, or move {self._both} away."
             )
         self._words = [list(step["words"]) for step in steps or ()]
-        self.measured, self.done = Measured(int(every or 1), float(certifying or 0), denoise), int(done or 0)
+        self.measured, self.done = Measured(int(every or 1), minutes, bool(denoise)), int(done or 0)
 
 
 def _is_step(step: Any) -> bool:

@@ -9,8 +9,11 @@ from torch import Tensor, nn
 from radii.errors import ParameterError
 from radii.fields import option
 from radii.objectives.base import Batch, Objective, Step, Terms
+from radii.onnx_graph import has_graph
 from radii.smoothing.forward import frozen
 from radii.smoothing.noise import noisy_copies
+
+NO_GRADIENTS = "objective 'denoising': the classifier gives no gradients, expected stability = 0"
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -26,7 +29,9 @@ class Denoising(Objective):
     """The share of the training before the cross-entropy counts, which costs a fraction of the rest."""
 
     def check_model(self, model: nn.Module) -> None:
-        _denoiser_and_classifier(model)
+        _, classifier = _denoiser_and_classifier(model)
+        if self.stability and has_graph(classifier):
+            raise ParameterError(NO_GRADIENTS)
 
     def terms(self, model: nn.Module, batch: Batch, step: Step) -> Terms:
         denoiser, classifier = _denoiser_and_classifier(model)
@@ -56,5 +61,5 @@ def _disagreement(classifier: nn.Module, denoised: Tensor, images: Tensor) -> Te
             classes = classifier(images).argmax(1)
         logits = classifier(denoised)
     if denoised.requires_grad and not logits.requires_grad:
-        raise ParameterError("objective 'denoising': the classifier gives no gradients, expected stability = 0")
+        raise ParameterError(NO_GRADIENTS)
     return F.cross_entropy(logits, classes, reduction="none")

@@ -21,6 +21,8 @@ SYNONYMS = {"batch_size": "images_per_step"}
 """Names that other tools use for fields of [training]."""
 LENGTHS = {"epochs": "steps", "steps": "epochs"}
 """The two ways to state the length of a training: a setting of one replaces the other."""
+WITHOUT_NESTEROV = (("training.optimizer", "adamw"), ("training.optimizer", "muon"), ("training.momentum", 0))
+"""Settings that rule out Nesterov momentum."""
 
 Spec = Any
 """A name, or a table of a name and fields; a recipe holds the table."""
@@ -233,7 +235,7 @@ def parse_value(text: str) -> Any:
 def apply_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str, Any]:
     """Override values by `key=value` settings; a dotted key names a field of a table.
 
-    A setting drops what it replaces: epochs drop steps, and an optimizer without nesterov drops that, unless it is set.
+    A setting drops what it replaces: epochs drop steps, and muon, adamw or no momentum drop nesterov, unless it is set.
     """
     stated = {setting.partition("=")[0].strip() for setting in settings}
     for setting in settings:
@@ -246,7 +248,7 @@ def apply_settings(values: dict[str, Any], settings: Sequence[str]) -> dict[str,
         table[name] = parse_value(text)
         if tables == ["training"] and name in LENGTHS:
             table.pop(LENGTHS[name], None)
-        elif key.strip() == "training.optimizer" and table[name] != "sgd" and "training.nesterov" not in stated:
+        elif (key.strip(), table[name]) in WITHOUT_NESTEROV and "training.nesterov" not in stated:
             table.pop("nesterov", None)
     return values
 

@@ -14,7 +14,7 @@ def ffdnet(
     shape: Shape,
     depth: Annotated[int, {"ge": 2}] = 8,
     width: Count = 32,
-    factor: Annotated[int, {"ge": 1}] = 2,
+    factor: Annotated[int, {"ge": 1, "le": 8}] = 2,
 ) -> nn.Module:
     """FFDNet of `depth` convolutions of `width` channels.
 
