@@ -59,7 +59,7 @@ TABLE: dict[str, dict[str, Any]] = {
         "target": "soft_labels",
     },
     "transfer": {"match": "logits", "label_weight": 0.0, "distance": "l2"},
-    "denoising": {"stability": 0.1},
+    "denoising": {"stability": 0.1, "stability_start": 0.0},
     "crown_ibp": {"radius": 0.1, "norm": "linf", "ramp_epochs": 20, "clean_weight": 0.0, "linear_weight": 0.0},
 }
 """Every objective with its fields and their defaults: recipes and published settings rely on them."""
